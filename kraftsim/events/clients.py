@@ -1,0 +1,65 @@
+"""What clients did and were told. A record is named by (topic, key); `attempt` tells retries apart."""
+
+from kraftsim.events.event import Event
+
+
+class ClientStarted(Event):
+    """A workload client began."""
+
+    client_id: str
+    library: str
+
+
+class ClientInitialized(Event):
+    """A client holds a producer id."""
+
+    client_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class RecordSent(Event):
+    """A client handed a record to its producer. The outcome is unknown until acknowledged or failed."""
+
+    client_id: str
+    topic: str
+    partition: int
+    record_key: str
+
+
+class RecordAcknowledged(Event):
+    """A client was told that its record is in the log at `offset` (-1: the broker did not say)."""
+
+    client_id: str
+    topic: str
+    partition: int
+    record_key: str
+    offset: int
+
+
+class RecordFailed(Event):
+    """A client gave up on a record: it may or may not be in the log."""
+
+    client_id: str
+    topic: str
+    partition: int
+    record_key: str
+    error_code: int
+    reason: str
+
+
+class RecordRead(Event):
+    """A consumer returned a record to the application."""
+
+    client_id: str
+    topic: str
+    partition: int
+    record_key: str
+    offset: int
+
+
+class ClientStopped(Event):
+    """A workload client is done."""
+
+    client_id: str
+    reason: str

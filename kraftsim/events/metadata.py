@@ -1,0 +1,98 @@
+"""The controller and what brokers learn of it.   Source: KIP-500, KIP-631, org.apache.kafka.controller."""
+
+from kraftsim.events.event import Event
+
+
+class ControllerElected(Event):
+    """This controller is the active one of an epoch."""
+
+    leader_epoch: int
+    epoch_start_offset: int
+
+
+class ControllerResigned(Event):
+    """This controller is no longer active."""
+
+    leader_epoch: int
+    reason: str
+
+
+class MetadataAppended(Event):
+    """Records went into the metadata log; offsets are inclusive. `record_kinds` is a comma-separated list."""
+
+    leader_epoch: int
+    first_offset: int
+    last_offset: int
+    record_kinds: str
+
+
+class MetadataCommitted(Event):
+    """The high watermark of the metadata log moved: every offset below it is committed."""
+
+    leader_epoch: int
+    high_watermark: int
+
+
+class MetadataReverted(Event):
+    """Uncommitted state was undone down to an offset."""
+
+    to_offset: int
+
+
+class BrokerRegistered(Event):
+    """A broker's registration was committed."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: str
+
+
+class BrokerRegistrationRefused(Event):
+    """A registration was answered with an error."""
+
+    broker_id: int
+    error_code: int
+    reason: str
+
+
+class BrokerUnfenced(Event):
+    """The controller lets a broker serve clients."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class BrokerFenced(Event):
+    """The controller took a broker out of service."""
+
+    broker_id: int
+    broker_epoch: int
+    reason: str
+
+
+class TopicCreated(Event):
+    """A topic is in the metadata log."""
+
+    topic: str
+    topic_id: str
+    partition_count: int
+
+
+class TopicRefused(Event):
+    """CreateTopics was answered with an error for a topic."""
+
+    topic: str
+    error_code: int
+    reason: str
+
+
+class BrokerEpochReceived(Event):
+    """A broker's own registration was accepted."""
+
+    broker_epoch: int
+
+
+class MetadataApplied(Event):
+    """A broker applied the metadata log up to an offset (exclusive end: next_offset)."""
+
+    next_offset: int

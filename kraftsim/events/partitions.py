@@ -1,0 +1,95 @@
+"""Appends and reads of partitions, and what producer state said of them.   Source: KIP-98."""
+
+from kraftsim.events.event import Event
+
+
+class BatchAppended(Event):
+    """A batch is in the leader's log (not necessarily flushed). first_offset and last_offset are inside; base_sequence is -1 without producer id."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    first_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    record_count: int
+    size_bytes: int
+    crc: int
+
+
+class DuplicateAnswered(Event):
+    """A batch that is already in the log was acknowledged again with the offset of its first append."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+
+
+class ProduceRefused(Event):
+    """A partition's part of a Produce request was answered with an error."""
+
+    topic: str
+    partition: int
+    error_code: int
+    reason: str
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class ProducerStateExpired(Event):
+    """A producer was forgotten after producer.id.expiration.ms without a batch."""
+
+    topic: str
+    partition: int
+    producer_id: int
+
+
+class LeaderElected(Event):
+    """This broker leads a partition from now on."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    next_offset: int
+
+
+class LeadershipLost(Event):
+    """This broker leads the partition no longer."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+
+
+class FinalBatch(Event):
+    """At the end of a run: one batch found in the segments on disk (read from the files, not from memory)."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    record_count: int
+    is_control: bool
+    crc: int
+
+
+class FinalLog(Event):
+    """At the end of a run: the extent of one log on disk. next_offset is outside."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    next_offset: int
+    batch_count: int

@@ -1,0 +1,51 @@
+"""Producer ids: blocks on the controller, blocks on a broker, and the single ids that clients were given.   Source: KIP-730."""
+
+from kraftsim.events.event import Event
+
+
+class ProducerIdBlockAllocated(Event):
+    """The controller answered AllocateProducerIds: ids first_producer_id .. next_producer_id - 1 belong to the broker."""
+
+    broker_id: int
+    broker_epoch: int
+    first_producer_id: int
+    next_producer_id: int
+    offset: int
+
+
+class ProducerIdBlockRequested(Event):
+    """A broker sent AllocateProducerIds."""
+
+    broker_epoch: int
+
+
+class ProducerIdBlockReceived(Event):
+    """A broker took a block as its next one."""
+
+    first_producer_id: int
+    next_producer_id: int
+
+
+class ProducerIdBlockRefused(Event):
+    """AllocateProducerIds came back with an error, timed out, or named a block the broker must not take."""
+
+    error_code: int
+    reason: str
+
+
+class ProducerIdReturned(Event):
+    """InitProducerId was answered without error. `fresh`: the id comes from a block (not one the producer had before)."""
+
+    producer_id: int
+    producer_epoch: int
+    fresh: bool
+    transactional_id: str | None = None
+    client_id: str | None = None
+
+
+class InitProducerIdRefused(Event):
+    """InitProducerId was answered with an error."""
+
+    error_code: int
+    transactional_id: str | None = None
+    client_id: str | None = None

@@ -1,0 +1,114 @@
+"""The world as node code sees it: four small protocols, implemented once for real machines and once for virtual time."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Protocol
+
+from kraftsim.events.event import Event
+
+Chunk = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Time of this node. The wall clock may be wrong and may jump; the monotonic clock never goes back."""
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since 1970 by this node's wall clock (record timestamps, expiry)."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds since some fixed moment (time-outs, sessions)."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """Return nanoseconds since the run began."""
+        ...
+
+
+class File(Protocol):
+    """An open file that grows at its end. Writes are visible at once and durable only after `flush`."""
+
+    path: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file as this process sees it."""
+        ...
+
+    def append(self, chunks: Sequence[Chunk]) -> int:
+        """Write the chunks at the end, in order, and return the position of the first byte. Raises OSError; then a part may be written."""
+        ...
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return up to size_bytes from position; fewer only at the end of the file."""
+        ...
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to size_bytes."""
+        ...
+
+    async def flush(self) -> None:
+        """Make everything appended before this call durable. Raises OSError: then what was not durable may be lost for good (fsyncgate)."""
+        ...
+
+    def close(self) -> None:
+        """Give the file back; does not flush."""
+        ...
+
+
+class Disk(Protocol):
+    """The data directory of one node. Paths are relative, with '/' between parts; parents are made on demand."""
+
+    def open(self, path: str) -> File:
+        """Open a file for appending and reading, creating it if it is absent."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file at path."""
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """Return the names in a directory, sorted; an absent directory is empty. '' is the root."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return a whole file. Raises FileNotFoundError."""
+        ...
+
+    async def replace(self, path: str, data: bytes) -> None:
+        """Write a whole file so that after any crash either the old or the new one is there: temporary file, flush, rename, flush of the directory."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file; it may come back after a power loss until the directory is flushed. Raises FileNotFoundError."""
+        ...
+
+    async def flush_directory(self, directory: str) -> None:
+        """Make creations, renames and removals in a directory durable."""
+        ...
+
+
+class World(Protocol):
+    """Everything a node may touch besides the network."""
+
+    run: str
+    node: str
+    incarnation: int
+    clock: Clock
+    disk: Disk
+
+    def random(self, purpose: str) -> Random:
+        """Return the stream of random numbers for a purpose; streams are keyed by (seed, node, incarnation, purpose) and independent."""
+        ...
+
+    def note(self, event: Event) -> None:
+        """Add a fact to the event log. Buffered; see `flush_events`."""
+        ...
+
+    def flush_events(self) -> None:
+        """Hand the buffered facts to the operating system. Called before answers leave, so that an acknowledged fact is never unlogged after kill -9."""
+        ...
+
+    async def breathe(self, place: str) -> None:
+        """A named place where Kafka drops a lock: nothing in a real world, a scheduling choice in simulation."""
+        ...

@@ -1,0 +1,1 @@
+"""The Kafka wire protocol: bytes to objects and back, and nothing else."""

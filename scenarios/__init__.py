@@ -1,0 +1,1 @@
+"""One script per story; each drives a whole cluster in any of the three modes."""
