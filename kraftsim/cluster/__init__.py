@@ -1,0 +1,1 @@
+"""Whole clusters: specified, composed and launched, in any of the three modes."""
