@@ -1,0 +1,87 @@
+"""One thing per file: finds the files of a kind by their names and imports them on demand.
+
+A scenario, an invariant, a fault, a bug, a release, a handler, a chapter: each is one file that exports one object. So a newcomer finds a
+thing by its file, and a file that exports nothing, or something else, is noticed when the catalogue is read and not when it is missed.
+"""
+
+import difflib
+import importlib
+import pkgutil
+import sys
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Entry = TypeVar("Entry")
+
+
+class CatalogueError(TypeError):
+    """A file of a catalogue that does not export exactly one object of the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue(Generic[Entry]):
+    """The entries of `package`: modules that export an object of `kind` under the name `export`.
+
+    The module that defines the kind, the modules named in `apart`, modules whose name starts with an underscore, and sub-packages are no entries.
+    """
+
+    package: str
+    export: str
+    kind: type[Entry]
+    apart: tuple[str, ...] = ()
+
+    def files(self) -> tuple[str, ...]:
+        """Return the names of the entries' files without '.py', sorted; imports none of them."""
+        place = importlib.import_module(self.package).__path__
+        return tuple(sorted(module.name for module in pkgutil.iter_modules(place) if not module.ispkg and self._is_entry(module.name)))
+
+    def load(self, file: str) -> Entry:
+        """Import one file and return its entry. Raises CatalogueError if the file does not keep the rule."""
+        module = importlib.import_module(f"{self.package}.{file}")
+        entry = getattr(module, self.export, None)
+        if not isinstance(entry, self.kind):
+            raise CatalogueError(f"{self.package}.{file} must export one {self.kind.__name__} as {self.export}")
+        others = [name for name, value in vars(module).items() if isinstance(value, self.kind) and value is not entry and not self._is_borrowed(value)]
+        if others:
+            raise CatalogueError(f"{self.package}.{file} exports {', '.join(sorted(others))} beside {self.export}: one file, one {self.kind.__name__}")
+        return entry
+
+    def all(self) -> tuple[Entry, ...]:
+        """Import every entry and return them in the order of their files."""
+        return tuple(self.load(file) for file in self.files())
+
+    def names(self) -> tuple[str, ...]:
+        """Return the entries' names, in the order of their files."""
+        return tuple(entry_name(entry, file) for file in self.files() for entry in (self.load(file),))
+
+    def named(self, name: str) -> Entry:
+        """Return the entry of a name, importing no more files than needed. Raises KeyError that lists the names there are."""
+        wanted = _as_file(name)
+        for file in sorted(self.files(), key=lambda file: (not file.startswith(wanted), file)):
+            entry = self.load(file)
+            if name in (file, entry_name(entry, file)):
+                return entry
+        raise KeyError(f"no {self.kind.__name__.lower()} is called {name} (there are: {', '.join(_nearest_first(name, self.names())) or 'none'})")
+
+    def _is_borrowed(self, value: Entry) -> bool:
+        """Tell whether the value is the entry of another file, imported here to be built upon (a release is a delta of the one before)."""
+        modules = (sys.modules.get(f"{self.package}.{file}") for file in self.files())
+        return any(getattr(module, self.export, None) is value for module in modules)
+
+    def _is_entry(self, file: str) -> bool:
+        return not file.startswith("_") and file not in self.apart and f"{self.package}.{file}" != self.kind.__module__
+
+
+def entry_name(entry: object, file: str) -> str:
+    """Return what an entry calls itself (`entry.name`), or its file's name with hyphens."""
+    name = getattr(entry, "name", None)
+    return name if isinstance(name, str) else file.replace("_", "-")
+
+
+def _nearest_first(name: str, names: tuple[str, ...]) -> list[str]:
+    near = difflib.get_close_matches(name, names, n=1)
+    return near + [other for other in names if other not in near]
+
+
+def _as_file(name: str) -> str:
+    return name.lower().replace("-", "_").replace(".", "_")
