@@ -1,0 +1,232 @@
+"""What a node was told: Kafka's own property names, defaults and checks, and a few settings of ours under `kraftsim.`.
+
+A property file of a real KRaft node can be used as it is, as far as it asks for what is built; whatever cannot be used is one clear error.
+
+Source: kafka.server.KafkaConfig, org.apache.kafka.server.config.*, org.apache.kafka.raft.QuorumConfig.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import cast
+
+from kraftsim.node.config_keys import (
+    INT64_MAX,
+    NAME_KEY,
+    ConfigError,
+    boolean,
+    choice,
+    endpoints,
+    integer,
+    long_integer,
+    names,
+    optional_long,
+    optional_text,
+    parse_setting,
+    protocol_map,
+    setting,
+    text_value,
+    voters,
+)
+from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
+from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, Voter
+
+DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
+BROKER, CONTROLLER = "broker", "controller"
+PLAINTEXT = "PLAINTEXT"
+_DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeConfig:
+    """Every setting of a node, checked. Field names are Kafka's with '_' for '.'; those of ours drop the prefix `kraftsim.`.
+
+    Units are in the names. Use `NodeConfig.parse`; a hand-built one is not checked.
+    """
+
+    # who and where
+    process_roles: tuple[str, ...] = setting("process.roles", names, None)
+    node_id: int = setting("node.id", integer(at_least=0), None)
+    listeners: tuple[Endpoint, ...] = setting("listeners", endpoints, "PLAINTEXT://:9092")
+    advertised_listeners: tuple[Endpoint, ...] = setting("advertised.listeners", endpoints)
+    listener_security_protocol_map: Mapping[str, str] = setting("listener.security.protocol.map", protocol_map, _DEFAULT_MAP)
+    controller_listener_names: tuple[str, ...] = setting("controller.listener.names", names, None)
+    inter_broker_listener_name: str = setting("inter.broker.listener.name", str.upper)
+    controller_quorum_voters: tuple[Voter, ...] = setting("controller.quorum.voters", voters, None)
+    broker_rack: str | None = setting("broker.rack", optional_text)
+    log_dirs: tuple[str, ...] = setting("log.dirs", names, "/tmp/kraftsim-logs")
+
+    # connections
+    socket_request_max_bytes: int = setting("socket.request.max.bytes", integer(at_least=1), "104857600")
+    socket_listen_backlog_size: int = setting("socket.listen.backlog.size", integer(at_least=1), "50")
+    connections_max_idle_ms: int = setting("connections.max.idle.ms", long_integer(), "600000")
+    request_timeout_ms: int = setting("request.timeout.ms", integer(at_least=0), "30000")
+
+    # topics and partition logs
+    num_partitions: int = setting("num.partitions", integer(at_least=1), "1")
+    default_replication_factor: int = setting("default.replication.factor", integer(at_least=1, at_most=32767), "1")
+    auto_create_topics_enable: bool = setting("auto.create.topics.enable", boolean, "true")
+    min_insync_replicas: int = setting("min.insync.replicas", integer(at_least=1), "1")
+    message_max_bytes: int = setting("message.max.bytes", integer(at_least=0), "1048588")
+    log_segment_bytes: int = setting("log.segment.bytes", integer(at_least=14), "1073741824")
+    log_index_interval_bytes: int = setting("log.index.interval.bytes", integer(at_least=0), "4096")
+    log_index_size_max_bytes: int = setting("log.index.size.max.bytes", integer(at_least=4), "10485760")
+    log_roll_hours: int = setting("log.roll.hours", integer(at_least=1), "168")
+    log_roll_ms: int | None = setting("log.roll.ms", optional_long(at_least=1))
+    log_flush_interval_messages: int = setting("log.flush.interval.messages", long_integer(at_least=1), str(INT64_MAX))
+    log_flush_interval_ms: int | None = setting("log.flush.interval.ms", optional_long(at_least=0))
+    log_flush_offset_checkpoint_interval_ms: int = setting("log.flush.offset.checkpoint.interval.ms", integer(at_least=0), "60000")
+    log_message_timestamp_type: str = setting("log.message.timestamp.type", choice("CreateTime", "LogAppendTime"), "CreateTime")
+    log_message_timestamp_before_max_ms: int = setting("log.message.timestamp.before.max.ms", long_integer(at_least=0), str(INT64_MAX))
+    log_message_timestamp_after_max_ms: int = setting("log.message.timestamp.after.max.ms", long_integer(at_least=0), str(INT64_MAX))
+    fetch_max_bytes: int = setting("fetch.max.bytes", integer(at_least=1024), "57671680")
+
+    # producer ids
+    producer_id_expiration_ms: int = setting("producer.id.expiration.ms", integer(at_least=1), "86400000")
+    producer_id_expiration_check_interval_ms: int = setting("producer.id.expiration.check.interval.ms", integer(at_least=1), "600000")
+
+    # brokers and controllers
+    broker_heartbeat_interval_ms: int = setting("broker.heartbeat.interval.ms", integer(), "2000")
+    broker_session_timeout_ms: int = setting("broker.session.timeout.ms", integer(), "9000")
+    initial_broker_registration_timeout_ms: int = setting("initial.broker.registration.timeout.ms", integer(), "60000")
+    controlled_shutdown_enable: bool = setting("controlled.shutdown.enable", boolean, "true")
+    controller_socket_timeout_ms: int = setting("controller.socket.timeout.ms", integer(), "30000")
+    controller_quorum_append_linger_ms: int = setting("controller.quorum.append.linger.ms", integer(at_least=0), "25")
+    controller_quorum_request_timeout_ms: int = setting("controller.quorum.request.timeout.ms", integer(), "2000")
+    controller_quorum_retry_backoff_ms: int = setting("controller.quorum.retry.backoff.ms", integer(), "20")
+    metadata_max_idle_interval_ms: int = setting("metadata.max.idle.interval.ms", integer(at_least=0), "500")
+    metadata_log_segment_bytes: int = setting("metadata.log.segment.bytes", integer(at_least=12), "1073741824")
+    metadata_log_segment_ms: int = setting("metadata.log.segment.ms", long_integer(), "604800000")
+
+    # ours
+    release: str = setting("kraftsim.release", text_value, "3.9")
+    cluster_id: str = setting("kraftsim.cluster.id", text_value, DEFAULT_CLUSTER_ID)
+    run: str = setting("kraftsim.run", text_value, "run")
+    node_name: str = setting("kraftsim.node.name", text_value)
+    events_dir: str | None = setting("kraftsim.events.dir", optional_text)
+    seed: int = setting("kraftsim.seed", long_integer(), "0")
+    bugs: tuple[str, ...] = setting("kraftsim.bugs", names)
+    frame_events: bool = setting("kraftsim.frame.events", boolean, "false")
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> "NodeConfig":
+        """Check a property set as Kafka would. Raises ConfigError: one line, naming the key."""
+        declared = {str(each.metadata[NAME_KEY]): each for each in fields(cls)}
+        for name in properties:
+            if name not in declared and name not in KEYS_WITHOUT_EFFECT:
+                raise ConfigError(_unknown_key(name, [*declared, *KEYS_WITHOUT_EFFECT]))
+        values = {each.name: parse_setting(each, properties.get(name)) for name, each in declared.items()}
+        config = cls(**cast(dict[str, str], values))  # type: ignore[arg-type]
+        return _with_derived(config, properties)
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node is a controller."""
+        return CONTROLLER in self.process_roles
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this node is a broker."""
+        return BROKER in self.process_roles
+
+    @property
+    def log_dir(self) -> str:
+        """The one data directory."""
+        return self.log_dirs[0]
+
+    @property
+    def segment_ms(self) -> int:
+        """How long a segment of a partition may stay active."""
+        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
+
+    def advertised_at(self, listener: str) -> Endpoint:
+        """Return where others reach a listener. Raises KeyError."""
+        for endpoint in self.advertised_listeners:
+            if endpoint.listener == listener:
+                return endpoint
+        raise KeyError(listener)
+
+
+def keys_without_effect(properties: Mapping[str, str]) -> list[str]:
+    """Return the keys that are Kafka's but change nothing here yet, for a warning to humans."""
+    return [name for name in properties if name in KEYS_WITHOUT_EFFECT]
+
+
+def _unknown_key(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"{name} is not a known setting" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConfig:
+    """Fill in what Kafka derives from other settings, then check what belongs together."""
+    protocols = dict(config.listener_security_protocol_map)
+    controller_listeners = tuple(name.upper() for name in config.controller_listener_names)
+    if "listener.security.protocol.map" not in properties:
+        for name in controller_listeners:
+            protocols.setdefault(name, PLAINTEXT)
+    config = replace(
+        config,
+        listener_security_protocol_map=protocols,
+        controller_listener_names=controller_listeners,
+        advertised_listeners=config.advertised_listeners or _advertisable(config.listeners),
+        inter_broker_listener_name=config.inter_broker_listener_name or PLAINTEXT,
+        node_name=config.node_name or f"{'-'.join(config.process_roles)}-{config.node_id}",
+    )
+    _check_roles(config)
+    _check_listeners(config)
+    _check_advertised(config, given="advertised.listeners" in properties)
+    if len(config.log_dirs) != 1:
+        raise ConfigError(f"log.dirs: exactly one directory can be used for now, got {len(config.log_dirs)}")
+    return config
+
+
+def _advertisable(listeners: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(each.listener, each.bind_host, each.port) for each in listeners)
+
+
+def _check_roles(config: NodeConfig) -> None:
+    if config.process_roles not in ((BROKER,), (CONTROLLER,)):
+        given = ",".join(config.process_roles)
+        raise ConfigError(f"process.roles: expected broker or controller (one process cannot be both yet), got {given!r}")
+    if not config.controller_listener_names:
+        raise ConfigError("controller.listener.names must name a listener")
+    if not config.controller_quorum_voters:
+        raise ConfigError("controller.quorum.voters must name a controller, as id@host:port")
+    voter_ids = [voter.node_id for voter in config.controller_quorum_voters]
+    if config.is_controller and config.node_id not in voter_ids:
+        raise ConfigError(f"node.id: controller {config.node_id} is not in controller.quorum.voters ({', '.join(map(str, voter_ids))})")
+    if not config.is_controller and config.node_id in voter_ids:
+        raise ConfigError(f"node.id: {config.node_id} is a controller in controller.quorum.voters, so no broker can have it")
+
+
+def _check_listeners(config: NodeConfig) -> None:
+    if not config.listeners:
+        raise ConfigError("listeners must name a listener")
+    ports = [endpoint.port for endpoint in config.listeners if endpoint.port]
+    for index, port in enumerate(ports):
+        if port in ports[:index]:
+            raise ConfigError(f"listeners: port {port} is given twice")
+    for endpoint in config.listeners:
+        protocol = config.listener_security_protocol_map.get(endpoint.listener)
+        if protocol is None:
+            raise ConfigError(f"listeners: {endpoint.listener} has no security protocol in listener.security.protocol.map")
+        if protocol != PLAINTEXT:
+            raise ConfigError(f"listener.security.protocol.map: {endpoint.listener} asks for {protocol}, but only PLAINTEXT is there for now")
+        belongs_to_controllers = endpoint.listener in config.controller_listener_names
+        if config.is_controller and not belongs_to_controllers:
+            raise ConfigError(f"listeners: {endpoint.listener} of a controller must be in controller.listener.names")
+        if config.is_broker and belongs_to_controllers:
+            raise ConfigError(f"listeners: {endpoint.listener} of a broker must not be in controller.listener.names")
+
+
+def _check_advertised(config: NodeConfig, *, given: bool) -> None:
+    own = [endpoint.listener for endpoint in config.listeners]
+    for endpoint in config.advertised_listeners:
+        if endpoint.listener not in own:
+            raise ConfigError(f"advertised.listeners: {endpoint.listener} is not in listeners ({', '.join(own)})")
+        if endpoint.host in ANY_ADDRESSES or not endpoint.host:
+            fix = "name a host that clients can reach" if given else "set advertised.listeners"
+            raise ConfigError(f"advertised.listeners: {endpoint.host or 'an empty host'} of {endpoint.listener} cannot be advertised; {fix}")
+    advertised = [endpoint.listener for endpoint in config.advertised_listeners]
+    if config.is_broker and config.inter_broker_listener_name not in advertised:
+        raise ConfigError(f"inter.broker.listener.name: {config.inter_broker_listener_name} is not in advertised.listeners ({', '.join(advertised)})")

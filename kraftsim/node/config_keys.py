@@ -1,0 +1,117 @@
+"""How one Kafka property is declared: its name, its default as text, and the function that turns text into a value or says what was expected.
+
+The declarations themselves are the fields of `NodeConfig`; this file knows no key.
+
+Source: org.apache.kafka.common.config.ConfigDef.
+"""
+
+from collections.abc import Callable
+from dataclasses import Field, field
+from typing import TypeVar, cast
+
+from kraftsim.node.endpoints import Endpoint, Voter, parse_endpoints, parse_voters
+
+T = TypeVar("T")
+NAME_KEY = "kafka_name"
+DEFAULT_KEY = "default_text"
+PARSE_KEY = "parse"
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used, in one line that names the key."""
+
+
+def setting(kafka_name: str, parse: Callable[[str], T], default: str | None = "") -> T:
+    """Declare a field of `NodeConfig`. A `default` of None means that the key must be given."""
+    return cast(T, field(metadata={NAME_KEY: kafka_name, DEFAULT_KEY: default, PARSE_KEY: parse}))
+
+
+def parse_setting(declared: "Field[object]", given: str | None) -> object:
+    """Return the value of one declared setting. Raises ConfigError."""
+    name, default = declared.metadata[NAME_KEY], declared.metadata[DEFAULT_KEY]
+    parse = cast(Callable[[str], object], declared.metadata[PARSE_KEY])
+    if given is None and default is None:
+        raise ConfigError(f"{name} is required")
+    text = (default if given is None else given).strip()
+    try:
+        return parse(text)
+    except ValueError as reason:
+        raise ConfigError(f"{name}: {reason}") from None
+
+
+def integer(*, at_least: int = -(2**31), at_most: int = INT32_MAX) -> Callable[[str], int]:
+    """A whole number in an inclusive range."""
+
+    def parse(text: str) -> int:
+        if not text.removeprefix("-").isdecimal() or not at_least <= int(text) <= at_most:
+            bounds = f"of {at_least} or more" if at_most in (INT32_MAX, INT64_MAX) else f"from {at_least} to {at_most}"
+            raise ValueError(f"expected a whole number {bounds}, got {text!r}")
+        return int(text)
+
+    return parse
+
+
+def long_integer(*, at_least: int = -(2**63)) -> Callable[[str], int]:
+    """A whole number of up to 64 bits."""
+    return integer(at_least=at_least, at_most=INT64_MAX)
+
+
+def optional_long(*, at_least: int) -> Callable[[str], int | None]:
+    """A whole number of up to 64 bits, or nothing."""
+    parse_number = long_integer(at_least=at_least)
+    return lambda text: parse_number(text) if text else None
+
+
+def boolean(text: str) -> bool:
+    """true or false, in any case."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"expected true or false, got {text!r}")
+    return text.lower() == "true"
+
+
+def text_value(text: str) -> str:
+    """Any text."""
+    return text
+
+
+def optional_text(text: str) -> str | None:
+    """Any text, or nothing."""
+    return text or None
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A list of names between commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def choice(*allowed: str) -> Callable[[str], str]:
+    """One of some words, in Kafka's own spelling."""
+
+    def parse(text: str) -> str:
+        for word in allowed:
+            if text.lower() == word.lower():
+                return word
+        raise ValueError(f"expected one of {', '.join(allowed)}, got {text!r}")
+
+    return parse
+
+
+def endpoints(text: str) -> tuple[Endpoint, ...]:
+    """Listeners with their addresses."""
+    return parse_endpoints(text)
+
+
+def voters(text: str) -> tuple[Voter, ...]:
+    """Controllers with their addresses."""
+    return parse_voters(text)
+
+
+def protocol_map(text: str) -> dict[str, str]:
+    """Listener name -> security protocol, both upper case."""
+    pairs = [part.partition(":") for part in names(text)]
+    for name, colon, protocol in pairs:
+        if not (name and colon and protocol):
+            raise ValueError(f"expected NAME:PROTOCOL, got {name + colon + protocol!r}")
+    return {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}

@@ -1,0 +1,82 @@
+"""Where nodes listen and where they find each other: the texts of `listeners`, `advertised.listeners` and `controller.quorum.voters`.
+
+A listener has a name; the name, not the port, says which security protocol it speaks and whether it belongs to the controllers.
+
+Source: kafka.cluster.EndPoint, kafka.utils.CoreUtils.listenerListToEndPoints, org.apache.kafka.raft.QuorumConfig.
+"""
+
+import re
+from dataclasses import dataclass
+
+LOOPBACK = "127.0.0.1"
+ANY_ADDRESSES = ("0.0.0.0", "::")
+LAST_PORT = 65535
+_ENDPOINT = re.compile(r"([A-Za-z0-9_.\-]+)://(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]*)):(\d+)")
+_VOTER = re.compile(r"(\d+)@(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]+)):(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A listener and its address. An empty host means loopback (Kafka: every interface), port 0 any free port."""
+
+    listener: str
+    host: str
+    port: int
+
+    @property
+    def bind_host(self) -> str:
+        """The address to bind."""
+        return self.host or LOOPBACK
+
+    def __str__(self) -> str:
+        return f"{self.listener}://{_bracketed(self.host)}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A controller of the quorum, as `id@host:port`."""
+
+    node_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{_bracketed(self.host)}:{self.port}"
+
+
+def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
+    """Read `NAME://host:port,...`. Listener names are upper case, as Kafka makes them. Raises ValueError."""
+    endpoints = tuple(_parse_endpoint(part.strip()) for part in text.split(",") if part.strip())
+    _refuse_repeats("listener name", [endpoint.listener for endpoint in endpoints])
+    return endpoints
+
+
+def parse_voters(text: str) -> tuple[Voter, ...]:
+    """Read `id@host:port,...`. Raises ValueError."""
+    voters = tuple(_parse_voter(part.strip()) for part in text.split(",") if part.strip())
+    _refuse_repeats("voter id", [str(voter.node_id) for voter in voters])
+    return voters
+
+
+def _parse_endpoint(text: str) -> Endpoint:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or int(match[4]) > LAST_PORT:
+        raise ValueError(f"{text!r} is not of the form NAME://host:port")
+    return Endpoint(match[1].upper(), match[2] or match[3], int(match[4]))
+
+
+def _parse_voter(text: str) -> Voter:
+    match = _VOTER.fullmatch(text)
+    if match is None or int(match[4]) > LAST_PORT:
+        raise ValueError(f"{text!r} is not of the form id@host:port")
+    return Voter(int(match[1]), match[2] or match[3], int(match[4]))
+
+
+def _refuse_repeats(what: str, values: list[str]) -> None:
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise ValueError(f"{what} {value} is given twice")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
