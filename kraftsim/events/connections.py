@@ -2,6 +2,9 @@
 
 from kraftsim.events.event import Event
 
+# `link` names a connection alike on both of its ends: "<address of the end that connected>><address of the end that accepted>", each host:port as the
+# socket says it. It is what ingest pairs sent with received frames by; '' leaves a frame unpaired.
+
 
 class ConnectionOpened(Event):
     """A peer connected to a listener of this node."""
@@ -41,6 +44,7 @@ class FrameReceived(Event):
     correlation_id: int
     is_response: bool
     size_bytes: int
+    link: str = ""
 
 
 class FrameSent(Event):
@@ -53,3 +57,4 @@ class FrameSent(Event):
     correlation_id: int
     is_response: bool
     size_bytes: int
+    link: str = ""

@@ -70,7 +70,7 @@ class LeadershipLost(Event):
 
 
 class FinalBatch(Event):
-    """At the end of a run: one batch found in the segments on disk (read from the files, not from memory)."""
+    """At the end of a run: one batch found in the segments on disk of `broker` (read from the files, not from memory)."""
 
     topic: str
     partition: int
@@ -83,13 +83,25 @@ class FinalBatch(Event):
     record_count: int
     is_control: bool
     crc: int
+    broker: str = ""
 
 
 class FinalLog(Event):
-    """At the end of a run: the extent of one log on disk. next_offset is outside."""
+    """At the end of a run: the extent of one log on the disk of `broker`. next_offset is outside."""
 
     topic: str
     partition: int
     log_start_offset: int
     next_offset: int
     batch_count: int
+    broker: str = ""
+
+
+class FinalRecord(Event):
+    """At the end of a run: one record of a data batch found in the segments on disk, by its key ('' without a key)."""
+
+    topic: str
+    partition: int
+    offset: int
+    record_key: str
+    broker: str = ""
