@@ -1,0 +1,286 @@
+"""Record batches, message format 2: a view that unpacks the header once and leaves the records alone, and a builder.
+
+What travels from socket to disk and back is the batch as the producer built it: the broker may change only base offset and leader epoch, which the
+checksum does not cover.   Source: KIP-98, DefaultRecordBatch, ByteBufferLogInputStream.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Final
+
+from crc32c import crc32c
+
+from protocol.compression import Bytes, Compression, compress, decompress
+from protocol.errors import ErrorCode
+from protocol.malformed_batches import MalformedBatch, TornBatch, UndecodableRecords, UnsupportedMagic
+from protocol.records import UNASSIGNED_OFFSET, Record, build_record, read_records
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE_BYTES: Final = HEADER.size  # 61
+BEFORE_CRC: Final = struct.Struct(">qiib")  # base offset, batch length, leader epoch, magic: what the checksum does not cover
+COVERED_HEADER: Final = struct.Struct(">hiqqqhii")  # from the attributes on
+REWRITTEN: Final = struct.Struct(">qii")
+CRC: Final = struct.Struct(">I")
+LENGTH_OVERHEAD_BYTES: Final = 12  # base offset and the length itself are not counted in the length
+MAGIC_POSITION: Final = 16
+COVERED_POSITION: Final = 21
+MAGIC: Final = 2
+
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+SEQUENCES: Final = 1 << 31  # sequence numbers start again at 0 after 2^31 - 1
+
+
+class TimestampType(IntEnum):
+    """Whose clock stamped the records: the producer's, or the broker's at append."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class RecordBatch:
+    """One batch inside a buffer, which it keeps alive and never copies; header fields are attributes.
+
+    Raises TornBatch when the buffer ends too early, UnsupportedMagic, or MalformedBatch. The checksum is not looked at: ask `crc_is_valid`.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "buffer",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size_bytes",
+    )
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    def __init__(self, buffer: Bytes, position: int = 0) -> None:
+        if len(buffer) < position + HEADER_SIZE_BYTES:
+            raise _too_short(buffer, position)
+        (
+            self.base_offset,
+            self.batch_length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        ) = HEADER.unpack_from(buffer, position)
+        self.buffer = buffer
+        self.position = position
+        self.size_bytes = size_bytes = self.batch_length + LENGTH_OVERHEAD_BYTES
+        if self.magic != MAGIC:
+            raise UnsupportedMagic(self.magic, position)
+        if size_bytes < HEADER_SIZE_BYTES:
+            raise MalformedBatch(f"a batch of {size_bytes} bytes is smaller than its header", position, ErrorCode.CORRUPT_MESSAGE)
+        if len(buffer) < position + size_bytes:
+            raise TornBatch(f"{size_bytes} bytes announced, {len(buffer) - position} are there", position)
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record the batch was built with; compaction may have taken that record away."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset after this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, or NO_SEQUENCE."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCES
+
+    @property
+    def compression(self) -> Compression:
+        """The codec of the records. Raises UndecodableRecords for a number that means none."""
+        try:
+            return Compression(self.attributes & COMPRESSION_MASK)
+        except ValueError:
+            raise UndecodableRecords(f"there is no codec {self.attributes & COMPRESSION_MASK}", self.position) from None
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whose clock stamped the records."""
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a broker's own marks instead of a producer's records."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent or transactional producer wrote it."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    def view(self) -> memoryview:
+        """Return the whole batch, uncopied."""
+        return memoryview(self.buffer)[self.position : self.position + self.size_bytes]
+
+    def crc_is_valid(self) -> bool:
+        """Compare the checksum with the bytes it covers (CRC-32C from the attributes to the end)."""
+        return bool(crc32c(memoryview(self.buffer)[self.position + COVERED_POSITION : self.position + self.size_bytes]) == self.crc)
+
+    def records(self) -> Iterator[Record]:
+        """Decompress and yield the records. Raises UndecodableRecords or MalformedRecord, at the latest at the end."""
+        body = memoryview(self.buffer)[self.position + HEADER_SIZE_BYTES : self.position + self.size_bytes]
+        append_timestamp = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
+        return read_records(decompress(self.compression, body), self.record_count, self.base_offset, self.base_timestamp, append_timestamp)
+
+    def with_base_offset(self, base_offset: int, leader_epoch: int) -> list[bytes | memoryview]:
+        """Return the batch as it goes into a log: sixteen new bytes, then the rest uncopied. The checksum stays right."""
+        rest = memoryview(self.buffer)[self.position + MAGIC_POSITION : self.position + self.size_bytes]
+        return [REWRITTEN.pack(base_offset, self.batch_length, leader_epoch), rest]
+
+    def with_log_append_time(self, base_offset: int, leader_epoch: int, append_timestamp: int) -> list[bytes | memoryview]:
+        """Return the batch stamped by the broker's clock: a new header with a new checksum, then the records uncopied."""
+        records = memoryview(self.buffer)[self.position + HEADER_SIZE_BYTES : self.position + self.size_bytes]
+        covered = COVERED_HEADER.pack(
+            self.attributes | LOG_APPEND_TIME_BIT,
+            self.last_offset_delta,
+            self.base_timestamp,
+            append_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
+        before = BEFORE_CRC.pack(base_offset, self.batch_length, leader_epoch, MAGIC)
+        return [before + CRC.pack(crc32c(records, crc32c(covered))) + covered, records]
+
+    def __repr__(self) -> str:
+        kind = " control" if self.is_control else ""
+        producer = f" producer_id={self.producer_id} epoch={self.producer_epoch} base_sequence={self.base_sequence}" if self.has_producer_id else ""
+        return f"<RecordBatch{kind} offsets {self.base_offset}..{self.last_offset} leader_epoch={self.partition_leader_epoch}{producer}>"
+
+
+class BatchSplitter:
+    """Walks over the batches that lie one after another in a buffer, and stops where the last one is torn.
+
+    `end_position` is where the whole batches end, `is_torn` whether something follows; both also hold after a MalformedBatch was raised.
+    """
+
+    __slots__ = ("_buffer", "end_position")
+
+    def __init__(self, buffer: Bytes, position: int) -> None:
+        self._buffer = buffer
+        self.end_position = position
+
+    def __iter__(self) -> "BatchSplitter":
+        return self
+
+    def __next__(self) -> RecordBatch:
+        if self.end_position == len(self._buffer):
+            raise StopIteration
+        try:
+            batch = RecordBatch(self._buffer, self.end_position)
+        except TornBatch:
+            raise StopIteration from None
+        self.end_position += batch.size_bytes
+        return batch
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether bytes are left after the batches seen so far."""
+        return self.end_position < len(self._buffer)
+
+
+def split_batches(buffer: Bytes, position: int = 0) -> BatchSplitter:
+    """Iterate over the batches from position on; a torn tail ends the walk, garbage raises MalformedBatch.
+
+    Checksums are not looked at. Zeros, as a file system leaves after a power loss, are garbage.
+    """
+    return BatchSplitter(buffer, position)
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    compression: Compression = Compression.NONE,
+    transactional: bool = False,
+    control: bool = False,
+    append_timestamp: int | None = None,
+) -> bytes:
+    """Return a batch of at least one record; records with an offset keep it, the others count on from the one before.
+
+    With an append timestamp the batch says that the broker's clock stamped it.
+    """
+    offset = base_offset - 1
+    built: list[bytes] = []
+    timestamps: list[int] = []
+    for record in records:
+        assert record.offset == UNASSIGNED_OFFSET or record.offset > offset, "offsets grow inside a batch and start at its base offset"
+        offset = offset + 1 if record.offset == UNASSIGNED_OFFSET else record.offset
+        timestamps.append(record.timestamp)
+        built.append(build_record(record, offset - base_offset, record.timestamp - timestamps[0]))
+    assert built, "a batch has at least one record"
+    body = compress(compression, b"".join(built))
+    attributes = compression | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control | LOG_APPEND_TIME_BIT * (append_timestamp is not None)
+    max_timestamp = max(timestamps) if append_timestamp is None else append_timestamp
+    covered = COVERED_HEADER.pack(
+        attributes, offset - base_offset, timestamps[0], max_timestamp, producer_id, producer_epoch, base_sequence, len(built)
+    )
+    batch_length = HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES + len(body)
+    before = BEFORE_CRC.pack(base_offset, batch_length, leader_epoch, MAGIC)
+    return b"".join((before, CRC.pack(crc32c(body, crc32c(covered))), covered, body))
+
+
+def _too_short(buffer: Bytes, position: int) -> MalformedBatch:
+    """Tell a cut header from an old message, which may be shorter than a header of today."""
+    magic_position = position + MAGIC_POSITION
+    if magic_position < len(buffer):
+        magic = int.from_bytes(buffer[magic_position : magic_position + 1], signed=True)
+        if magic != MAGIC:
+            return UnsupportedMagic(magic, position)
+    return TornBatch(f"{len(buffer) - position} bytes, a header has {HEADER_SIZE_BYTES}", position)

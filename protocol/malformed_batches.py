@@ -1,0 +1,40 @@
+"""What can be wrong with the bytes of record batches, each with the code a broker answers for it.
+
+A produce handler turns these into its refusal; a log that recovers cuts the file at `position`.
+Source: DefaultRecordBatch, ByteBufferLogInputStream, ProduceRequest.validateRecords, LogValidator; codes observed on 3.9.1.
+"""
+
+from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+
+
+class MalformedBatch(MalformedMessage):
+    """Bytes that should be a record batch are not one; `position` is where the batch starts in its buffer."""
+
+    def __init__(self, reason: str, position: int = 0, error_code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
+        super().__init__(None, None, "record batch", reason, position)
+        self.error_code = error_code
+
+
+class TornBatch(MalformedBatch):
+    """The buffer ends before the batch does: a cut header or cut records."""
+
+
+class UnsupportedMagic(MalformedBatch):
+    """A message format other than 2: one from before 0.11 (refused as INVALID_RECORD), or garbage (CORRUPT_MESSAGE)."""
+
+    def __init__(self, magic: int, position: int = 0) -> None:
+        once_existed = magic in (0, 1)
+        super().__init__(f"magic {magic}, only 2 is spoken here", position, ErrorCode.INVALID_RECORD if once_existed else ErrorCode.CORRUPT_MESSAGE)
+        self.magic = magic
+
+
+class MalformedRecord(MalformedBatch):
+    """A record inside a batch does not add up: its length, a varint, its headers, or the number of records."""
+
+
+class UndecodableRecords(MalformedBatch):
+    """Compressed records that their codec cannot read, or a codec number that does not exist."""
+
+    def __init__(self, reason: str, position: int = 0) -> None:
+        super().__init__(reason, position, ErrorCode.UNKNOWN_SERVER_ERROR)
