@@ -3,12 +3,17 @@
 Events are flat: fields are Kafka's names, values are ints, booleans, strings or null. A fact that needs more columns is a new class.
 """
 
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=lambda name: name):
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class EventMeta(msgspec.StructMeta):
+    """Tells type checkers what msgspec does by itself: a class below a frozen, keyword-only struct is one, too."""
+
+
+class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, tag_field="kind", tag=lambda name: name):
     """A fact that happened on one node. The class name is the `kind` of its line in the event log."""
 
     kinds: ClassVar[dict[str, type["Event"]]] = {}

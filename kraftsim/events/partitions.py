@@ -87,7 +87,7 @@ class FinalBatch(Event):
 
 
 class FinalLog(Event):
-    """At the end of a run: the extent of one log on the disk of `broker`. next_offset is outside."""
+    """At the end of a run: the extent of one log on the disk of `broker`. next_offset is outside; record_count is -1 if no FinalRecord lists them."""
 
     topic: str
     partition: int
@@ -95,6 +95,7 @@ class FinalLog(Event):
     next_offset: int
     batch_count: int
     broker: str = ""
+    record_count: int = -1
 
 
 class FinalRecord(Event):

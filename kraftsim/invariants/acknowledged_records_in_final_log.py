@@ -1,0 +1,92 @@
+"""Every record that a client was told is in a log is in that log when the run ends, at the offset it was told, under its key.
+
+The key matters: after a loss another record may have taken the offset. The final log is read from the segments on disk, never from what a broker
+believed. A record below the log's start was deleted by retention, which is no loss.
+Source: KIP-98 and the meaning of acks=all; Jepsen's "lost write" (jepsen.tests.kafka).
+"""
+
+from kraftsim.events.clients import RecordAcknowledged
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import FinalLog, FinalRecord
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "acknowledged-records-in-final-log"
+NO_OFFSET = -1
+"""The broker did not say where: then the key must be somewhere in the log."""
+UNREAD = "the final log of a partition with acknowledged records was not read"
+
+
+class FinalRecords:
+    """Collects acknowledgements and the records of the final logs; they are compared at the end."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._acknowledged: dict[tuple[str, int, str, int], str] = {}
+        self._offsets: dict[tuple[str, int, str], list[int]] = {}
+        self._log_start_offset: dict[tuple[str, int], int] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in an acknowledgement, a final log or one of its records."""
+        if isinstance(event, RecordAcknowledged):
+            self._findings.examined += 1
+            self._acknowledged.setdefault((event.topic, event.partition, event.record_key, event.offset), envelope.event_id)
+        elif isinstance(event, FinalRecord):
+            self._offsets.setdefault((event.topic, event.partition, event.record_key), []).append(event.offset)
+        elif isinstance(event, FinalLog) and event.record_count >= 0:
+            log = (event.topic, event.partition)
+            self._log_start_offset[log] = min(event.log_start_offset, self._log_start_offset.get(log, event.log_start_offset))
+        return None
+
+    def finish(self) -> Verdict:
+        """Compare, and return the verdict; it is unknown if a partition's final log was not read."""
+        undecidable = ""
+        for (topic, partition, record_key, offset), event_id in self._acknowledged.items():
+            log_start_offset = self._log_start_offset.get((topic, partition))
+            if log_start_offset is None:
+                undecidable = UNREAD
+            elif not self._is_in_log(topic, partition, record_key, offset) and max(offset, 0) >= log_start_offset:
+                message = f"{topic}-{partition}: record {record_key} was acknowledged at offset {offset} and is not there in the final log"
+                self._findings.violation(f"{topic}/{partition}/{record_key}/{offset}", message, event_id)
+        return self._findings.verdict(undecidable)
+
+    def _is_in_log(self, topic: str, partition: int, record_key: str, offset: int) -> bool:
+        offsets = self._offsets.get((topic, partition, record_key), [])
+        return bool(offsets) if offset == NO_OFFSET else offset in offsets
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="Every record that a client was told is in a log is in that log when the run ends, at that offset, under its key.",
+    source="KIP-98",
+    watches=(RecordAcknowledged, FinalLog, FinalRecord),
+    check=FinalRecords,
+    examined="SELECT count(*) FROM record_acknowledged",
+    violations="""
+        WITH log AS (
+            SELECT topic, partition, min(log_start_offset) AS log_start_offset FROM final_log WHERE record_count >= 0 GROUP BY topic, partition
+        ), lost AS (
+            SELECT a.topic, a.partition, a.record_key, a.offset AS told_offset, a.position
+            FROM record_acknowledged AS a JOIN log ON a.topic = log.topic AND a.partition = log.partition
+            WHERE greatest(a.offset, 0) >= log.log_start_offset AND NOT EXISTS (
+                SELECT 1 FROM final_record AS f
+                WHERE f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key AND (a.offset = -1 OR f.offset = a.offset)
+            )
+        )
+        SELECT
+            concat(topic, '/', partition, '/', record_key, '/', told_offset) AS key,
+            concat(
+                topic, '-', partition, ': record ', record_key, ' was acknowledged at offset ', told_offset, ' and is not there in the final log'
+            ) AS message,
+            min(position) AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM lost GROUP BY topic, partition, record_key, told_offset
+    """,
+    undecidable=f"""
+        SELECT DISTINCT '{UNREAD}' AS reason
+        FROM record_acknowledged AS a
+        WHERE NOT EXISTS (
+            SELECT 1 FROM final_log AS log WHERE log.record_count >= 0 AND log.topic = a.topic AND log.partition = a.partition
+        )
+    """,
+)

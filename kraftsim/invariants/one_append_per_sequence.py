@@ -1,0 +1,136 @@
+"""A log never holds two batches of one producer id, epoch and base sequence: a retried batch is appended once.
+
+An append that was lost may be made again. Kafka acknowledges before it flushes, so a power loss takes batches off the end of a log; the producer, or
+nobody, sends them again. This needs no knowledge of crashes: offsets of one log are unique, so a batch appended at offset F shows that whatever was
+remembered at or above F is gone. Two appends of one sequence are a breach only if the first was still in the log at the second; and where the run
+ended with a reading of the segments, two batches found there are one, whatever the events say.
+Kafka's promise ends when it forgets a producer (producer.id.expiration.ms) and when sequences wrap after 2^31 records: neither belongs in one run.
+Source: KIP-98, org.apache.kafka.storage.internals.log.ProducerAppendInfo.
+"""
+
+from typing import NamedTuple
+
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import BatchAppended, FinalBatch
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "one-append-per-sequence"
+
+
+class Sequence(NamedTuple):
+    """What may be in a log once."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class Standing(NamedTuple):
+    """A batch that is in the log as far as the appends after it tell."""
+
+    sequence: Sequence | None
+    first_offset: int
+    last_offset: int
+    event_id: str
+
+
+class StandingBatches:
+    """Follows each log through appends and losses, then reads the final logs."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._logs: dict[tuple[str, int], list[Standing]] = {}
+        self._standing: dict[Sequence, Standing] = {}
+        self._final: dict[tuple[str, Sequence], tuple[int, str]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in an append, or a batch found in a final log."""
+        assert isinstance(event, BatchAppended | FinalBatch)
+        sequence = None
+        if event.base_sequence >= 0:
+            self._findings.examined += 1
+            sequence = Sequence(event.topic, event.partition, event.producer_id, event.producer_epoch, event.base_sequence)
+        if isinstance(event, BatchAppended):
+            return self._append(Standing(sequence, event.first_offset, event.last_offset, envelope.event_id), (event.topic, event.partition))
+        if sequence is None:
+            return None
+        first_offset, first_event_id = self._final.setdefault((event.broker, sequence), (event.first_offset, envelope.event_id))
+        if first_event_id == envelope.event_id:
+            return None
+        return self._twice(sequence, first_offset, event.first_offset, first_event_id, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+    def _append(self, batch: Standing, log_name: tuple[str, int]) -> Violation | None:
+        log = self._logs.setdefault(log_name, [])
+        while log and log[-1].last_offset >= batch.first_offset:
+            gone = log.pop()
+            if gone.sequence is not None and self._standing.get(gone.sequence) is gone:
+                del self._standing[gone.sequence]
+        log.append(batch)
+        if batch.sequence is None:
+            return None
+        first = self._standing.setdefault(batch.sequence, batch)
+        if first is batch:
+            return None
+        return self._twice(batch.sequence, first.first_offset, batch.first_offset, first.event_id, batch.event_id)
+
+    def _twice(self, sequence: Sequence, offset: int, other_offset: int, *witnesses: str) -> Violation | None:
+        message = (
+            f"{sequence.topic}-{sequence.partition}: sequence {sequence.base_sequence} of producer id {sequence.producer_id} "
+            f"epoch {sequence.producer_epoch} is in the log at offsets {offset} and {other_offset}"
+        )
+        return self._findings.violation("/".join(map(str, sequence)), message, *witnesses)
+
+
+_KEY = "topic, partition, producer_id, producer_epoch, base_sequence"
+_SAME = " AND ".join(f"a.{column} = b.{column}" for column in _KEY.split(", "))
+_PAIR = f"a.{_KEY.replace(', ', ', a.')}, a.first_offset, a.position, b.first_offset AS later_offset, b.position AS later_position"
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A log never holds two batches of one producer id, epoch and base sequence.",
+    source="KIP-98",
+    watches=(BatchAppended, FinalBatch),
+    check=StandingBatches,
+    examined="""
+        SELECT (SELECT count(*) FROM batch_appended WHERE base_sequence >= 0) + (SELECT count(*) FROM final_batch WHERE base_sequence >= 0)
+    """,
+    # Only sequences that occur twice are joined with themselves: none in a clean run. Of several pairs the first stands for the sequence.
+    violations=f"""
+        WITH repeated AS (
+            SELECT {_KEY} FROM batch_appended WHERE base_sequence >= 0 GROUP BY {_KEY} HAVING count(*) > 1
+        ), appended AS (
+            SELECT a.* FROM batch_appended AS a JOIN repeated AS b ON {_SAME}
+        ), repeated_in_final AS (
+            SELECT broker, {_KEY} FROM final_batch WHERE base_sequence >= 0 GROUP BY broker, {_KEY} HAVING count(*) > 1
+        ), found AS (
+            SELECT a.* FROM final_batch AS a JOIN repeated_in_final AS b ON {_SAME} AND a.broker = b.broker
+        ), pair AS (
+            SELECT {_PAIR} FROM appended AS a JOIN appended AS b ON {_SAME} AND a.position < b.position
+            WHERE NOT EXISTS (
+                SELECT 1 FROM batch_appended AS other
+                WHERE other.topic = a.topic AND other.partition = a.partition
+                    AND other.position > a.position AND other.position <= b.position AND other.first_offset <= a.last_offset
+            )
+            UNION ALL
+            SELECT {_PAIR} FROM found AS a JOIN found AS b ON {_SAME} AND a.broker = b.broker AND a.position < b.position
+        ), numbered AS (
+            SELECT *, row_number() OVER (PARTITION BY {_KEY} ORDER BY later_position, position) AS place FROM pair
+        )
+        SELECT
+            concat(topic, '/', partition, '/', producer_id, '/', producer_epoch, '/', base_sequence) AS key,
+            concat(
+                topic, '-', partition, ': sequence ', base_sequence, ' of producer id ', producer_id, ' epoch ', producer_epoch,
+                ' is in the log at offsets ', first_offset, ' and ', later_offset
+            ) AS message,
+            position AS first_witness,
+            later_position AS second_witness
+        FROM numbered WHERE place = 1
+    """,
+)

@@ -1,0 +1,45 @@
+"""All invariants watching one run at once: what a simulation feeds its events to.
+
+It never raises: a violation is returned, so that the harness, outside every node's task, decides to stop.
+"""
+
+from collections.abc import Sequence
+
+from kraftsim.events.event import Event
+from kraftsim.invariants.invariant import INVARIANTS, Check, Envelope, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+__all__ = ["Envelope", "Oracle"]
+
+
+class Oracle:
+    """Feeds events to the checks that watch them. `must_exercise` names invariants that must find something to examine."""
+
+    def __init__(self, must_exercise: Sequence[str] = (), invariants: Sequence[Invariant] | None = None) -> None:
+        watched = INVARIANTS.all() if invariants is None else tuple(invariants)
+        unknown = sorted(set(must_exercise) - {invariant.name for invariant in watched})
+        if unknown:
+            raise KeyError(f"no invariant is called {unknown[0]} (there are: {', '.join(invariant.name for invariant in watched)})")
+        self._must_exercise = frozenset(must_exercise)
+        self._checks: list[tuple[Invariant, Check]] = [(invariant, invariant.check()) for invariant in watched]
+        self._by_kind: dict[type[Event], list[Check]] = {}
+        for invariant, check in self._checks:
+            for kind in invariant.watches:
+                self._by_kind.setdefault(kind, []).append(check)
+
+    def watches(self, event: Event) -> bool:
+        """Tell whether any invariant looks at events of this kind."""
+        return type(event) in self._by_kind
+
+    def examine(self, envelope: Envelope, event: Event) -> tuple[Violation, ...]:
+        """Feed one event, in order of time; return what it violates."""
+        checks = self._by_kind.get(type(event))
+        if checks is None:
+            return ()
+        found = (check.examine(envelope, event) for check in checks)
+        return tuple(violation for violation in found if violation is not None)
+
+    def finish(self) -> tuple[Verdict, ...]:
+        """Return the verdict of every invariant, in the order of their names."""
+        verdicts = (check.finish().for_run(must_exercise=invariant.name in self._must_exercise) for invariant, check in self._checks)
+        return tuple(sorted(verdicts, key=lambda verdict: verdict.invariant))

@@ -1,0 +1,70 @@
+"""A broker hands out only producer ids of blocks that the controller gave to it since it started.
+
+An id from elsewhere belongs to another broker's block, or to one of its own former life whose ids are spent.
+Source: KIP-730, org.apache.kafka.coordinator.transaction.RPCProducerIdManager.
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdReturned
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "producer-id-inside-owned-block"
+
+
+class OwnedBlocks:
+    """Remembers the blocks of each incarnation of each broker; ids come from the latest ones."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._blocks: dict[tuple[str, int], list[tuple[int, int]]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in a received block or a returned id."""
+        blocks = self._blocks.setdefault((envelope.node, envelope.incarnation), [])
+        if isinstance(event, ProducerIdBlockReceived):
+            blocks.append((event.first_producer_id, event.next_producer_id))
+            return None
+        assert isinstance(event, ProducerIdReturned)
+        if not event.fresh:
+            return None
+        self._findings.examined += 1
+        if any(first_id <= event.producer_id < next_id for first_id, next_id in reversed(blocks)):
+            return None
+        message = f"{envelope.node} handed out producer id {event.producer_id}, which is in no block that it received since it started"
+        return self._findings.violation(envelope.event_id, message, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A broker hands out only producer ids of blocks that the controller gave to it since it started.",
+    source="KIP-730",
+    watches=(ProducerIdBlockReceived, ProducerIdReturned),
+    check=OwnedBlocks,
+    examined="SELECT count(*) FROM producer_id_returned WHERE fresh",
+    # One sorted pass instead of a join by range: an id is inside a block exactly if a block that begins at or below it ends above it.
+    violations="""
+        WITH point AS (
+            SELECT node, incarnation, first_producer_id AS id, next_producer_id AS end_id, 0 AS is_answer, position, n FROM producer_id_block_received
+            UNION ALL
+            SELECT node, incarnation, producer_id AS id, NULL AS end_id, 1 AS is_answer, position, n FROM producer_id_returned WHERE fresh
+        ), swept AS (
+            SELECT
+                node, incarnation, id, is_answer, position, n,
+                max(end_id) OVER (
+                    PARTITION BY node, incarnation ORDER BY id, is_answer, position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+                ) AS highest_end
+            FROM point
+        )
+        SELECT
+            concat(node, '.', incarnation, '.', n) AS key,
+            concat(node, ' handed out producer id ', id, ', which is in no block that it received since it started') AS message,
+            position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM swept WHERE is_answer = 1 AND coalesce(highest_end, -1) <= id
+    """,
+)

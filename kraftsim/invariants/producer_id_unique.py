@@ -1,0 +1,61 @@
+"""A producer id from a block is handed out once: no two answers to InitProducerId carry the same fresh id.
+
+Producer state tells producers apart by nothing but this number. Two producers with one id would have their records taken for each other's duplicates.
+Source: KIP-98, KIP-730.
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.producer_ids import ProducerIdReturned
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "producer-id-unique"
+
+
+class OnceEach:
+    """Remembers the first answer that carried each fresh id."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._first_answer: dict[int, str] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in an answer to InitProducerId."""
+        assert isinstance(event, ProducerIdReturned)
+        if not event.fresh:
+            return None
+        self._findings.examined += 1
+        first = self._first_answer.setdefault(event.producer_id, envelope.event_id)
+        if first == envelope.event_id:
+            return None
+        message = f"producer id {event.producer_id} was handed out more than once"
+        return self._findings.violation(str(event.producer_id), message, first, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A producer id from a block is handed out once.",
+    source="KIP-98, KIP-730",
+    watches=(ProducerIdReturned,),
+    check=OnceEach,
+    examined="SELECT count(*) FROM producer_id_returned WHERE fresh",
+    violations="""
+        WITH repeated AS (
+            SELECT producer_id FROM producer_id_returned WHERE fresh GROUP BY producer_id HAVING count(*) > 1
+        ), numbered AS (
+            SELECT answer.producer_id, answer.position, row_number() OVER (PARTITION BY answer.producer_id ORDER BY answer.position) AS place
+            FROM producer_id_returned AS answer JOIN repeated ON answer.producer_id = repeated.producer_id
+            WHERE answer.fresh
+        )
+        SELECT
+            concat('', producer_id) AS key,
+            concat('producer id ', producer_id, ' was handed out more than once') AS message,
+            min(position) AS first_witness,
+            max(position) AS second_witness
+        FROM numbered WHERE place <= 2 GROUP BY producer_id
+    """,
+)
