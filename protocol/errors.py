@@ -1,7 +1,7 @@
 """Every error code of the protocol, and whether a client may simply try again.
 
 The answer to "may I retry?" decides the fate of a batch on the client, so it is part of the code's identity.
-Source: org.apache.kafka.common.protocol.Errors; RetriableException and InvalidMetadataException of the clients (codes up to 127 as in 3.9, above as in 4.x).
+Source: org.apache.kafka.common.protocol.Errors, RetriableException and InvalidMetadataException (codes up to 127 as in 3.9, above as in 4.x).
 """
 
 from enum import IntEnum, unique

@@ -1,0 +1,56 @@
+"""ApiVersions (18): what can this node speak?
+
+The first request on a connection, sent before anything is agreed: its answer always has response header v0, and a node that does not know the
+asked version answers with version 0, error UNSUPPORTED_VERSION and its own range for this one key.
+Source: KIP-35; KIP-511 (v3: software names, v0 fallback), KIP-584 (features), KAFKA-17492 (v4); ApiVersionsRequest.json, ApiVersionsResponse.json.
+"""
+
+from protocol.schema import array, boolean, int16, int32, int64, message, string, structure
+
+
+@message(key=18, versions="0-4", flexible="3+")
+class ApiVersionsRequest:
+    """v3 names the client's software."""
+
+    client_software_name: str = string(since=3, ignorable=True)
+    client_software_version: str = string(since=3, ignorable=True)
+
+
+@structure
+class ApiVersion:
+    """One API and the versions of it that the node supports, both inclusive."""
+
+    api_key: int = int16()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+@structure
+class SupportedFeatureKey:
+    """A feature that the node's software knows."""
+
+    name: str = string(since=3)
+    min_version: int = int16(since=3)
+    max_version: int = int16(since=3)
+
+
+@structure
+class FinalizedFeatureKey:
+    """A feature and the level that the whole cluster has agreed on."""
+
+    name: str = string(since=3)
+    max_version_level: int = int16(since=3)
+    min_version_level: int = int16(since=3)
+
+
+@message(key=18, versions="0-4", flexible="3+")
+class ApiVersionsResponse:
+    """The APIs of this listener; since v3 the features, as tagged fields. v4 also lists features whose lowest level is 0."""
+
+    error_code: int = int16()
+    api_keys: list[ApiVersion] = array(ApiVersion)
+    throttle_time_ms: int = int32(since=1, ignorable=True)
+    supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, tag=0, tagged="3+", ignorable=True)
+    finalized_features_epoch: int = int64(tag=1, tagged="3+", ignorable=True, default=-1)
+    finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, tag=2, tagged="3+", ignorable=True)
+    zk_migration_ready: bool = boolean(tag=3, tagged="3+", ignorable=True)

@@ -1,0 +1,33 @@
+"""InitProducerId (22): a producer asks its broker for an identity.
+
+Without a transactional id any broker answers with a fresh id; with one, the transaction coordinator bumps the epoch and so fences the former owner.
+Source: KIP-98; KIP-360 (v3), KIP-588 (v4), KIP-890 (v5); InitProducerIdRequest.json, InitProducerIdResponse.json.
+"""
+
+from protocol.schema import int16, int32, int64, message, string
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+
+@message(key=22, versions="0-5", flexible="2+")
+class InitProducerIdRequest:
+    """Ask for a producer id, or take over a transactional id and fence its former owner.
+
+    v3 lets a producer name its current id and epoch (KIP-360); v4 may be answered PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890).
+    """
+
+    transactional_id: str | None = string(nullable="0+")
+    transaction_timeout_ms: int = int32()
+    producer_id: int = int64(since=3, default=NO_PRODUCER_ID)
+    producer_epoch: int = int16(since=3, default=NO_PRODUCER_EPOCH)
+
+
+@message(key=22, versions="0-5", flexible="2+")
+class InitProducerIdResponse:
+    """The id and epoch to write into every batch from now on; both -1 where there is an error."""
+
+    throttle_time_ms: int = int32(ignorable=True)
+    error_code: int = int16()
+    producer_id: int = int64(default=NO_PRODUCER_ID)
+    producer_epoch: int = int16()

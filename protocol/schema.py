@@ -1,0 +1,274 @@
+"""The language in which messages are declared: one class per message, for all its versions.
+
+    @message(key=22, versions="0-5", flexible="2+")
+    class InitProducerIdRequest:
+        transactional_id: str | None = string(nullable="0+")
+        transaction_timeout_ms: int = int32()
+        producer_id: int = int64(since=3, default=-1)
+
+The keywords are those of Kafka's definitions, so that the two can be held against each other line by line. The class that comes back is mutable
+and slotted, has a keyword-only `__init__` in which every field has its default, `==` and `repr` over the fields, and keeps tagged fields it
+does not know in `_tags` (number -> raw bytes, or None).
+Source: clients/src/main/resources/common/message/README.md; KIP-482 (tagged fields).
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast, dataclass_transform, overload
+
+from protocol.declaration import (
+    ALL_VERSIONS,
+    LAST_VERSION,
+    NO_VERSIONS,
+    ArrayOf,
+    Declaration,
+    Field,
+    Fresh,
+    Kind,
+    Primitive,
+    Scalar,
+    StructureOf,
+    VersionRange,
+    WireType,
+    snake_case,
+)
+from protocol.message_class import FieldOptions, message_class
+
+__all__ = [
+    "Declaration",
+    "Field",
+    "Message",
+    "VersionRange",
+    "array",
+    "boolean",
+    "byte_string",
+    "declaration_of",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "message",
+    "records",
+    "snake_case",
+    "string",
+    "struct",
+    "structure",
+    "uint16",
+    "uint32",
+    "uuid",
+]
+
+Message: TypeAlias = Any
+"""An object of some class made by @message; which one is known only to an API key and a version."""
+
+T = TypeVar("T")
+
+ZERO_UUID = bytes(16)
+
+
+class Options(TypedDict, total=False):
+    """Keywords that every field takes. Ranges are written as Kafka writes them: "0-5", "3+", "4", "none"."""
+
+    since: int
+    """First version that has the field."""
+    until: int
+    """Last version that has the field (inclusive)."""
+    versions: str
+    """Both at once, instead of `since` and `until`."""
+    tag: int
+    """Number among the tagged fields."""
+    tagged: str
+    """Versions in which the field is a tagged one; also its `versions` where those are not given."""
+    ignorable: bool
+    """In a version that lacks the field any value is dropped silently; without it a non-default value is an error."""
+    flexible: str
+    """Versions in which the field's own encoding is compact, where that differs from the message's."""
+    kafka_name: str
+    """Kafka's name, where `snake_case` of it is not ours."""
+
+
+@dataclass_transform(kw_only_default=True)
+def message(
+    *,
+    key: int | None = None,
+    kind: Kind | None = None,
+    versions: str,
+    flexible: str = "none",
+    latest_unstable: bool = False,
+    kafka_name: str | None = None,
+) -> Callable[[type[T]], type[T]]:
+    """Make a message of a class whose attributes are fields. `kind` may be left out of classes called ...Request and ...Response."""
+
+    def declare(body: type[T]) -> type[T]:
+        return message_class(
+            body,
+            name=kafka_name or body.__name__,
+            kind=kind or _kind_by_name(body.__name__),
+            api_key=key,
+            versions=VersionRange.parse(versions),
+            flexible=VersionRange.parse(flexible),
+            latest_unstable=latest_unstable,
+        )
+
+    return declare
+
+
+@overload
+def structure(body: type[T], /) -> type[T]: ...
+@overload
+def structure(*, kafka_name: str) -> Callable[[type[T]], type[T]]: ...
+@dataclass_transform(kw_only_default=True)
+def structure(body: type[T] | None = None, /, *, kafka_name: str | None = None) -> type[T] | Callable[[type[T]], type[T]]:
+    """Make a nested structure of a class whose attributes are fields; `kafka_name` where two structures of one file share Kafka's name."""
+
+    def declare(body: type[T]) -> type[T]:
+        return message_class(body, name=kafka_name or body.__name__, kind="structure", api_key=None, versions=ALL_VERSIONS, flexible=ALL_VERSIONS)
+
+    return declare if body is None else declare(body)
+
+
+def declaration_of(cls: type) -> Declaration:
+    """Return what a class made by @message or @structure declares."""
+    declaration = getattr(cls, "__declaration__", None)
+    assert isinstance(declaration, Declaration), f"{cls.__name__} is neither a @message nor a @structure"
+    return declaration
+
+
+def boolean(*, default: bool = False, **options: Unpack[Options]) -> bool:
+    """One byte, 0 or 1."""
+    return _field(Primitive.BOOLEAN, default, options)
+
+
+def int8(*, default: int = 0, **options: Unpack[Options]) -> int:
+    """A signed byte."""
+    return _field(Primitive.INT8, default, options)
+
+
+def int16(*, default: int = 0, **options: Unpack[Options]) -> int:
+    """Two bytes, signed."""
+    return _field(Primitive.INT16, default, options)
+
+
+def uint16(*, default: int = 0, **options: Unpack[Options]) -> int:
+    """Two bytes, unsigned."""
+    return _field(Primitive.UINT16, default, options)
+
+
+def int32(*, default: int = 0, **options: Unpack[Options]) -> int:
+    """Four bytes, signed."""
+    return _field(Primitive.INT32, default, options)
+
+
+def uint32(*, default: int = 0, **options: Unpack[Options]) -> int:
+    """Four bytes, unsigned."""
+    return _field(Primitive.UINT32, default, options)
+
+
+def int64(*, default: int = 0, **options: Unpack[Options]) -> int:
+    """Eight bytes, signed."""
+    return _field(Primitive.INT64, default, options)
+
+
+def float64(*, default: float = 0.0, **options: Unpack[Options]) -> float:
+    """An IEEE 754 double."""
+    return _field(Primitive.FLOAT64, default, options)
+
+
+def uuid(*, default: bytes = ZERO_UUID, **options: Unpack[Options]) -> bytes:
+    """Sixteen raw bytes."""
+    return _field(Primitive.UUID, default, options)
+
+
+@overload
+def string(*, default: str = "", **options: Unpack[Options]) -> str: ...
+@overload
+def string(*, nullable: str, default: str | None = "", **options: Unpack[Options]) -> str | None: ...
+def string(*, nullable: str | None = None, default: str | None = "", **options: Unpack[Options]) -> str | None:
+    """UTF-8 text of at most 32767 bytes."""
+    return _field(Primitive.STRING, default, options, nullable)
+
+
+@overload
+def byte_string(*, default: bytes = b"", **options: Unpack[Options]) -> bytes: ...
+@overload
+def byte_string(*, nullable: str, default: bytes | None = b"", **options: Unpack[Options]) -> bytes | None: ...
+def byte_string(*, nullable: str | None = None, default: bytes | None = b"", **options: Unpack[Options]) -> bytes | None:
+    """Bytes without meaning to the protocol."""
+    return _field(Primitive.BYTES, default, options, nullable)
+
+
+def records(*, nullable: str | None = None, **options: Unpack[Options]) -> bytes | memoryview | None:
+    """Record batches: never copied, parsed as a memoryview into the frame; None unless given."""
+    return cast("bytes | memoryview | None", _field(Primitive.RECORDS, None, options, nullable))
+
+
+@overload
+def array(of: Callable[..., T], **options: Unpack[Options]) -> list[T]: ...
+@overload
+def array(of: Callable[..., T], *, nullable: str, default: None = None, **options: Unpack[Options]) -> list[T] | None: ...
+@overload
+def array(of: Callable[..., T], *, nullable: str, default: tuple[()], **options: Unpack[Options]) -> list[T] | None: ...
+def array(of: Callable[..., T], *, nullable: str | None = None, default: tuple[()] | None = (), **options: Unpack[Options]) -> list[T] | None:
+    """A list; `of` is a @structure class or one of the functions above: `array(int32)`. The default is an empty list, or None where said."""
+    element = StructureOf(of) if isinstance(of, type) else _PRIMITIVES[of]
+    return cast("list[T] | None", _field(ArrayOf(element), Fresh.LIST if default == () else None, options, nullable))
+
+
+@overload
+def struct(of: type[T], **options: Unpack[Options]) -> T: ...
+@overload
+def struct(of: type[T], *, nullable: str, default: None, **options: Unpack[Options]) -> T | None: ...
+@overload
+def struct(of: type[T], *, nullable: str, **options: Unpack[Options]) -> T | None: ...
+def struct(
+    of: type[T], *, nullable: str | None = None, default: Literal[Fresh.STRUCTURE] | None = Fresh.STRUCTURE, **options: Unpack[Options]
+) -> T | None:
+    """A nested structure; the default is one with all its own defaults, or None where said."""
+    return cast("T | None", _field(StructureOf(of), default, options, nullable))
+
+
+_PRIMITIVES: dict[Callable[..., object], Primitive] = {
+    boolean: Primitive.BOOLEAN,
+    int8: Primitive.INT8,
+    int16: Primitive.INT16,
+    uint16: Primitive.UINT16,
+    int32: Primitive.INT32,
+    uint32: Primitive.UINT32,
+    int64: Primitive.INT64,
+    float64: Primitive.FLOAT64,
+    uuid: Primitive.UUID,
+    string: Primitive.STRING,
+    byte_string: Primitive.BYTES,
+}
+"""What may stand in `array(...)` besides structures."""
+
+
+def _field(wire_type: WireType, default: T, options: Options, nullable: str | None = None) -> T:
+    """Return the field as it waits in the class body; for the type checker it is the value that an object will have there."""
+    tagged = VersionRange.parse(options.get("tagged", "none"))
+    if "versions" in options:
+        assert "since" not in options and "until" not in options, "say versions=, or since= and until="
+        versions = VersionRange.parse(options["versions"])
+    elif tagged and "since" not in options and "until" not in options:
+        versions = tagged
+    else:
+        versions = VersionRange(options.get("since", 0), options.get("until", LAST_VERSION))
+    field = FieldOptions(
+        kafka_name=options.get("kafka_name"),
+        type=wire_type,
+        versions=versions,
+        nullable=VersionRange.parse(nullable) if nullable is not None else NO_VERSIONS,
+        default=cast("Scalar | Fresh | None", default),
+        tag=options.get("tag"),
+        tagged=tagged,
+        ignorable=options.get("ignorable", False),
+        flexible=VersionRange.parse(options["flexible"]) if "flexible" in options else None,
+    )
+    return cast("T", field)
+
+
+def _kind_by_name(name: str) -> Kind:
+    if name.endswith("Request"):
+        return "request"
+    assert name.endswith("Response"), f"say which kind of message {name} is"
+    return "response"
