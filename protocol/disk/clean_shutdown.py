@@ -1,0 +1,29 @@
+""".kafka_cleanshutdown: says that the broker closed its logs in order, and under which broker epoch.
+
+With it a start trusts the logs as they are; without it every log is read again from its recovery point. Deleted once the logs are loaded.
+Source: KIP-966 (the epoch, 3.7), CleanShutdownFileHandler.
+"""
+
+import json
+
+from protocol.disk.malformed_file import MalformedFile
+
+FILE = ".kafka_cleanshutdown"
+NO_BROKER_EPOCH = -1
+
+
+def build_clean_shutdown(broker_epoch: int | None) -> bytes:
+    """Return the marker; without an epoch it is empty, as it was before 3.7."""
+    if broker_epoch is None:
+        return b""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def parse_clean_shutdown(data: bytes) -> int:
+    """Return the broker epoch, NO_BROKER_EPOCH of an empty marker. Raises MalformedFile; that the file exists already says: clean."""
+    if not data:
+        return NO_BROKER_EPOCH
+    try:
+        return int(json.loads(data)["brokerEpoch"])
+    except (ValueError, TypeError, KeyError) as failure:
+        raise MalformedFile(FILE, repr(failure)) from failure

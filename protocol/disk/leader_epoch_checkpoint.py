@@ -1,0 +1,34 @@
+"""leader-epoch-checkpoint: at which offset each leader epoch of a partition began.
+
+A replica that comes back asks where its last epoch ended and cuts its log there.   Source: KIP-101, LeaderEpochCheckpointFile.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from protocol.disk.checkpoint_lines import build_checkpoint, parse_checkpoint
+from protocol.disk.malformed_file import MalformedFile
+
+FILE = "leader-epoch-checkpoint"
+
+
+class EpochStart(NamedTuple):
+    """The first offset that the leader of an epoch wrote, or would have written."""
+
+    leader_epoch: int
+    start_offset: int
+
+
+def build_leader_epoch_checkpoint(starts: Sequence[EpochStart]) -> bytes:
+    """Return the file, oldest epoch first."""
+    return build_checkpoint([f"{start.leader_epoch} {start.start_offset}" for start in starts])
+
+
+def parse_leader_epoch_checkpoint(data: bytes) -> list[EpochStart]:
+    """Return the epochs as they stand. Raises MalformedFile."""
+    try:
+        return [EpochStart(int(leader_epoch), int(start_offset)) for leader_epoch, start_offset in parse_checkpoint(FILE, data, 2)]
+    except ValueError as failure:
+        if isinstance(failure, MalformedFile):
+            raise
+        raise MalformedFile(FILE, str(failure)) from failure

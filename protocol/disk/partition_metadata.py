@@ -1,0 +1,25 @@
+"""partition.metadata: the topic id a partition directory belongs to, so that a topic created anew under an old name is told from the old one.
+
+Source: KIP-516, PartitionMetadataFile.
+"""
+
+from protocol.disk.malformed_file import MalformedFile
+from protocol.uuids import parse_uuid_text, uuid_text
+
+FILE = "partition.metadata"
+
+
+def build_partition_metadata(topic_id: bytes) -> bytes:
+    """Return the file; its last line has no end, as Kafka writes it."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def parse_partition_metadata(data: bytes) -> bytes:
+    """Return the topic id. Raises MalformedFile."""
+    lines = data.decode(errors="replace").splitlines()
+    if len(lines) != 2 or lines[0].split() != ["version:", "0"] or not lines[1].startswith("topic_id: "):
+        raise MalformedFile(FILE, f"{lines}")
+    try:
+        return parse_uuid_text(lines[1].removeprefix("topic_id: "))
+    except ValueError as failure:
+        raise MalformedFile(FILE, str(failure)) from failure
