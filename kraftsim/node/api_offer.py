@@ -1,0 +1,104 @@
+"""Which APIs a node offers, in which versions, and the answer to ApiVersions that says so.
+
+An API is served in the versions that the release of the node offers and that are built here; it is advertised in exactly those, with one exception that
+Kafka makes as well: Produce is shown from version 0, because librdkafka takes a broker without it for one that knows no compression (KAFKA-18659).
+
+Source: KIP-35, KIP-511, KIP-584, kafka.server.ApiVersionManager, org.apache.kafka.common.requests.ApiVersionsResponse.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kraftsim.node.call import Answer, Call, Encoded
+from protocol.api_keys import ApiKey
+from protocol.codec import compiled
+from protocol.errors import ErrorCode
+from protocol.messages.k18_api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from protocol.messages.registry import versions_of
+
+VersionRange = tuple[int, int]
+"""First and last version, both inside."""
+NO_FEATURES_EPOCH = -1
+FIRST_VERSION_WITH_SOFTWARE_NAME = 3
+FIRST_VERSION_WITH_MINIMUM_ZERO = 4
+"""Older clients fail on a supported feature whose lowest level is 0 (KAFKA-17492)."""
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedFeatures:
+    """The levels of the cluster's features, and the metadata offset at which they were read (-1: not known yet)."""
+
+    levels: Mapping[str, int]
+    epoch: int
+
+
+class ApiOffer:
+    """What one node offers. `released` are the ranges of its release on its kind of listener, `built` the APIs it has handlers for."""
+
+    def __init__(self, released: Mapping[ApiKey, VersionRange], built: Iterable[ApiKey], supported_features: Mapping[str, VersionRange]) -> None:
+        self.served: dict[ApiKey, VersionRange] = {}
+        for key in sorted(built):
+            if key in released and (common := _common(released[key], versions_of(key))) is not None:
+                self.served[key] = common
+        self.advertised: dict[ApiKey, VersionRange] = {
+            key: (released[key][0] if key == ApiKey.PRODUCE else first, last) for key, (first, last) in self.served.items()
+        }
+        self._supported_features = dict(sorted(supported_features.items()))
+        self._answers: dict[int, tuple[FinalizedFeatures, Encoded]] = {}
+
+    def answer(self, call: Call, finalized: FinalizedFeatures) -> Answer:
+        """Answer ApiVersions; the bytes are kept until the features change."""
+        request = call.body
+        assert isinstance(request, ApiVersionsRequest), "dispatch decodes by API key"
+        version = call.api_version
+        if version >= FIRST_VERSION_WITH_SOFTWARE_NAME and not _is_named_properly(request):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        kept = self._answers.get(version)
+        if kept is None or kept[0] != finalized:
+            kept = (finalized, Encoded(compiled(ApiVersionsResponse, version).encode(self._response(version, finalized))))
+            self._answers[version] = kept
+        return kept[1]
+
+    def unsupported_version_answer(self) -> Answer:
+        """Answer an ApiVersions request of a version that is too new: in version 0, with the range of ApiVersions itself."""
+        first, last = self.served[ApiKey.API_VERSIONS]
+        row = ApiVersion(api_key=int(ApiKey.API_VERSIONS), min_version=first, max_version=last)
+        body = ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[row])
+        return Encoded(compiled(ApiVersionsResponse, 0).encode(body))
+
+    def _response(self, version: int, finalized: FinalizedFeatures) -> ApiVersionsResponse:
+        response = ApiVersionsResponse(
+            api_keys=[ApiVersion(api_key=int(key), min_version=first, max_version=last) for key, (first, last) in self.advertised.items()]
+        )
+        if version >= FIRST_VERSION_WITH_SOFTWARE_NAME:
+            lowest = 0 if version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
+            response.supported_features = [
+                SupportedFeatureKey(name=name, min_version=first, max_version=last)
+                for name, (first, last) in self._supported_features.items()
+                if first >= lowest
+            ]
+            response.finalized_features_epoch = finalized.epoch
+            response.finalized_features = [
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in sorted(finalized.levels.items())
+                if level
+            ]
+        return response
+
+
+def _common(one: VersionRange, other: VersionRange) -> VersionRange | None:
+    first, last = max(one[0], other[0]), min(one[1], other[1])
+    return (first, last) if first <= last else None
+
+
+def _is_named_properly(request: ApiVersionsRequest) -> bool:
+    names = (request.client_software_name, request.client_software_version)
+    return all(_SOFTWARE.fullmatch(name) is not None for name in names)

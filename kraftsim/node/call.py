@@ -1,0 +1,111 @@
+"""One request under way on a server: what a handler is given, and what it may give back.
+
+A handler is synchronous. It returns the body of its answer, or a `Deferred` that somebody completes later: a purgatory, a pump, a peer's answer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.requests import RequestHead
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kraftsim.node.connection import ServerConnection
+
+N = TypeVar("N")
+
+
+class Call:
+    """A request, decoded, and where it came from. Made once per request, so it is as small as can be."""
+
+    __slots__ = ("body", "connection", "head", "listener")
+
+    def __init__(self, head: RequestHead, body: Message, connection: "ServerConnection", listener: str) -> None:
+        self.head = head
+        self.body = body
+        self.connection = connection
+        self.listener = listener
+
+    @property
+    def api_version(self) -> int:
+        """The version the client chose: the answer is built in the same one."""
+        return self.head.api_version
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself; None and '' mean the same."""
+        return self.head.client_id
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An answer as bytes: everything that follows the correlation id, the tags of the header included."""
+
+    rest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """The request gets none (Produce with acks=0) and the next one may be served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Instead of an answer the connection is closed."""
+
+    reason: str
+
+
+NO_ANSWER = NoAnswer()
+Answer = Message | Encoded | NoAnswer | Closing
+
+
+class Deferred:
+    """An answer that comes later. Completed exactly once, unless the client goes away first."""
+
+    __slots__ = ("_on_abandoned", "_on_answer", "answer", "is_abandoned")
+
+    def __init__(self) -> None:
+        self.answer: Answer | None = None
+        self.is_abandoned = False
+        self._on_answer: Callable[[], None] | None = None
+        self._on_abandoned: Callable[[], None] | None = None
+
+    def complete(self, answer: Answer) -> None:
+        """Give the answer. After the client went away this does nothing."""
+        if self.is_abandoned:
+            return
+        assert self.answer is None, "a request is answered once"
+        self.answer = answer
+        if self._on_answer is not None:
+            self._on_answer()
+
+    def when_abandoned(self, callback: Callable[[], None]) -> None:
+        """Call back if the client goes away before there is an answer, so that nothing is kept for it."""
+        self._on_abandoned = callback
+
+    def attach(self, on_answer: Callable[[], None]) -> None:
+        """Name the connection that waits. Only the connection calls this."""
+        self._on_answer = on_answer
+
+    def abandon(self) -> None:
+        """The client went away. Only the connection calls this."""
+        self.is_abandoned = True
+        self._on_answer = None
+        if self.answer is None and self._on_abandoned is not None:
+            self._on_abandoned()
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Generic[N]):
+    """How a node of kind N serves one API.
+
+    `refuse` builds the answer for a request that `handle` failed on in a way nobody foresaw; without one the connection is closed.
+    """
+
+    key: ApiKey
+    handle: Callable[[N, Call], Answer | Deferred]
+    refuse: Callable[[Call, ErrorCode], Answer] | None = None

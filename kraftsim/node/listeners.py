@@ -1,0 +1,76 @@
+"""The open doors of a node: one server socket per listener, and the connections that came through.
+
+Source: kafka.network.SocketServer (Acceptor).
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from kraftsim.events.nodes import ListenerOpened
+from kraftsim.node.connection import REASON_STOPPING, FrameServer, ServerConnection
+from kraftsim.node.endpoints import Endpoint
+from kraftsim.node.shell import NodeShell
+
+
+class ListenerError(OSError):
+    """A listener that cannot be opened, in one line: the port is in use, the address is not ours."""
+
+
+class Listeners:
+    """All listeners of a node."""
+
+    def __init__(self, shell: NodeShell) -> None:
+        self._shell = shell
+        self._servers: list[asyncio.AbstractServer] = []
+        self._connections: dict[int, ServerConnection] = {}
+        self.bound: dict[str, Endpoint] = {}
+        """listener name -> where it really listens (a port of 0 is replaced)."""
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    async def open(self, endpoints: Iterable[Endpoint], server: FrameServer) -> None:
+        """Bind and accept. Raises ListenerError naming the listener; what was opened before it is closed again."""
+        for endpoint in endpoints:
+            try:
+                await self._open(endpoint, server)
+            except OSError as reason:
+                await self.close()
+                raise ListenerError(f"listeners: cannot listen on {endpoint}: {reason.strerror or reason}") from reason
+
+    async def close(self) -> None:
+        """Accept no more, end every connection after its last answer, and wait until they are gone."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections.values()):
+            connection.close(REASON_STOPPING)
+        for server in self._servers:
+            await server.wait_closed()
+        self._servers.clear()
+
+    def abort(self) -> None:
+        """End everything at once, as a process that dies."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections.values()):
+            connection.abort()
+
+    async def _open(self, endpoint: Endpoint, server: FrameServer) -> None:
+        loop = asyncio.get_running_loop()
+
+        def accept() -> ServerConnection:
+            connection = ServerConnection(self._shell, server, endpoint.listener, self._forget)
+            self._connections[connection.number] = connection
+            return connection
+
+        backlog = self._shell.config.socket_listen_backlog_size
+        opened = await loop.create_server(accept, endpoint.bind_host, endpoint.port, backlog=backlog)
+        self._servers.append(opened)
+        host, port = opened.sockets[0].getsockname()[:2]
+        self.bound[endpoint.listener] = Endpoint(endpoint.listener, endpoint.bind_host, port)
+        self._shell.world.note(ListenerOpened(listener=endpoint.listener, host=str(host), port=port))
+
+    def _forget(self, connection: ServerConnection) -> None:
+        self._connections.pop(connection.number, None)

@@ -1,0 +1,77 @@
+"""What brokers and controllers have in common around their cores: tasks, listeners, numbers for connections, and the one way to die.
+
+An `AssertionError` anywhere means that the node believes something false; it must not go on, because every further answer could be a lie.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from kraftsim.events.nodes import NodeFailed, NodeStarted
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.tasks import NodeTasks
+from kraftsim.world.interface import World
+
+
+class NodeShell:
+    """The frame of a node. `on_death` ends everything at once and may be called once, from anywhere."""
+
+    def __init__(self, world: World, config: NodeConfig, on_death: Callable[[], None]) -> None:
+        self.world = world
+        self.config = config
+        self.tasks = NodeTasks(self.fail)
+        self.is_dead = False
+        self._on_death = on_death
+        self._connection_count = 0
+        self._to_settle: list[Callable[[], None]] = []
+        self._failure: BaseException | None = None
+        self._failed: asyncio.Event | None = None
+
+    def note_started(self) -> None:
+        """Say that the node came up."""
+        role = self.config.process_roles[0]
+        self.world.note(NodeStarted(role=role, node_id=self.config.node_id, release=self.config.release, cluster_id=self.config.cluster_id))
+
+    def next_connection_number(self) -> int:
+        """Return the number of a new connection, inbound or outbound, unique in this incarnation."""
+        self._connection_count += 1
+        return self._connection_count
+
+    def settle_soon(self, settle: Callable[[], None]) -> None:
+        """Run `settle` in the next turn of the loop, together with all others of this turn, so that events are flushed once for all of them."""
+        if not self._to_settle:
+            asyncio.get_running_loop().call_soon(self._settle_all)
+        self._to_settle.append(settle)
+
+    def fail(self, mistake: BaseException) -> None:
+        """Take the node down as a crash would: nothing more is answered, written or flushed, except the fact itself."""
+        if self.is_dead:
+            return
+        self._failure = mistake
+        self.world.note(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
+        self.world.flush_events()
+        self.die()
+        if self._failed is not None:
+            self._failed.set()
+
+    def die(self) -> None:
+        """End everything at once, without a word."""
+        if self.is_dead:
+            return
+        self.is_dead = True
+        self._to_settle.clear()
+        self.tasks.cancel()
+        self._on_death()
+
+    async def failed(self) -> BaseException:
+        """Wait until the node has failed, and return why. Does not return for a node that stops in good order."""
+        if self._failure is None:
+            if self._failed is None:
+                self._failed = asyncio.Event()
+            await self._failed.wait()
+        assert self._failure is not None, "the event is set after the failure"
+        return self._failure
+
+    def _settle_all(self) -> None:
+        waiting, self._to_settle = self._to_settle, []
+        for settle in waiting:
+            settle()
