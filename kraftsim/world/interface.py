@@ -76,7 +76,10 @@ class Disk(Protocol):
         ...
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Write a whole file so that after any crash either the old or the new one is there: temporary file, flush, rename, flush of the directory."""
+        """Write a whole file so that after any crash either the old or the new one is there.
+
+        Temporary file, flush, rename, flush of the directory; replacements of one path happen in the order of the calls.
+        """
         ...
 
     def remove(self, path: str) -> None:
@@ -106,7 +109,10 @@ class World(Protocol):
         ...
 
     def flush_events(self) -> None:
-        """Hand the buffered facts to the operating system. Called before answers leave, so that an acknowledged fact is never unlogged after kill -9."""
+        """Hand the buffered facts to the operating system.
+
+        Called before answers leave, so that an acknowledged fact is never unlogged after kill -9.
+        """
         ...
 
     async def breathe(self, place: str) -> None:

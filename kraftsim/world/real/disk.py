@@ -1,0 +1,107 @@
+"""The data directory of a node on a real disk.
+
+Whatever waits for the platter runs in a worker thread; everything else is a system call on the page cache and is made at once.
+"""
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kraftsim.world.interface import File
+from kraftsim.world.paths import checked, directory_of
+from kraftsim.world.real.file import RealFile
+
+SYNC_THREADS_MAX = 4
+TEMPORARY_SUFFIX = ".tmp"
+"""A file of this name is a replacement that was never finished; nobody reads it."""
+
+
+class RealDisk:
+    """Files under `root`. Paths that would leave it are refused with ValueError."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+        self._flushes = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="flush")
+        self._renames = ThreadPoolExecutor(1, thread_name_prefix="rename")
+        self._unflushed_directories: set[str] = set()
+
+    def open(self, path: str) -> File:
+        """Open a file for appending and reading, creating it and its parents if they are absent."""
+        self._make_directory(directory_of(checked(path)))
+        descriptor = os.open(self._place(path), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        return RealFile(path, descriptor, self._flushes)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file at path."""
+        return os.path.isfile(self._place(path))
+
+    def list(self, directory: str) -> list[str]:
+        """Return the names in a directory, sorted; an absent directory is empty."""
+        try:
+            return sorted(os.listdir(self._place(directory)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def read(self, path: str) -> bytes:
+        """Return a whole file."""
+        with open(self._place(path), "rb", buffering=0) as file:
+            return file.readall()
+
+    async def replace(self, path: str, data: bytes) -> None:
+        """Write a whole file so that after any crash either the old or the new one is there. One thread keeps them in the order of the calls."""
+        self._make_directory(directory_of(checked(path)))
+        places = self._take_unflushed(directory_of(path))
+        await asyncio.get_running_loop().run_in_executor(self._renames, _write_and_rename, self._place(path), data, places)
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        os.unlink(self._place(path))
+
+    async def flush_directory(self, directory: str) -> None:
+        """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
+        await asyncio.get_running_loop().run_in_executor(self._renames, _sync_directories, self._take_unflushed(directory))
+
+    def close(self) -> None:
+        """Let the worker threads go."""
+        self._flushes.shutdown(wait=False)
+        self._renames.shutdown(wait=False)
+
+    def _place(self, path: str) -> str:
+        return os.path.join(self.root, checked(path)) if path else str(self.root)
+
+    def _make_directory(self, directory: str) -> None:
+        if not directory or os.path.isdir(self._place(directory)):
+            return
+        self._make_directory(directory_of(directory))
+        os.makedirs(self._place(directory), exist_ok=True)
+        self._unflushed_directories.add(directory)
+
+    def _take_unflushed(self, directory: str) -> tuple[str, ...]:
+        """Return the places to flush so that the directory's entries are durable: itself, and up the tree as long as its own entry is new."""
+        places = [self._place(directory)]
+        while directory in self._unflushed_directories:
+            self._unflushed_directories.remove(directory)
+            directory = directory_of(directory)
+            places.append(self._place(directory))
+        return tuple(places)
+
+
+def _write_and_rename(place: str, data: bytes, directories: tuple[str, ...]) -> None:
+    with open(place + TEMPORARY_SUFFIX, "wb", buffering=0) as file:
+        written = file.write(data)
+        while written < len(data):
+            written += file.write(memoryview(data)[written:])
+        os.fsync(file.fileno())
+    os.rename(place + TEMPORARY_SUFFIX, place)
+    _sync_directories(directories)
+
+
+def _sync_directories(places: tuple[str, ...]) -> None:
+    for place in places:
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

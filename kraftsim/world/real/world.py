@@ -1,0 +1,66 @@
+"""The world of a node that is a process, or one of several nodes embedded in a process."""
+
+from pathlib import Path
+from random import Random
+
+from kraftsim.events.event import Event
+from kraftsim.world.chance import stream
+from kraftsim.world.interface import Clock, Disk
+from kraftsim.world.real.clock import RealClock
+from kraftsim.world.real.disk import RealDisk
+from kraftsim.world.real.event_file import EventFile
+
+
+class RealWorld:
+    """Clock, disk, chance and event log of one node incarnation on this machine."""
+
+    def __init__(self, *, run: str, node: str, incarnation: int, seed: int, clock: RealClock, disk: RealDisk, events: EventFile) -> None:
+        self.run = run
+        self.node = node
+        self.incarnation = incarnation
+        self.clock: Clock = clock
+        self.disk: Disk = disk
+        self._seed = seed
+        self._real_disk = disk
+        self._events = events
+        self._streams: dict[str, Random] = {}
+
+    def random(self, purpose: str) -> Random:
+        """Return the stream of a purpose; asked again, the same stream goes on."""
+        found = self._streams.get(purpose)
+        if found is None:
+            found = self._streams[purpose] = stream(self._seed, self.node, self.incarnation, purpose)
+        return found
+
+    def note(self, event: Event) -> None:
+        """Add a fact to the event log."""
+        self._events.note(event)
+
+    def flush_events(self) -> None:
+        """Hand the buffered facts to the operating system."""
+        self._events.flush()
+
+    async def breathe(self, place: str) -> None:
+        """Do nothing: on a real machine other tasks get in between where they must."""
+
+    def close(self) -> None:
+        """Flush the event log and let files and threads go. The node must have stopped."""
+        self._events.close()
+        self._real_disk.close()
+
+
+def real_world(*, run: str, node: str, incarnation: int, data_dir: Path, events_dir: Path, seed: int, started_ns: int = 0) -> RealWorld:
+    """Open the world of one node incarnation. Raises FileExistsError if the incarnation has an event file already: see `next_incarnation`.
+
+    `started_ns` is the moment of the machine's monotonic clock at which the run began; with 0 `t_ns` is that clock itself, which all processes of
+    the machine share.
+    """
+    return RealWorld(
+        run=run,
+        node=node,
+        incarnation=incarnation,
+        seed=seed,
+        clock=RealClock(started_ns),
+        disk=RealDisk(data_dir),
+        events=EventFile(events_dir=events_dir, run=run, node=node, incarnation=incarnation, started_ns=started_ns),
+    )

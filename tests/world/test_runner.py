@@ -1,0 +1,27 @@
+"""A node process stops in good order on the signals that operators and containers send."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+NODE = """
+import asyncio, sys
+from kraftsim.world.real.runner import run_node
+async def main(stopping):
+    print("up", type(asyncio.get_running_loop()).__module__, flush=True)
+    await stopping.wait()
+    print("down", flush=True)
+    return 5
+sys.exit(run_node(main))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_node_and_its_exit_code_comes_out(number):
+    with subprocess.Popen([sys.executable, "-c", NODE], stdout=subprocess.PIPE, text=True) as node:
+        assert node.stdout.readline() == "up uvloop\n"
+        node.send_signal(number)
+        assert node.stdout.read() == "down\n"
+        assert node.wait(10) == 5
