@@ -1,0 +1,339 @@
+"""The client side of a connection: requests go out pipelined, answers come back in the same order.
+
+Versions are negotiated once per connection: the highest one that both sides know. A request that is not answered in time closes the whole
+connection, because an answer that comes later could no longer be told from the next one.
+Source: org.apache.kafka.clients.NetworkClient and InFlightRequests, KIP-35, KIP-511.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kraftsim import __version__
+from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent
+from kraftsim.world.interface import Chunk, World
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.frames import FrameReader
+from protocol.malformed import MalformedMessage
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.registry import versions_of
+from protocol.requests import decode_response, peek_correlation_id, request_chunks
+from protocol.schema import Message, declaration_of
+
+CONNECT_TIMEOUT_MS = 10_000
+"""Kafka's socket.connection.setup.timeout.ms."""
+REQUEST_TIMEOUT_MS = 30_000
+"""Kafka's request.timeout.ms."""
+OUTBOUND = "outbound"
+"""The `listener` of connections that this node opened itself; their `peer` is the `link` of their frames: 'own address>address of the peer'."""
+
+VersionRange = tuple[int, int]
+"""First and last version, both inside."""
+OnAnswer = Callable[[Message | OSError], None]
+"""Takes the answer, or what became of the request instead: Disconnected or RequestTimedOut."""
+
+
+class Disconnected(ConnectionError):
+    """The connection ended before the answer came; whether the peer carried out the request is unknown."""
+
+
+class RequestTimedOut(TimeoutError):
+    """The peer did not answer in time; the connection is closed, and whether the request was carried out is unknown."""
+
+
+class NoCommonVersion(OSError):
+    """The peer knows no version of this API that we know; nothing was sent."""
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A request that waits for its answer. `deadline` is in seconds of the event loop's clock."""
+
+    correlation_id: int
+    api_key: int
+    api_version: int
+    deadline: float
+    on_answer: OnAnswer
+
+
+class PeerConnection(asyncio.Protocol):
+    """One connection to a node: `await connect()`, then `request` (a Future) or `send` (a callback, for hot paths), then `close`.
+
+    `number` names the connection in this node's events. `own_versions` narrows what this side speaks (a node of an older release); the
+    default is everything that is declared. `on_closed` hears once that the connection ended, whoever ended it.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        world: World | None = None,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        own_versions: Mapping[int, VersionRange] | None = None,
+        frame_events: bool = False,
+        number: int = 0,
+        on_closed: Callable[["PeerConnection"], None] | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.number = number
+        self.on_closed = on_closed
+        self._peer = f"{host}:{port}"
+        self._link = f">{self._peer}"
+        self._client_id = client_id
+        self._world = world
+        self._frame_events = frame_events and world is not None
+        self._request_timeout_ms = request_timeout_ms
+        self._own_versions = own_versions
+        self._peer_versions: dict[int, VersionRange] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._transport: asyncio.Transport | None = None
+        self._closed_because: OSError | None = None
+        self._frames = FrameReader()
+        self._in_flight: deque[InFlight] = deque()
+        self._unsent: list[Chunk] = []
+        self._next_correlation_id = 0
+        self._alarm: asyncio.TimerHandle | None = None
+
+    # Opening and closing ------------------------------------------------------------------------------------------------------------------
+
+    async def connect(self, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
+        """Connect and negotiate versions. Raises OSError kinds: refused, unreachable, RequestTimedOut, Disconnected, NoCommonVersion."""
+        assert self._loop is None, "a connection is opened once"
+        self._loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._loop.create_connection(lambda: self, self.host, self.port)
+                await self._negotiate()
+        except TimeoutError as error:
+            self._end(RequestTimedOut(f"{self._peer} did not accept the connection within {timeout_ms} ms"))
+            raise RequestTimedOut(f"{self._peer} did not accept the connection within {timeout_ms} ms") from error
+        except BaseException:
+            self._end(Disconnected(f"the connection to {self._peer} was given up"))
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None and self._closed_because is None
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._in_flight)
+
+    def close(self) -> None:
+        """End the connection; what is under way is answered with Disconnected. Closing twice does nothing."""
+        self._end(Disconnected(f"the connection to {self._peer} was closed by this side"))
+
+    def abort(self) -> None:
+        """End the connection at once, as a process that dies: nobody hears of anything any more."""
+        self._closed_because = Disconnected("aborted")
+        self._in_flight.clear()
+        self._unsent.clear()
+        self.on_closed = None
+        self._disarm()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Asking ---------------------------------------------------------------------------------------------------------------------------------
+
+    def version_for(self, api_key: int) -> int:
+        """Return the highest version of an API that both sides know. Raises NoCommonVersion."""
+        theirs = self._peer_versions.get(api_key)
+        ours = versions_of(api_key) if self._own_versions is None else self._own_versions.get(api_key)
+        if theirs is None or ours is None:
+            raise NoCommonVersion(f"{self._peer} does not offer {ApiKey(api_key).name}")
+        if max(ours[0], theirs[0]) > min(ours[1], theirs[1]):
+            raise NoCommonVersion(f"{self._peer} offers {ApiKey(api_key).name} {theirs[0]}-{theirs[1]}, this side knows {ours[0]}-{ours[1]}")
+        return min(ours[1], theirs[1])
+
+    def request(self, body: Message, timeout_ms: int | None = None, *, api_version: int | None = None) -> "asyncio.Future[Message]":
+        """Send a request now and return a future of its answer, which raises Disconnected, RequestTimedOut or NoCommonVersion."""
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+        def settle(answer: Message | OSError) -> None:
+            if future.done():
+                return
+            if isinstance(answer, OSError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        try:
+            self.send(body, settle, timeout_ms=timeout_ms, api_version=api_version)
+        except OSError as error:
+            settle(error)
+        return future
+
+    def send(self, body: Message, on_answer: OnAnswer, *, timeout_ms: int | None = None, api_version: int | None = None) -> None:
+        """Send a request; `on_answer` is called exactly once, later. Raises Disconnected or NoCommonVersion instead if it cannot be sent at all."""
+        if self._closed_because is not None or self._transport is None or self._loop is None:
+            raise Disconnected(f"no connection to {self._peer}: {self._closed_because or 'not connected yet'}")
+        api_key: int = declaration_of(type(body)).api_key or 0
+        version = self.version_for(api_key) if api_version is None else api_version
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        chunks = request_chunks(api_key, version, correlation_id, self._client_id, body)
+        if not self._unsent:
+            self._loop.call_soon(self._write)
+        self._unsent.extend(chunks)
+        deadline = self._loop.time() + (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        self._in_flight.append(InFlight(correlation_id, api_key, version, deadline, on_answer))
+        if self._alarm is None or deadline < self._alarm.when():
+            self._arm(deadline)
+        if self._frame_events and self._world is not None:
+            self._world.note(self._frame_sent(api_key, version, correlation_id, sum(len(chunk) for chunk in chunks) - 4))
+
+    def _write(self) -> None:
+        """Hand all requests of one turn of the loop to the transport in one piece; facts they rest on are in the event log before."""
+        if self._unsent and self._transport is not None and self._closed_because is None:
+            if self._world is not None:
+                self._world.flush_events()
+            self._transport.writelines(self._unsent)
+        self._unsent = []
+
+    # Answers --------------------------------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over the transport."""
+        assert isinstance(transport, asyncio.Transport), "a connection is a byte stream"
+        self._transport = transport
+        if self._closed_because is not None:
+            transport.abort()
+            return
+        self._link = f"{_address(transport, 'sockname')}>{_address(transport, 'peername')}"
+        if self._world is not None:
+            self._world.note(ConnectionOpened(connection=self.number, listener=OUTBOUND, peer=self._link))
+
+    def data_received(self, data: bytes) -> None:
+        """Cut the stream into frames and hand each to the oldest request under way."""
+        try:
+            for frame in self._frames.feed(data):
+                if self._closed_because is not None:
+                    return
+                self._answer(frame)
+        except MalformedMessage as error:
+            self._end(Disconnected(f"{self._peer} sent what is no Kafka answer: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Everything under way ends with Disconnected."""
+        self._end(Disconnected(f"{self._peer} closed the connection" if exc is None else f"connection to {self._peer} lost: {exc}"))
+
+    def _answer(self, frame: bytes) -> None:
+        correlation_id = peek_correlation_id(frame)
+        if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
+            self._end(Disconnected(f"{self._peer} sent an answer with correlation id {correlation_id} that nothing waits for"))
+            return
+        request = self._in_flight[0]
+        _, body = decode_response(request.api_key, _answered_version(request, frame), frame)
+        self._in_flight.popleft()
+        if self._frame_events and self._world is not None:
+            self._world.note(self._frame_received(request, len(frame)))
+        request.on_answer(body)
+
+    async def _negotiate(self) -> None:
+        """Learn which versions the peer knows; a peer that does not know our ApiVersions says which one it knows (error 35)."""
+        _, version = self._api_versions_range()
+        answer = await self.request(_api_versions_request(), api_version=version)
+        assert isinstance(answer, ApiVersionsResponse), "ApiVersions was asked"
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            offered = [row.max_version for row in answer.api_keys if row.api_key == ApiKey.API_VERSIONS]
+            answer = await self.request(_api_versions_request(), api_version=min(offered[0], version) if offered else 0)
+            assert isinstance(answer, ApiVersionsResponse), "ApiVersions was asked"
+        if answer.error_code != ErrorCode.NONE:
+            raise Disconnected(f"{self._peer} answered ApiVersions with error {answer.error_code}")
+        self._peer_versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+    def _api_versions_range(self) -> VersionRange:
+        if self._own_versions is None:
+            return versions_of(ApiKey.API_VERSIONS)
+        return self._own_versions[ApiKey.API_VERSIONS]
+
+    # Time-outs and the end ------------------------------------------------------------------------------------------------------------------
+
+    def _arm(self, deadline: float) -> None:
+        assert self._loop is not None, "time-outs begin when the connection does"
+        self._disarm()
+        self._alarm = self._loop.call_at(deadline, self._on_alarm)
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _on_alarm(self) -> None:
+        """Close the connection if a request is overdue; else sleep until the next one would be. The alarm is not moved by each answer."""
+        assert self._loop is not None, "an alarm was set"
+        self._alarm = None
+        if not self._in_flight:
+            return
+        earliest = min(self._in_flight, key=lambda request: request.deadline)
+        if earliest.deadline > self._loop.time():
+            self._arm(earliest.deadline)
+            return
+        name = ApiKey(earliest.api_key).name
+        self._end(Disconnected(f"{self._peer} did not answer {name} in time"), overdue=earliest)
+
+    def _end(self, reason: Disconnected | RequestTimedOut, overdue: InFlight | None = None) -> None:
+        if self._closed_because is not None:
+            return
+        self._closed_because = reason
+        self._disarm()
+        self._unsent = []
+        if self._transport is not None:
+            self._transport.close()
+            if self._world is not None:
+                self._world.note(ConnectionClosed(connection=self.number, listener=OUTBOUND, peer=self._link, reason=str(reason)))
+        failed, self._in_flight = self._in_flight, deque()
+        for request in failed:
+            request.on_answer(RequestTimedOut(str(reason)) if request is overdue else reason)
+        if self.on_closed is not None:
+            self.on_closed(self)
+
+    # Events -----------------------------------------------------------------------------------------------------------------------------------
+
+    def _frame_sent(self, api_key: int, api_version: int, correlation_id: int, size_bytes: int) -> FrameSent:
+        return FrameSent(
+            connection=self.number,
+            peer=self._peer,
+            api_key=api_key,
+            api_version=api_version,
+            correlation_id=correlation_id,
+            is_response=False,
+            size_bytes=size_bytes,
+            link=self._link,
+        )
+
+    def _frame_received(self, request: InFlight, size_bytes: int) -> FrameReceived:
+        return FrameReceived(
+            connection=self.number,
+            peer=self._peer,
+            api_key=request.api_key,
+            api_version=request.api_version,
+            correlation_id=request.correlation_id,
+            is_response=True,
+            size_bytes=size_bytes,
+            link=self._link,
+        )
+
+
+def _address(transport: asyncio.BaseTransport, which: str) -> str:
+    """Return 'host:port' of one end of a connection; both ends of a connection name it alike."""
+    address = transport.get_extra_info(which)
+    return f"{address[0]}:{address[1]}" if address else "?"
+
+
+def _api_versions_request() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="kraftsim", client_software_version=__version__)
+
+
+def _answered_version(request: InFlight, frame: bytes) -> int:
+    """An ApiVersions answer that says UNSUPPORTED_VERSION is written in version 0, whatever was asked (KIP-511)."""
+    if request.api_key == ApiKey.API_VERSIONS and int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION:
+        return 0
+    return request.api_version
