@@ -1,0 +1,30 @@
+"""What a rule answers when it is asked whether something may happen: a decision, or a refusal.
+
+Looking and changing are two steps: a `decide_` method proposes records, and only replaying those records changes anything, so that recovery,
+followers and failover all come from one function.   Source: ControllerResult and ApiError of org.apache.kafka.controller.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[Result]):
+    """`result` holds once every one of `records` is in the log, in this order and in one batch. No records: it holds already."""
+
+    records: Sequence[Message]
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Kafka forbids it. `why` is for people and takes no part in comparisons."""
+
+    error: ErrorCode
+    why: str = field(default="", compare=False)

@@ -1,0 +1,26 @@
+"""The points in which releases differ about producer state; picked once by traits in `node/parts.py`."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+DAY_MS = 86_400_000
+
+
+class UnknownProducer(Enum):
+    """What becomes of a first batch that does not start at sequence 0, from a producer id this partition does not know."""
+
+    ACCEPTED = "accepted"
+    """Since 2.5 (KIP-360): retention may have removed what was known."""
+    UNKNOWN_PRODUCER_ID = "unknown producer id"
+    """1.0 to 2.4: error 59."""
+    OUT_OF_ORDER = "out of order"
+    """0.11: error 45."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerStatePolicy:
+    """`expiration_ms`: producer.id.expiration.ms. `verifies_transactions`: transaction.partition.verification.enable (KIP-890, since 3.6)."""
+
+    unknown_producer: UnknownProducer = UnknownProducer.ACCEPTED
+    expiration_ms: int = DAY_MS
+    verifies_transactions: bool = True

@@ -1,0 +1,18 @@
+"""The releases there are, found by their files."""
+
+from kraftsim.catalogue import Catalogue
+from kraftsim.releases.release import Release
+
+RELEASES = Catalogue("kraftsim.releases", "RELEASE", Release, apart=("catalogue", "traits"))
+
+DEFAULT_RELEASE = "3.9"
+
+
+def release(name: str) -> Release:
+    """Return the release of a line, for example "3.9". Raises KeyError that lists the names there are."""
+    return RELEASES.named(name)
+
+
+def releases() -> tuple[Release, ...]:
+    """Return every release, oldest first."""
+    return tuple(sorted(RELEASES.all(), key=lambda known: tuple(int(part) for part in known.name.split("."))))

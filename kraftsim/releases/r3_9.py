@@ -1,0 +1,44 @@
+"""Apache Kafka 3.9, the default: the last line with ZooKeeper, the first with dynamic quorums.
+
+A delta of 3.5, until the lines between have files of their own.   Source: facts/releases.md 1.1 and 2.2 (3.9.2).
+"""
+
+from kraftsim.releases import r3_5
+from kraftsim.releases.traits import (
+    CLEAN_SHUTDOWN_EPOCH,
+    DIRECTORY_ASSIGNMENT,
+    DIRECTORY_IDS,
+    METADATA_TRANSACTIONS,
+    PREFETCHED_PRODUCER_IDS,
+    VERIFIED_TRANSACTIONS,
+)
+from protocol.api_keys import ApiKey
+
+RELEASE = r3_5.RELEASE.followed_by(
+    name="3.9",
+    patch="3.9.2",
+    metadata_version=21,
+    metadata_version_name="3.9-IV0",
+    supported_features={"kraft.version": (0, 1), "metadata.version": (1, 21)},
+    broker_apis={
+        ApiKey.PRODUCE: (0, 11),
+        ApiKey.FETCH: (0, 17),
+        ApiKey.LIST_OFFSETS: (0, 9),
+        ApiKey.API_VERSIONS: (0, 4),
+        ApiKey.INIT_PRODUCER_ID: (0, 5),
+    },
+    controller_apis={
+        ApiKey.FETCH: (0, 17),
+        ApiKey.API_VERSIONS: (0, 4),
+        ApiKey.BROKER_REGISTRATION: (0, 4),
+        ApiKey.BROKER_HEARTBEAT: (0, 1),
+    },
+    gained=(
+        PREFETCHED_PRODUCER_IDS,
+        VERIFIED_TRANSACTIONS,
+        METADATA_TRANSACTIONS,
+        DIRECTORY_ASSIGNMENT,
+        CLEAN_SHUTDOWN_EPOCH,
+        DIRECTORY_IDS,
+    ),
+)

@@ -1,0 +1,61 @@
+"""A release line of Apache Kafka, as far as others can tell it from the outside.
+
+Four axes of versions stay apart: the release of a binary (here), the level of the cluster (metadata.version), the version of a request (negotiated
+per connection), and the version of a record.   Source: facts/releases.md; KIP-584, KIP-778.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kraftsim.releases.traits import Trait
+from protocol.api_keys import ApiKey
+
+VersionRange = tuple[int, int]
+"""First and last version, both inside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A persona is the last patch of its line: historical bugs come only by switch.
+
+    `broker_apis` and `controller_apis` are Kafka's ranges on that kind of listener, for the APIs that are built. `metadata_version` is the level of a
+    fresh cluster, `supported_features` maps a feature to its (lowest, highest) level. Traits stand in the order in which they came.
+    """
+
+    name: str
+    patch: str
+    metadata_version: int
+    metadata_version_name: str
+    supported_features: Mapping[str, VersionRange]
+    broker_apis: Mapping[ApiKey, VersionRange]
+    controller_apis: Mapping[ApiKey, VersionRange]
+    traits: tuple[Trait, ...]
+
+    def has(self, trait: Trait) -> bool:
+        """Tell whether this release behaves so (a trait of a level: in a cluster at this release's own level)."""
+        return trait in self.traits
+
+    def followed_by(
+        self,
+        *,
+        name: str,
+        patch: str,
+        metadata_version: int,
+        metadata_version_name: str,
+        supported_features: Mapping[str, VersionRange],
+        broker_apis: Mapping[ApiKey, VersionRange],
+        controller_apis: Mapping[ApiKey, VersionRange],
+        gained: Iterable[Trait],
+    ) -> "Release":
+        """Return a later release: what is named here is new or changed, everything else stays."""
+        return replace(
+            self,
+            name=name,
+            patch=patch,
+            metadata_version=metadata_version,
+            metadata_version_name=metadata_version_name,
+            supported_features=dict(supported_features),
+            broker_apis={**self.broker_apis, **broker_apis},
+            controller_apis={**self.controller_apis, **controller_apis},
+            traits=(*self.traits, *gained),
+        )

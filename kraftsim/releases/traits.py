@@ -1,0 +1,51 @@
+"""Behaviours in which releases differ, by name. A trait picks a part once, in `node/parts.py`; nobody compares version numbers elsewhere.
+
+A trait that belongs to the binary names the release that brought it; one that belongs to the cluster names the level of metadata.version from
+which it holds.   Source: facts/releases.md 6.1, facts/controller.md 7.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trait:
+    """A difference in behaviour. Exactly one of since_release ("3.6") and since_level ("3.0-IV0") is set; `why` is a KIP or a ticket."""
+
+    name: str
+    since_release: str | None = None
+    since_level: str | None = None
+    why: str
+
+    def __post_init__(self) -> None:
+        assert (self.since_release is None) != (self.since_level is None), f"trait {self.name} begins with a release or with a level"
+
+
+ACCEPTS_UNKNOWN_PRODUCERS = Trait(name="accepts-unknown-producers", since_release="2.5", why="KIP-360")
+"""A first batch of a producer that the partition does not know may have any sequence number (before: UNKNOWN_PRODUCER_ID)."""
+
+RPC_PRODUCER_IDS = Trait(name="rpc-producer-ids", since_level="3.0-IV0", why="KIP-730")
+"""Brokers obtain producer ids from the controller by AllocateProducerIds (before: from ZooKeeper)."""
+
+RETRIABLE_BLOCK_TIMEOUT = Trait(name="retriable-block-timeout", since_release="3.3.2", why="KAFKA-14417")
+"""A wait for producer ids that took too long is COORDINATOR_LOAD_IN_PROGRESS (before: REQUEST_TIMED_OUT, fatal to producers)."""
+
+PRODUCER_ID_EXPIRATION = Trait(name="producer-id-expiration", since_release="3.4", why="KIP-854")
+"""producer.id.expiration.ms is a setting of its own (before: transactional.id.expiration.ms)."""
+
+PREFETCHED_PRODUCER_IDS = Trait(name="prefetched-producer-ids", since_release="3.6", why="KAFKA-14694")
+"""InitProducerId never waits for a block (before: up to request.timeout.ms)."""
+
+VERIFIED_TRANSACTIONS = Trait(name="verified-transactions", since_release="3.6", why="KIP-890 part 1")
+"""A leader takes transactional batches only for partitions that the coordinator knows to be in the transaction."""
+
+METADATA_TRANSACTIONS = Trait(name="metadata-transactions", since_level="3.6-IV1", why="KIP-866")
+"""The first records of a metadata log stand between BeginTransaction and EndTransaction."""
+
+DIRECTORY_ASSIGNMENT = Trait(name="directory-assignment", since_level="3.7-IV2", why="KIP-858")
+"""Brokers register their log directories; partitions say in which one each replica lives."""
+
+CLEAN_SHUTDOWN_EPOCH = Trait(name="clean-shutdown-epoch", since_release="3.7", why="KIP-966")
+"""The clean shutdown file holds the broker epoch (before: it is empty)."""
+
+DIRECTORY_IDS = Trait(name="directory-ids", since_release="3.7", why="KIP-858")
+"""meta.properties holds a directory.id."""
