@@ -1,0 +1,102 @@
+"""The final log is what a broker would find on its disk: whole, intact batches, in order, and nothing after the first that is not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.final_log import write_final_log
+from kraftsim.core.partitions.final_log import final_log_events
+from kraftsim.events.partitions import FinalBatch, FinalLog, FinalRecord
+from protocol.batches import build_batch
+from protocol.records import Record
+
+
+def batch(base_offset: int, keys: list[str], *, control: bool = False, base_sequence: int = -1) -> bytes:
+    records = [Record(timestamp=1, key=key.encode(), value=b"v") for key in keys]
+    producer_id, producer_epoch = (-1, -1) if base_sequence < 0 else (7, 0)
+    return build_batch(
+        records, base_offset=base_offset, control=control, base_sequence=base_sequence, producer_id=producer_id, producer_epoch=producer_epoch
+    )
+
+
+def path(base_offset: int, log: str = "letters-0", node: str = "broker-1") -> str:
+    return f"{node}/{log}/{base_offset:020}.log"
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+WHOLE = batch(0, ["a", "b"]) + batch(2, ["c"])
+
+
+@pytest.mark.parametrize(
+    "files, next_offset, keys",
+    [
+        pytest.param({path(0): b""}, 0, [], id="an empty log"),
+        pytest.param({path(0): WHOLE}, 3, ["a", "b", "c"], id="whole"),
+        pytest.param({path(0): WHOLE + batch(3, ["d"])[:-1]}, 3, ["a", "b", "c"], id="torn tail"),
+        pytest.param({path(0): WHOLE + flipped(batch(3, ["d"]))}, 3, ["a", "b", "c"], id="wrong checksum"),
+        pytest.param({path(0): WHOLE + bytes(200)}, 3, ["a", "b", "c"], id="zeros after a power loss"),
+        pytest.param({path(0): WHOLE + batch(1, ["d"])}, 3, ["a", "b", "c"], id="offsets that go back"),
+        pytest.param({path(0): WHOLE, path(3): batch(3, ["d"])}, 4, ["a", "b", "c", "d"], id="two segments"),
+        pytest.param({path(0): flipped(WHOLE), path(3): batch(3, ["d"])}, 2, ["a", "b"], id="nothing after a broken segment counts"),
+        pytest.param({path(5): batch(5, ["f"])}, 6, ["f"], id="a log whose start was deleted"),
+        pytest.param({path(0): batch(0, ["a"]) + batch(1, ["x"], control=True)}, 2, ["a"], id="control batches have no records of clients"),
+        pytest.param(
+            {path(0): WHOLE, "broker-1/meta.properties": b"x", "broker-1/letters-0/leader-epoch-checkpoint": b"0"}, 3, ["a", "b", "c"], id="others"
+        ),
+    ],
+)
+def test_a_log_reaches_as_far_as_its_intact_batches(files: dict[str, bytes], next_offset: int, keys: list[str]) -> None:
+    """Recovery cuts a log at its first bad batch (LogSegment.recover)."""
+    log, *rest = final_log_events(files)
+    records = [event for event in rest if isinstance(event, FinalRecord)]
+    first = min(int(name.rpartition("/")[2].removesuffix(".log")) for name in files if name.endswith(".log"))
+    assert isinstance(log, FinalLog)
+    assert (log.broker, log.topic, log.partition, log.log_start_offset, log.next_offset) == ("broker-1", "letters", 0, first, next_offset)
+    assert log.record_count == len(records)
+    assert [record.record_key for record in records] == keys
+    assert log.batch_count == sum(isinstance(event, FinalBatch) for event in rest)
+
+
+def test_logs_come_sorted_and_their_batches_name_producer_and_sequence() -> None:
+    """Two runs over the same disks give the same lines, whatever the order of the files."""
+    files = {
+        path(0, "z-1", "broker-2"): batch(0, ["q"], base_sequence=5),
+        path(0, "z-0"): batch(0, ["p"]),
+        path(0, "with-dash-10"): batch(0, ["o"]),
+    }
+    events = list(final_log_events(files))
+    assert events == list(final_log_events(dict(reversed(files.items()))))
+    logs = [(event.broker, event.topic, event.partition) for event in events if isinstance(event, FinalLog)]
+    assert logs == [("broker-1", "with-dash", 10), ("broker-1", "z", 0), ("broker-2", "z", 1)]
+    (stamped,) = [event for event in events if isinstance(event, FinalBatch) and event.broker == "broker-2"]
+    assert (stamped.producer_id, stamped.producer_epoch, stamped.base_sequence, stamped.last_sequence) == (7, 0, 5, 5)
+
+
+def test_records_can_be_left_out_and_the_log_says_so() -> None:
+    """A log whose records are not listed must not look like an empty one to an invariant."""
+    log, *rest = final_log_events({path(0): WHOLE}, with_records=False)
+    assert isinstance(log, FinalLog)
+    assert log.record_count == -1
+    assert all(isinstance(event, FinalBatch) for event in rest)
+
+
+def test_the_final_log_is_written_as_the_last_lines_of_the_run(tmp_path: Path) -> None:
+    """Its facts are dated after the last whole line of any node; a torn line is passed over."""
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "broker-1.1.jsonl").write_text(
+        '{"run":"r","t_ns":70,"wall_ms":5,"kind":"NodeReady"}\n{"run":"r","t_ns":90', encoding="utf-8"
+    )
+    segment = tmp_path / "data" / path(0)
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(WHOLE)
+    for _ in range(2):
+        written = write_final_log(tmp_path)
+    lines = [json.loads(line) for line in written.read_text(encoding="utf-8").splitlines()]
+    assert written == tmp_path / "events" / "final.1.jsonl"
+    assert [line["n"] for line in lines] == list(range(6))
+    assert [line["kind"] for line in lines] == ["FinalLog", "FinalBatch", "FinalBatch", "FinalRecord", "FinalRecord", "FinalRecord"]
+    assert {(line["run"], line["node"], line["incarnation"], line["t_ns"]) for line in lines} == {("r", "final", 1, 71)}
