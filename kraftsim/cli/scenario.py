@@ -1,0 +1,47 @@
+"""`kraftsim scenario`: plays one story, in one mode, with one seed."""
+
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.failure import VIOLATED, fail
+from kraftsim.cli.options import DIRECTORY, bugs_option, json_option, parse_settings, print_lines, release_option, settings_option, write_json
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim scenario producer_ids_survive_failover --seed 7 --out runs/seven
+  kraftsim scenario producer_ids_survive_failover --mode processes --out runs/real
+  kraftsim list scenarios"""
+)
+@click.argument("name")
+@click.option(
+    "--mode",
+    type=click.Choice(["sim", "processes", "embedded"]),
+    default="sim",
+    show_default=True,
+    help="Virtual time, separate processes, or one process.",
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the fault schedule and of everything drawn by chance.")
+@click.option("--out", type=DIRECTORY, required=True, help="Where run.json, event logs and disks go.")
+@release_option
+@bugs_option
+@settings_option
+@json_option
+def scenario(
+    name: str, mode: str, seed: int, out: Path, release: str, bugs: tuple[str, ...], settings: tuple[str, ...], json_file: Path | None
+) -> int:
+    """Play a scenario: in virtual time, as processes, or embedded.
+
+    Leaves event logs as *.jsonl below --out, and run.json. Exits 1 if an invariant was seen to be violated while it ran.
+    """
+    from kraftsim.explore.run import play
+
+    try:
+        result = play(name, mode=mode, seed=seed, out=out, release=release, bugs=bugs, settings=parse_settings(settings))
+    except (KeyError, ValueError, OSError, RuntimeError) as trouble:
+        fail(trouble)
+    print_lines(result)
+    write_json(json_file, result)
+    return VIOLATED if result.violations else 0

@@ -1,0 +1,66 @@
+"""`kraftsim up`: a cluster of processes on this machine, in the foreground or detached."""
+
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.failure import fail
+from kraftsim.cli.options import DIRECTORY, bugs_option, parse_settings, release_option, settings_option
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim up                                        one controller, three brokers, clients at 127.0.0.1:9092
+  kraftsim up --brokers 1 --port 19092 --data runs/small
+  kraftsim up --release 3.5 --set log.segment.bytes=65536
+  kraftsim up --data runs/first --detach && kraftsim down --data runs/first"""
+)
+@click.option("--controllers", default=1, show_default=True, help="How many controllers.")
+@click.option("--brokers", default=3, show_default=True, help="How many brokers.")
+@click.option("--port", default=9092, show_default=True, help="Port of the first broker; the next ones follow, controllers listen 100 higher.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address that nodes listen on. Anything but loopback opens the cluster to others."
+)
+@click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="Where disks, logs and events go.")
+@click.option("--detach", is_flag=True, help="Return as soon as every broker answers.")
+@click.option("--seed", default=0, show_default=True, help="Seed of what the nodes draw by chance.")
+@release_option
+@bugs_option
+@settings_option
+def up(
+    controllers: int,
+    brokers: int,
+    port: int,
+    host: str,
+    data: Path,
+    detach: bool,
+    seed: int,
+    release: str,
+    bugs: tuple[str, ...],
+    settings: tuple[str, ...],
+) -> int:
+    """Start a cluster of processes on this machine.
+
+    Prints one line with the bootstrap address when every broker answers, then stays until SIGTERM or Ctrl-C and stops the nodes cleanly.
+    """
+    from kraftsim.cluster.processes import ClusterFailed
+    from kraftsim.cluster.processes import up as bring_up
+    from kraftsim.cluster.spec import ClusterSpec, SpecError
+    from kraftsim.node.config_keys import ConfigError
+
+    try:
+        spec = ClusterSpec(
+            controllers=controllers,
+            brokers=brokers,
+            port=port,
+            host=host,
+            release=release,
+            bugs=bugs,
+            seed=seed,
+            run=data.name or "up",
+            settings=parse_settings(settings),
+        )
+        return bring_up(spec, data, detach, click.echo)
+    except (SpecError, ConfigError, ClusterFailed, KeyError) as trouble:
+        fail(trouble)

@@ -1,0 +1,79 @@
+"""One thing per file: the catalogue finds entries by file name and notices files that keep the rule badly."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from kraftsim.catalogue import Catalogue, CatalogueError
+from kraftsim.cli.kinds import KINDS, catalogue_of
+
+KIND = "class Shape:\n    def __init__(self, name):\n        self.name = name\n"
+ENTRY = "from {package}.shape import Shape\nSHAPE = Shape({name!r})\n"
+
+
+@pytest.fixture
+def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
+    """A catalogue of two shapes in a package of its own, and the folder to add more."""
+    package = f"shapes_{abs(hash(request.node.name))}"
+    folder = tmp_path / package
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "shape.py").write_text(KIND)
+    (folder / "kafka_2_square.py").write_text(ENTRY.format(package=package, name="KAFKA-2"))
+    (folder / "kafka_1_circle.py").write_text(ENTRY.format(package=package, name="KAFKA-1"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = __import__(f"{package}.shape", fromlist=["Shape"]).Shape
+    return Catalogue(package, "SHAPE", kind), folder
+
+
+def test_entries_come_in_the_order_of_their_files(shapes):
+    catalogue, _ = shapes
+    assert catalogue.files() == ("kafka_1_circle", "kafka_2_square")
+    assert catalogue.names() == ("KAFKA-1", "KAFKA-2")
+    assert [shape.name for shape in catalogue.all()] == ["KAFKA-1", "KAFKA-2"]
+
+
+def test_an_entry_is_found_by_its_name_without_importing_the_others(shapes):
+    catalogue, _ = shapes
+    assert catalogue.named("KAFKA-2").name == "KAFKA-2"
+    assert f"{catalogue.package}.kafka_1_circle" not in sys.modules
+
+
+def test_an_unknown_name_is_answered_with_the_names_there_are_the_nearest_first(shapes):
+    catalogue, _ = shapes
+    with pytest.raises(KeyError, match=r"no shape is called KAFKA-22 \(there are: KAFKA-2, KAFKA-1\)"):
+        catalogue.named("KAFKA-22")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "must export one Shape as SHAPE"),
+        ("SHAPE = 7\n", "must export one Shape as SHAPE"),
+        (ENTRY + "SECOND = Shape('two')\n", "exports SECOND beside SHAPE"),
+    ],
+)
+def test_a_file_that_does_not_export_exactly_one_entry_is_refused(shapes, text, complaint):
+    catalogue, folder = shapes
+    (folder / "other.py").write_text(text.format(package=catalogue.package, name="other"))
+    with pytest.raises(CatalogueError, match=complaint):
+        catalogue.all()
+
+
+def test_an_entry_may_build_upon_another(shapes):
+    """A release is a delta of the one before."""
+    catalogue, folder = shapes
+    (folder / "later.py").write_text(
+        f"from {catalogue.package}.kafka_1_circle import SHAPE as BEFORE\n"
+        f"from {catalogue.package}.shape import Shape\nSHAPE = Shape(BEFORE.name + '.1')\n"
+    )
+    assert catalogue.named("later").name == "KAFKA-1.1"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_entry_of_the_house_can_be_imported(kind):
+    catalogue = catalogue_of(kind)
+    entries = catalogue.all()
+    assert entries, f"nothing is listed under {kind}"
+    assert len(set(catalogue.names())) == len(entries)

@@ -1,0 +1,42 @@
+"""The lock files pin everything that runs, by hash and without an address."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+HOUSE = Path(__file__).parents[2]
+LOCKS = ("requirements-core.lock", "requirements.lock", "requirements-java.lock")
+PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Package -> version."""
+    return {found[1].lower(): found[2] for line in (HOUSE / lock).read_text().splitlines() if (found := PINNED.match(line))}
+
+
+def wanted(*groups: str) -> set[str]:
+    """Packages that pyproject.toml asks for: the run-time ones, and those of the named extras."""
+    project = tomllib.loads((HOUSE / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *(line for group in groups for line in project["optional-dependencies"][group])]
+    return {re.split(r"[\[<>=! ]", line)[0].lower() for line in lines}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_files_carry_hashes_and_no_address(lock):
+    text = (HOUSE / lock).read_text()
+    assert "://" not in text
+    assert "--index" not in text
+    packages = re.split(r"^(?=[A-Za-z0-9])", re.sub(r"^#.*\n", "", text, flags=re.M), flags=re.M)
+    assert all("--hash=sha256:" in package for package in packages if package.strip())
+
+
+def test_lock_files_pin_what_pyproject_asks_for():
+    assert wanted("build") <= set(pins("requirements-core.lock"))
+    assert wanted("build", "analysis", "clients", "dev") <= set(pins("requirements.lock"))
+    assert wanted("java") - wanted() <= set(pins("requirements-java.lock"))
+
+
+def test_nodes_run_what_was_tested():
+    assert pins("requirements-core.lock").items() <= pins("requirements.lock").items()

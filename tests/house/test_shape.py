@@ -1,0 +1,111 @@
+"""The shape of the house: small files, short functions, nouns for names, nothing that only one machine knows."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+HOUSE = Path(__file__).parents[2]
+ROOMS = ("protocol", "kraftsim", "scenarios", "bench", "demo", "tests", "docs")
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+NO_NOUNS = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
+DECLARATION_LANGUAGE = {"protocol/schema.py", "protocol/message_class.py"}
+"""Where fields of any type are declared, and classes written from the declarations."""
+MACHINE_WORDS = re.compile(
+    "/" + r"(work|root|home)/|/tmp/k/|pypi" + r"\.org|python" + r"hosted|repo\d?\.maven|npm" + r"js\.|crates" + r"\.io|golang\.org/"
+)
+
+
+def python_files() -> Iterator[Path]:
+    """Every Python file of ours, sorted."""
+    for room in ROOMS:
+        yield from sorted((HOUSE / room).rglob("*.py"))
+
+
+def text_files() -> Iterator[Path]:
+    """Every text that is ours, sorted."""
+    yield from python_files()
+    for place in (HOUSE, HOUSE / ".ci", *(HOUSE / room for room in ROOMS)):
+        found = place.iterdir() if place in (HOUSE, HOUSE / ".ci") else place.rglob("*")
+        yield from sorted(file for file in found if file.is_file() and (file.suffix in {".md", ".toml", ".yml", ".lock", ".txt", ".html", ""}))
+
+
+def name_of(file: Path) -> str:
+    """Name of a file as a reader of a failure wants it."""
+    return file.relative_to(HOUSE).as_posix()
+
+
+def test_files_fit_a_reader():
+    too_long = {name_of(file): lines for file in python_files() if (lines := len(file.read_text().splitlines())) > FILE_LINES_MAX}
+    assert not too_long, "look for a seam at 300 lines"
+
+
+def test_functions_fit_a_screen():
+    too_long = [
+        f"{name_of(file)}:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for file in python_files()
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
+    ]
+    assert not too_long
+
+
+def test_files_are_named_by_nouns_that_say_something():
+    assert not [name_of(file) for file in python_files() if file.stem in NO_NOUNS]
+
+
+def test_no_folder_repeats_the_name_of_a_root_package():
+    """`protocol` and `scenarios` are generic words; a second folder of that name would be found in their place."""
+    repeated = [name_of(place) for room in ROOMS for place in (HOUSE / room).rglob("*") if place.is_dir() and place.name in ("protocol", "scenarios")]
+    assert not repeated
+
+
+def test_imports_are_absolute():
+    relative = [
+        f"{name_of(file)}:{node.lineno}"
+        for file in python_files()
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert not relative
+
+
+def test_every_module_says_what_it_is():
+    silent = [name_of(file) for file in python_files() if not ast.get_docstring(ast.parse(file.read_text()))]
+    assert not silent, "a module begins with one sentence: what, and which rule of Kafka"
+
+
+def test_signatures_say_what_they_mean():
+    """`Any` stands only where the declaration language needs it, and in tests."""
+    vague = [
+        f"{name_of(file)}:{node.lineno} {node.name}"
+        for file in python_files()
+        if file.relative_to(HOUSE).parts[0] in ("protocol", "kraftsim") and name_of(file) not in DECLARATION_LANGUAGE
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(_mentions_any(hint) for hint in _hints(node))
+    ]
+    assert not vague
+
+
+def test_nothing_names_a_machine_or_a_registry():
+    named = [
+        f"{name_of(file)}:{number} {line.strip()[:80]}"
+        for file in text_files()
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if MACHINE_WORDS.search(line) and file != Path(__file__)
+    ]
+    assert not named
+
+
+def _hints(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
+    arguments = function.args
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+        if argument is not None and argument.annotation is not None:
+            yield argument.annotation
+    if function.returns is not None:
+        yield function.returns
+
+
+def _mentions_any(hint: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(hint))
