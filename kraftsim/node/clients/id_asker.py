@@ -1,0 +1,67 @@
+"""A client that asks for producer ids and keeps none: the smallest workload that exercises blocks, their exchange and their loss.
+
+Source: KIP-98, KIP-730.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from kraftsim.events.clients import ClientInitialized, ClientStarted, ClientStopped
+from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections, error_of
+from kraftsim.node.clients.producer import LIBRARY, TRANSACTION_TIMEOUT_MS
+from kraftsim.world.interface import World
+from protocol.errors import ErrorCode
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+RETRY_BACKOFF_MS = 100
+"""Kafka's retry.backoff.ms."""
+
+
+class ProducerIdRefused(OSError):
+    """InitProducerId was answered with an error that no retry heals."""
+
+
+class InitProducerIdClient:
+    """Asks one broker after the other. `ask` as often as wanted, then `close`."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        bootstrap: Sequence[Address],
+        client_id: str,
+        retry_backoff_ms: int = RETRY_BACKOFF_MS,
+        frame_events: bool = False,
+    ) -> None:
+        self.client_id = client_id
+        self._world = world
+        self._retry_backoff_ms = retry_backoff_ms
+        self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events))
+        world.note(ClientStarted(client_id=client_id, library=LIBRARY))
+
+    async def ask(self, count: int) -> list[int]:
+        """Return `count` fresh producer ids, each from the next broker in turn. Retries for as long as it takes; raises ProducerIdRefused."""
+        return [await self._ask_one() for _ in range(count)]
+
+    async def close(self) -> None:
+        """End the client."""
+        self._connections.close()
+        self._world.note(ClientStopped(client_id=self.client_id, reason="closed"))
+        self._world.flush_events()
+
+    async def _ask_one(self) -> int:
+        while True:
+            try:
+                connection = await self._connections.to_any()
+                answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS))
+            except OSError:
+                await asyncio.sleep(self._retry_backoff_ms / 1000)
+                continue
+            assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
+            error = error_of(answer.error_code)
+            if error is ErrorCode.NONE:
+                self._world.note(ClientInitialized(client_id=self.client_id, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch))
+                return answer.producer_id
+            if not error.retriable:
+                raise ProducerIdRefused(f"InitProducerId was answered with {error.name}")
+            await asyncio.sleep(self._retry_backoff_ms / 1000)
