@@ -5,6 +5,7 @@ A delta of 3.5, until the lines between have files of their own.   Source: facts
 
 from kraftsim.releases import r3_5
 from kraftsim.releases.traits import (
+    BOUNDED_MIN_IN_SYNC_REPLICAS,
     CLEAN_SHUTDOWN_EPOCH,
     DIRECTORY_ASSIGNMENT,
     DIRECTORY_IDS,
@@ -38,6 +39,7 @@ RELEASE = r3_5.RELEASE.followed_by(
         VERIFIED_TRANSACTIONS,
         METADATA_TRANSACTIONS,
         DIRECTORY_ASSIGNMENT,
+        BOUNDED_MIN_IN_SYNC_REPLICAS,
         CLEAN_SHUTDOWN_EPOCH,
         DIRECTORY_IDS,
     ),

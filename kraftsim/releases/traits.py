@@ -44,6 +44,9 @@ METADATA_TRANSACTIONS = Trait(name="metadata-transactions", since_level="3.6-IV1
 DIRECTORY_ASSIGNMENT = Trait(name="directory-assignment", since_level="3.7-IV2", why="KIP-858")
 """Brokers register their log directories; partitions say in which one each replica lives."""
 
+BOUNDED_MIN_IN_SYNC_REPLICAS = Trait(name="bounded-min-in-sync-replicas", since_release="3.7", why="KAFKA-15583")
+"""min.insync.replicas counts at most as much as the partition has replicas (before: a greater value refuses every acks=all)."""
+
 CLEAN_SHUTDOWN_EPOCH = Trait(name="clean-shutdown-epoch", since_release="3.7", why="KIP-966")
 """The clean shutdown file holds the broker epoch (before: it is empty)."""
 

@@ -1,0 +1,117 @@
+"""Which record batches a leader takes from a client, and the error code for each that it does not.
+
+The order of the checks is Kafka's, because a batch that is wrong twice must be answered by the first.
+Source: ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator; facts/broker.md 1.3 and 2.5.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.record_walk import why_records_do_not_add_up
+from protocol.batches import LENGTH_OVERHEAD_BYTES, RecordBatch, split_batches
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.malformed_batches import MalformedBatch
+
+FIRST_PRODUCE_VERSION_WITH_ZSTD: Final = 7
+ALL_REPLICAS: Final = -1
+VALID_ACKS: Final = (ALL_REPLICAS, 0, 1)
+NO_TIMESTAMP: Final = -1
+NO_LIMIT_MS: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRules:
+    """What a topic demands of a batch: max.message.bytes, segment.bytes, message.timestamp.type, cleanup.policy, message.timestamp.*.max.ms.
+
+    `min_in_sync_replicas` is the effective one: since 3.7 min.insync.replicas, but not more than the partition has replicas.
+    """
+
+    max_message_bytes: int = 1_048_588
+    segment_bytes: int = 1 << 30
+    keeps_append_time: bool = False
+    is_compacted: bool = False
+    timestamp_before_max_ms: int = NO_LIMIT_MS
+    timestamp_after_max_ms: int = NO_LIMIT_MS
+    min_in_sync_replicas: int = 1
+
+    @property
+    def looks_into_records(self) -> bool:
+        """Whether single records are judged, or only their batch."""
+        bounds_timestamps = min(self.timestamp_before_max_ms, self.timestamp_after_max_ms) < NO_LIMIT_MS
+        return self.is_compacted or (bounds_timestamps and not self.keeps_append_time)
+
+
+def client_batch(records: bytes | memoryview | None, produce_version: int) -> RecordBatch | Refusal:
+    """Return the one batch of a partition in a Produce request. Bytes of a torn second batch are cut off, as Kafka does.
+
+    Comes back with INVALID_RECORD, CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if not records:
+        return Refusal(ErrorCode.INVALID_RECORD, "a partition of a Produce request holds one batch, not none")
+    try:
+        batch = RecordBatch(records)
+        if len(records) - batch.size_bytes >= LENGTH_OVERHEAD_BYTES and next(split_batches(records, batch.size_bytes), None) is not None:
+            return Refusal(ErrorCode.INVALID_RECORD, "a partition of a Produce request holds one batch, not several")
+    except MalformedBatch as malformed:
+        return Refusal(malformed.error_code, malformed.reason)
+    if batch.attributes & 0x07 == Compression.ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+        return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {FIRST_PRODUCE_VERSION_WITH_ZSTD}, this is {produce_version}")
+    return batch
+
+
+def refuse_batch(batch: RecordBatch, rules: AppendRules, now_ms: int) -> Refusal | None:
+    """Return why a client's batch is not appended, or None. `now_ms` is the wall clock.
+
+    Comes back with INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP, RECORD_LIST_TOO_LARGE, or UNKNOWN_SERVER_ERROR for records
+    that their codec cannot read.
+    """
+    if batch.base_offset != 0:
+        return Refusal(ErrorCode.INVALID_RECORD, f"the base offset of a client's batch is 0, not {batch.base_offset}")
+    if batch.size_bytes > rules.max_message_bytes:
+        return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{batch.size_bytes} bytes, at most {rules.max_message_bytes} are taken")
+    if not batch.crc_is_valid():
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
+    refusal = _refuse_header(batch) or _refuse_records(batch, rules, now_ms)
+    if refusal is None and batch.size_bytes > rules.segment_bytes:
+        return Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size_bytes} bytes, a segment has {rules.segment_bytes}")
+    return refusal
+
+
+def refuse_acks(acks: int) -> Refusal | None:
+    """Return why a Produce request is refused for its acks, or None."""
+    return None if acks in VALID_ACKS else Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {acks}")
+
+
+def _refuse_header(batch: RecordBatch) -> Refusal | None:
+    if batch.last_offset_delta < 0:
+        return Refusal(ErrorCode.INVALID_RECORD, f"the batch ends {-batch.last_offset_delta} before it begins")
+    if batch.record_count != batch.last_offset_delta + 1:
+        return Refusal(ErrorCode.INVALID_RECORD, f"{batch.record_count} records for {batch.last_offset_delta + 1} offsets")
+    if batch.is_control:
+        return Refusal(ErrorCode.INVALID_RECORD, "clients do not write control batches")
+    if batch.producer_id >= 0 and batch.base_sequence < 0:
+        return Refusal(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} wrote no sequence number")
+    return None
+
+
+def _refuse_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> Refusal | None:
+    try:
+        why = why_records_do_not_add_up(batch)
+        if why is not None:
+            return Refusal(ErrorCode.INVALID_RECORD, why)
+        return _refuse_single_record(batch, rules, now_ms) if rules.looks_into_records else None
+    except MalformedBatch as malformed:
+        return Refusal(malformed.error_code, malformed.reason)
+
+
+def _refuse_single_record(batch: RecordBatch, rules: AppendRules, now_ms: int) -> Refusal | None:
+    first_timestamp, last_timestamp = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    for record in batch.records():
+        if rules.is_compacted and record.key is None:
+            return Refusal(ErrorCode.INVALID_RECORD, f"record {record.offset} has no key, and the topic is compacted")
+        is_stamped = record.timestamp != NO_TIMESTAMP and not rules.keeps_append_time
+        if is_stamped and not first_timestamp <= record.timestamp <= last_timestamp:
+            return Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {record.timestamp} of record {record.offset} is out of range")
+    return None

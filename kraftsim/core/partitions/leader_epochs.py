@@ -1,0 +1,63 @@
+"""Where in a log each leader's reign began, so that two logs can be compared without comparing records.
+
+Source: KIP-101, KIP-279, org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from protocol.disk.leader_epoch_checkpoint import EpochStart
+
+NO_LEADER_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+
+class LeaderEpochs:
+    """The epochs of one log, oldest first. What it holds is worth a `leader-epoch-checkpoint` after every change."""
+
+    __slots__ = ("_starts",)
+
+    def __init__(self, starts: Iterable[EpochStart] = ()) -> None:
+        self._starts = list(starts)
+
+    @property
+    def starts(self) -> tuple[EpochStart, ...]:
+        """Every epoch with the offset at which it began."""
+        return tuple(self._starts)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The epoch of the last entry; None for a log that never had a leader."""
+        return self._starts[-1].leader_epoch if self._starts else None
+
+    def assign(self, leader_epoch: int, start_offset: int) -> bool:
+        """Let an epoch begin at an offset, and tell whether that is news. Entries that contradict it (later, or of a higher epoch) are dropped."""
+        assert leader_epoch >= 0 and start_offset >= 0, f"epoch {leader_epoch} cannot begin at {start_offset}"
+        if self._starts and self._starts[-1].leader_epoch == leader_epoch and start_offset >= self._starts[-1].start_offset:
+            return False
+        self._starts = [start for start in self._starts if start.leader_epoch < leader_epoch and start.start_offset < start_offset]
+        self._starts.append(EpochStart(leader_epoch, start_offset))
+        return True
+
+    def epoch_at(self, offset: int) -> int | None:
+        """Return the epoch in which the record at an offset was written; None if the log does not know."""
+        found = [start.leader_epoch for start in self._starts if start.start_offset <= offset]
+        return found[-1] if found else None
+
+    def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Return (epoch, end offset): the highest epoch here that is not above the one asked, and the first offset after it.
+
+        An epoch that is absent or above the latest gives (-1, -1); one below the oldest gives itself and the start of the oldest.
+        """
+        latest = self.latest_epoch
+        if leader_epoch == NO_LEADER_EPOCH or latest is None or leader_epoch > latest:
+            return NO_LEADER_EPOCH, NO_OFFSET
+        if leader_epoch == latest:
+            return leader_epoch, log_end_offset
+        higher = next(start for start in self._starts if start.leader_epoch > leader_epoch)
+        lower = [start.leader_epoch for start in self._starts if start.leader_epoch <= leader_epoch]
+        return (lower[-1] if lower else leader_epoch), higher.start_offset
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Forget epochs that begin at end_offset or after it."""
+        self._starts = [start for start in self._starts if start.start_offset < end_offset]
