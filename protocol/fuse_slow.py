@@ -1,0 +1,95 @@
+"""What fused codecs do rarely enough to call a function: long varints, unknown tags.
+
+Every failure here is a ValueError with the reason; the fused codec turns it into a MalformedMessage with a path.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from protocol.types import LAST_INT32, STRING_SIZE_MAX
+
+BYTE = [bytes((number,)) for number in range(128)]
+"""One-byte varints, ready made."""
+
+
+def longer_varint(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
+    """Finish a varint whose first byte was above 127 and has been read; return it and the position behind it."""
+    value = first_byte & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > LAST_INT32:
+                raise ValueError("a varint is above 2^31 - 1")
+            return value, position
+    raise ValueError("a varint has more than five bytes")
+
+
+def longer_string(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
+    """Finish the length of a compact string whose first byte was above 127."""
+    length, position = longer_varint(first_byte, buffer, position)
+    if length - 1 > STRING_SIZE_MAX:
+        raise ValueError("a string is too long")
+    return length, position
+
+
+def varint(number: int) -> bytes:
+    """Write an unsigned varint."""
+    if number < 128:
+        return BYTE[number]
+    if number > LAST_INT32:
+        raise ValueError("a varint is above 2^31 - 1")
+    written = bytearray()
+    while number > 127:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def string_varint(length: int) -> bytes:
+    """Write the length (plus one) of a compact string."""
+    if length - 1 > STRING_SIZE_MAX:
+        raise ValueError("a string is too long")
+    return varint(length)
+
+
+def tag_spans(count: int, buffer: bytes, position: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """Find where each tagged field begins and ends, the byte `count` having been read; return that and the position behind the last."""
+    if count > 127:
+        count, position = longer_varint(count, buffer, position)
+    spans: dict[int, tuple[int, int]] = {}
+    last_tag = -1
+    for _ in range(count):
+        tag, position = _varint_at(buffer, position)
+        if tag <= last_tag:
+            raise ValueError("tags do not ascend")
+        size, position = _varint_at(buffer, position)
+        spans[tag] = (position, position + size)
+        position += size
+        last_tag = tag
+    if position > len(buffer):
+        raise ValueError("the tagged fields end behind the message")
+    return spans, position
+
+
+def keep_tags(count: int, buffer: bytes, position: int, structure: Any) -> int:
+    """Keep all tagged fields of a structure that knows none; return the position behind them."""
+    spans, position = tag_spans(count, buffer, position)
+    structure._tags = {tag: buffer[start:end] for tag, (start, end) in spans.items()} or None
+    return position
+
+
+def write_tags(tags: Mapping[int, bytes], append: Callable[[bytes], None]) -> None:
+    """Write tagged fields in ascending order."""
+    append(varint(len(tags)))
+    for tag, content in sorted(tags.items()):
+        append(varint(tag))
+        append(varint(len(content)))
+        append(content)
+
+
+def _varint_at(buffer: bytes, position: int) -> tuple[int, int]:
+    first_byte = buffer[position]
+    return longer_varint(first_byte, buffer, position + 1) if first_byte > 127 else (first_byte, position + 1)

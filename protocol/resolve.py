@@ -1,0 +1,135 @@
+"""A declaration at one version: which fields are there, in which order, and what happens to the others.
+
+Both codecs, the readable reference and the fused one, are made from this layout, so neither asks about versions again.
+Source: the JSON message definitions of Apache Kafka (`versions`, `nullableVersions`, `taggedVersions`, `flexibleVersions`).
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from protocol.declaration import ArrayOf, Declaration, Field, Fresh, Primitive, StructureOf, VersionRange, WireType
+from protocol.message_class import has_fresh_default, shared_default
+from protocol.schema import declaration_of
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLayout:
+    """A list of elements."""
+
+    element: "Primitive | StructureLayout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresentField:
+    """A field that this version has: in its place, or under a tag."""
+
+    declared: Field
+    type: "Primitive | ArrayLayout | StructureLayout"
+    nullable: bool
+    flexible: bool
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    @property
+    def tag(self) -> int:
+        assert self.declared.tag is not None, f"{self.name} is not a tagged field"
+        return self.declared.tag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructureLayout:
+    """A message or structure at one version: `fields` in wire order, then, if flexible, `tags` by number; `absent` are not on the wire."""
+
+    cls: type
+    version: int
+    flexible: bool
+    fields: tuple[PresentField, ...]
+    tags: tuple[PresentField, ...]
+    absent: tuple[Field, ...]
+
+    @property
+    def guarded(self) -> tuple[Field, ...]:
+        """The absent fields whose value must be the default, because dropping it would change the meaning."""
+        return tuple(field for field in self.absent if not field.ignorable)
+
+
+@cache
+def layout_of(cls: type, version: int) -> StructureLayout:
+    """Return the layout of a message at a version that it declares."""
+    declaration = declaration_of(cls)
+    assert version in declaration.versions, f"{declaration.name} has versions {declaration.versions}, not {version}"
+    return _structure_layout(cls, version, declaration.flexible)
+
+
+def default_of(field: Field) -> object:
+    """Return the value that stands for an absent field; lists are new each time, structures are shared and refuse assignment where they can be."""
+    match field.default:
+        case Fresh.LIST:
+            return []
+        case Fresh.STRUCTURE:
+            assert isinstance(field.type, StructureOf), f"{field.name} is no structure"
+            structure = field.type.structure
+            return structure() if has_fresh_default(structure) else shared_default(structure)
+        case default:
+            return default
+
+
+def is_default(field: Field, value: Any) -> bool:
+    """Tell whether a value is what the field holds when nobody set it (a structure with unknown tags is not)."""
+    expected = default_of(field)
+    if expected is None or value is None:
+        return value is expected
+    return bool(value == expected) and getattr(value, "_tags", None) is None
+
+
+def holds_records(layout: StructureLayout) -> bool:
+    """Tell whether record batches can be in there, which are never copied."""
+    return any(field_holds_records(field) for field in (*layout.fields, *layout.tags))
+
+
+def field_holds_records(field: PresentField) -> bool:
+    """Tell whether a field is made of record batches, or has them inside."""
+    shape = field.type.element if isinstance(field.type, ArrayLayout) else field.type
+    return shape is Primitive.RECORDS or (isinstance(shape, StructureLayout) and holds_records(shape))
+
+
+def _structure_layout(cls: type, version: int, flexible_versions: VersionRange) -> StructureLayout:
+    declaration: Declaration = declaration_of(cls)
+    flexible = version in flexible_versions
+    fields: list[PresentField] = []
+    tags: list[PresentField] = []
+    absent: list[Field] = []
+    for field in declaration.fields:
+        if version not in field.versions:
+            absent.append(field)
+            continue
+        is_tagged = version in field.tagged
+        present = PresentField(
+            declared=field,
+            type=_shape(field.type, version, flexible_versions),
+            nullable=version in field.nullable,
+            flexible=flexible and (field.flexible is None or version in field.flexible),
+        )
+        (tags if is_tagged else fields).append(present)
+    tags.sort(key=lambda present: present.tag)
+    return StructureLayout(cls=cls, version=version, flexible=flexible, fields=tuple(fields), tags=tuple(tags), absent=tuple(absent))
+
+
+def _shape(wire_type: WireType, version: int, flexible_versions: VersionRange) -> "Primitive | ArrayLayout | StructureLayout":
+    match wire_type:
+        case Primitive():
+            return wire_type
+        case StructureOf(structure):
+            return _structure_layout(structure, version, flexible_versions)
+        case ArrayOf(Primitive() as element):
+            return ArrayLayout(element)
+        case ArrayOf(StructureOf(structure)):
+            layout = _structure_layout(structure, version, flexible_versions)
+            assert layout.fields or layout.flexible, (
+                f"an array of {structure.__name__} would take no bytes in version {version}, so its count could lie"
+            )
+            return ArrayLayout(layout)
+    raise AssertionError(f"{wire_type} is no wire type")

@@ -1,0 +1,311 @@
+"""Kafka's wire types as Construct classes: strict about ranges, exact about where they fail.
+
+construct's own types are not usable as they stand: its varints are unbounded, its compiled Bytes returns short data in silence, and compact strings,
+nullable structures and tagged fields are unknown to it. These are the readable truth; the fused codec must agree with them.
+Source: org.apache.kafka.common.protocol.types.Type; KIP-482.
+"""
+
+import io
+import struct
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+import construct
+
+from protocol.declaration import Primitive
+
+LAST_INT32 = 0x7FFFFFFF
+STRING_SIZE_MAX = 0x7FFF
+"""Kafka refuses longer strings on both sides, compact ones too."""
+
+
+class WireError(construct.ConstructError):  # type: ignore[misc]
+    """A value that does not fit its type; `path` is construct's, `position` the byte in the stream (None when building)."""
+
+    def __init__(self, path: str, reason: str, position: int | None = None) -> None:
+        super().__init__(reason)
+        self.wire_path = path
+        self.reason = reason
+        self.position = position
+
+
+class WireType(construct.Construct):  # type: ignore[misc]
+    """A wire type; the classes below say what they read and write."""
+
+    def _sizeof(self, context: object, path: str) -> int:
+        raise construct.SizeofError(path=path)
+
+
+class Number(WireType):
+    """A big-endian number of fixed size; integers are checked against the range of the type."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self._struct = struct.Struct(">" + code)
+        self._is_float = code == "d"
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> Any:
+        return self._struct.unpack(read_exactly(stream, self._struct.size, path))[0]
+
+    def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
+        try:
+            stream.write(self._struct.pack(obj))
+        except struct.error as error:
+            raise WireError(path, f"{obj!r} does not fit: {error}") from error
+        return obj
+
+
+class Boolean(WireType):
+    """One byte; zero is False, any other True; written as 0 or 1."""
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> bool:
+        return read_exactly(stream, 1, path) != b"\x00"
+
+    def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
+        stream.write(b"\x01" if obj else b"\x00")
+        return obj
+
+
+class Uuid(WireType):
+    """Sixteen raw bytes."""
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> bytes:
+        return read_exactly(stream, 16, path)
+
+    def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
+        if not isinstance(obj, bytes) or len(obj) != 16:
+            raise WireError(path, f"{obj!r} is not 16 bytes")
+        stream.write(obj)
+        return obj
+
+
+class UnsignedVarint(WireType):
+    """LEB128, at most five bytes, at most 2^31 - 1: Kafka holds it in a signed int."""
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> int:
+        value = 0
+        start = stream.tell()
+        for shift in (0, 7, 14, 21, 28):
+            byte = read_exactly(stream, 1, path)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value > LAST_INT32:
+                    raise WireError(path, f"the varint {value} is above 2^31 - 1", start)
+                return value
+        raise WireError(path, "the varint has more than five bytes", start)
+
+    def _build(self, obj: int, stream: IO[bytes], context: object, path: str) -> object:
+        rest = obj
+        while rest > 0x7F:
+            stream.write(bytes((rest & 0x7F | 0x80,)))
+            rest >>= 7
+        stream.write(bytes((rest,)))
+        return obj
+
+
+UNSIGNED_VARINT = UnsignedVarint()
+INT8, INT16, INT32 = Number("b"), Number("h"), Number("i")
+FIXED: Mapping[Primitive, WireType] = {
+    Primitive.BOOLEAN: Boolean(),
+    Primitive.INT8: INT8,
+    Primitive.INT16: INT16,
+    Primitive.UINT16: Number("H"),
+    Primitive.INT32: INT32,
+    Primitive.UINT32: Number("I"),
+    Primitive.INT64: Number("q"),
+    Primitive.FLOAT64: Number("d"),
+    Primitive.UUID: Uuid(),
+}
+"""The types whose size does not depend on the value."""
+
+
+class Length(WireType):
+    """The number before a string, bytes or an array, None for null: a signed number, or in compact form a varint of one more (0 is null)."""
+
+    def __init__(self, number: WireType, *, compact: bool, nullable: bool) -> None:
+        super().__init__()
+        self._number = number
+        self._compact = compact
+        self._nullable = nullable
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> int | None:
+        start = stream.tell()
+        length = self._number._parse(stream, context, path) - self._compact
+        if length >= 0:
+            return int(length)
+        if not self._nullable:
+            raise WireError(path, "null, but not nullable", start)
+        return None
+
+    def _build(self, obj: int | None, stream: IO[bytes], context: object, path: str) -> object:
+        if obj is None and not self._nullable:
+            raise WireError(path, "None, but not nullable")
+        self._number._build((-1 if obj is None else obj) + self._compact, stream, context, path)
+        return obj
+
+
+def plain_length(number: WireType, *, nullable: bool) -> Length:
+    """Return the length of the versions before flexible ones: int16 for strings, else int32."""
+    return Length(number, compact=False, nullable=nullable)
+
+
+def compact_length(*, nullable: bool) -> Length:
+    """Return the length of flexible versions."""
+    return Length(UNSIGNED_VARINT, compact=True, nullable=nullable)
+
+
+class Text(WireType):
+    """A string: length in bytes, then UTF-8."""
+
+    def __init__(self, length: Length) -> None:
+        super().__init__()
+        self._length = length
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> str | None:
+        start = stream.tell()
+        size = self._length._parse(stream, context, path)
+        if size is None:
+            return None
+        if size > STRING_SIZE_MAX:
+            raise WireError(path, f"a string of {size} bytes is longer than {STRING_SIZE_MAX}", start)
+        try:
+            return read_exactly(stream, size, path).decode()
+        except UnicodeDecodeError as error:
+            raise WireError(path, f"not UTF-8: {error.reason}", start) from error
+
+    def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
+        if obj is None:
+            self._length._build(None, stream, context, path)
+            return obj
+        if not isinstance(obj, str):
+            raise WireError(path, f"{obj!r} is not a string")
+        try:
+            encoded = obj.encode()
+        except UnicodeEncodeError as error:
+            raise WireError(path, f"{obj!r} has no UTF-8: {error.reason}") from error
+        if len(encoded) > STRING_SIZE_MAX:
+            raise WireError(path, f"a string of {len(encoded)} bytes is longer than {STRING_SIZE_MAX}")
+        self._length._build(len(encoded), stream, context, path)
+        stream.write(encoded)
+        return obj
+
+
+class Blob(WireType):
+    """Bytes, or with `view` records: length, then the bytes themselves."""
+
+    def __init__(self, length: Length, *, view: bool) -> None:
+        super().__init__()
+        self._length = length
+        self._view = view
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> bytes | memoryview | None:
+        size = self._length._parse(stream, context, path)
+        if size is None:
+            return None
+        content = read_exactly(stream, size, path)
+        return memoryview(content) if self._view else content
+
+    def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
+        if obj is not None and not isinstance(obj, bytes | bytearray | memoryview):
+            raise WireError(path, f"{obj!r} is not bytes")
+        self._length._build(None if obj is None else len(obj), stream, context, path)
+        if obj is not None:
+            stream.write(obj)
+        return obj
+
+
+class Elements(WireType):
+    """An array: count, then the elements. Each element takes at least one byte, so a lying count ends with the input."""
+
+    def __init__(self, length: Length, element: construct.Construct) -> None:
+        super().__init__()
+        self._length = length
+        self._element = element
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> list[object] | None:
+        count = self._length._parse(stream, context, path)
+        if count is None:
+            return None
+        return [self._element._parsereport(stream, context, f"{path}[{index}]") for index in range(count)]
+
+    def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
+        if obj is not None and not isinstance(obj, Sequence):
+            raise WireError(path, f"{obj!r} is not a list")
+        self._length._build(None if obj is None else len(obj), stream, context, path)
+        for index, element in enumerate(obj or ()):
+            self._element._build(element, stream, context, f"{path}[{index}]")
+        return obj
+
+
+class NullableStructure(WireType):
+    """A structure behind one byte: negative for null, else it follows."""
+
+    def __init__(self, structure: construct.Construct) -> None:
+        super().__init__()
+        self._structure = structure
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> object:
+        if INT8._parse(stream, context, path) < 0:
+            return None
+        return self._structure._parsereport(stream, context, path)
+
+    def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
+        stream.write(b"\xff" if obj is None else b"\x01")
+        if obj is not None:
+            self._structure._build(obj, stream, context, path)
+        return obj
+
+
+class TaggedFields(WireType):
+    """The end of each structure of a flexible version: count, then (tag, size, content) by ascending tag; a dict from tag to value.
+
+    Unknown tags have their raw bytes as value. Repeated or descending tags are refused, as KIP-482 demands.
+    """
+
+    def __init__(self, known: Mapping[int, tuple[str, construct.Construct]]) -> None:
+        super().__init__()
+        self._known = known
+
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> dict[int, object]:
+        values: dict[int, object] = {}
+        last_tag = -1
+        for _ in range(UNSIGNED_VARINT._parse(stream, context, path)):
+            start = stream.tell()
+            tag = UNSIGNED_VARINT._parse(stream, context, path)
+            if tag <= last_tag:
+                raise WireError(path, f"tag {tag} stands after tag {last_tag}", start)
+            last_tag = tag
+            size = UNSIGNED_VARINT._parse(stream, context, path)
+            if tag not in self._known:
+                values[tag] = read_exactly(stream, size, path)
+                continue
+            name, subcon = self._known[tag]
+            end = stream.tell() + size
+            values[tag] = subcon._parsereport(stream, context, f"{path} -> {name}")
+            if stream.tell() != end:
+                raise WireError(f"{path} -> {name}", f"tag {tag} ends at byte {stream.tell()}, its size said {end}", start)
+        return values
+
+    def _build(self, obj: Mapping[int, object], stream: IO[bytes], context: object, path: str) -> object:
+        UNSIGNED_VARINT._build(len(obj), stream, context, path)
+        for tag, value in sorted(obj.items()):
+            content = value
+            if tag in self._known:
+                name, subcon = self._known[tag]
+                inside = io.BytesIO()
+                subcon._build(value, inside, context, f"{path} -> {name}")
+                content = inside.getvalue()
+            assert isinstance(content, bytes), f"tag {tag} of {path} is kept as bytes"
+            UNSIGNED_VARINT._build(tag, stream, context, path)
+            UNSIGNED_VARINT._build(len(content), stream, context, path)
+            stream.write(content)
+        return obj
+
+
+def read_exactly(stream: IO[bytes], size: int, path: str) -> bytes:
+    """Read `size` bytes or fail."""
+    start = stream.tell()
+    content = stream.read(size)
+    if len(content) != size:
+        raise WireError(path, f"{size} bytes are needed, {len(content)} are left", start)
+    return content
