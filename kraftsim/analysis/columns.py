@@ -1,0 +1,74 @@
+"""The columns of an ingested run: the envelope, then every field of every event kind, each column once.
+
+The columns come from the event classes and never from the data, so that a view over a kind that did not happen has its columns all the same.
+"""
+
+import re
+from functools import cache
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from kraftsim.events.catalogue import KINDS
+from kraftsim.events.event import Event
+
+ENVELOPE_COLUMNS: Final = {
+    "run": pa.string(),
+    "node": pa.string(),
+    "incarnation": pa.int64(),
+    "n": pa.int64(),
+    "t_ns": pa.int64(),
+    "wall_ms": pa.int64(),
+    "kind": pa.string(),
+}
+NEVER_NULL: Final = ("node", "incarnation", "n", "t_ns", "kind")
+EXTRA: Final = "extra"
+"""JSON of the fields that no known event kind has, so that a log of a newer kraftsim loses nothing."""
+POSITION: Final = "position"
+"""Place of an event in the order of time (t_ns, node, incarnation, n), from 0; it is also the number of its row."""
+CAUSE_POSITION: Final = "cause_position"
+"""Position of the event on another node that this one follows from; null where none is known."""
+LAMPORT: Final = "lamport"
+"""Lamport clock from the order on each node and the causes: smaller wherever one event can have led to another."""
+DERIVED_COLUMNS: Final = {EXTRA: pa.string(), POSITION: pa.int64(), CAUSE_POSITION: pa.int64(), LAMPORT: pa.int64()}
+
+_TYPES: Final = {int: pa.int64(), str: pa.string(), bool: pa.bool_()}
+
+
+@cache
+def fields_of(kind: str) -> tuple[str, ...]:
+    """Return the field names of an event kind, in their order."""
+    return tuple(field.name for field in msgspec.structs.fields(KINDS[kind]))
+
+
+@cache
+def line_schema() -> pa.Schema:
+    """Return the columns that a line of an event log can fill: envelope and fields of all kinds."""
+    columns = dict(ENVELOPE_COLUMNS)
+    for kind in KINDS.values():
+        for name, data_type in _columns_of(kind).items():
+            assert columns.setdefault(name, data_type) == data_type, f"{kind.__name__}.{name} has another type than the field of that name elsewhere"
+    return pa.schema(list(columns.items()))
+
+
+@cache
+def event_schema() -> pa.Schema:
+    """Return all columns of an ingested run."""
+    return pa.schema([*line_schema(), *(pa.field(name, data_type) for name, data_type in DERIVED_COLUMNS.items())])
+
+
+@cache
+def view_name(kind: str) -> str:
+    """Return a kind in snake_case: the name of its view in SQL."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
+
+
+def _columns_of(kind: type[Event]) -> dict[str, pa.DataType]:
+    return {field.name: _column_type(kind, field) for field in msgspec.structs.fields(kind)}
+
+
+def _column_type(kind: type[Event], field: msgspec.structs.FieldInfo) -> pa.DataType:
+    alternatives = set(getattr(field.type, "__args__", (field.type,))) - {type(None)}
+    assert len(alternatives) == 1, f"{kind.__name__}.{field.name} must be an int, a str or a bool, or one of them and None"
+    return _TYPES[alternatives.pop()]

@@ -1,0 +1,125 @@
+"""Reads one event log file, JSON lines, into columns.
+
+Whole files go through Arrow's parser. Only what it refuses, because a line is no event or a field has another type than ours, is read line by line.
+A last line without line feed is what kill -9 leaves: it is dropped and counted, never an error.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from kraftsim.analysis.columns import ENVELOPE_COLUMNS, EXTRA, NEVER_NULL, line_schema
+
+BLOCK_BYTES: Final = 64 * 1024 * 1024
+"""Arrow parses a file in blocks of this size; no line may be longer."""
+INT64: Final = range(-(1 << 63), 1 << 63)
+
+_PYTHON_TYPES: Final = {pa.int64(): int, pa.string(): str, pa.bool_(): bool}
+_encode_extra = msgspec.json.Encoder(order="sorted").encode
+
+
+class LogContent(NamedTuple):
+    """The events of one file, and what could not be read of it."""
+
+    events: pa.Table
+    torn_bytes: int
+    unreadable_lines: int
+
+
+def read_log(path: Path) -> LogContent:
+    """Return the events of a file with the columns of `line_schema` and `extra`, in the order of its lines."""
+    data = path.read_bytes()
+    whole_bytes = data.rfind(b"\n") + 1
+    tail = data[whole_bytes:]
+    torn_bytes = 0
+    if tail and _decode(tail) is None:
+        torn_bytes = len(tail)
+        data = data[:whole_bytes]
+    if not data.strip():
+        return LogContent(_table([]), torn_bytes, 0)
+    try:
+        events = _parse(data)
+    except pa.ArrowInvalid:
+        events = None
+    if events is not None:
+        return LogContent(events, torn_bytes, 0)
+    rows = [_row(line) for line in data.split(b"\n") if line.strip()]
+    known = [row for row in rows if row is not None]
+    return LogContent(_table(known), torn_bytes, len(rows) - len(known))
+
+
+def _parse(data: bytes) -> pa.Table | None:
+    """Return the events, or None if a line lacks a part of the envelope. Raises ArrowInvalid."""
+    parsed = pyarrow.json.read_json(
+        pa.BufferReader(data),
+        read_options=pyarrow.json.ReadOptions(block_size=min(BLOCK_BYTES, len(data) + 1)),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=line_schema(), unexpected_field_behavior="infer"),
+    )
+    if any(parsed.column(name).null_count for name in NEVER_NULL):
+        return None
+    names = line_schema().names
+    unknown = [name for name in parsed.column_names if name not in names]
+    extra = pa.nulls(parsed.num_rows, pa.string()) if not unknown else _extra_of(parsed, unknown, data)
+    return parsed.select(names).append_column(EXTRA, extra)
+
+
+def _extra_of(parsed: pa.Table, unknown: list[str], data: bytes) -> pa.Array | None:
+    """Return for each row the JSON of its unknown fields, taken from the line itself."""
+    lines = [line for line in data.split(b"\n") if line.strip()]
+    if len(lines) != parsed.num_rows:
+        raise pa.ArrowInvalid("not one object a line")
+    has_unknown = [False] * parsed.num_rows
+    for name in unknown:
+        for row in pc.indices_nonzero(parsed.column(name).combine_chunks().is_valid()).to_pylist():
+            has_unknown[row] = True
+    fields = ((msgspec.json.decode(line) if has else None) for line, has in zip(lines, has_unknown, strict=True))
+    names = set(unknown)
+    texts = [None if row is None else _extra_text({name: value for name, value in row.items() if name in names}) for row in fields]
+    return pa.array(texts, pa.string())
+
+
+def _row(line: bytes) -> dict[str, object] | None:
+    """Return a line as a row, fields that do not fit their column moved to `extra`; None if it is no event."""
+    fields = _decode(line)
+    if fields is None:
+        return None
+    row: dict[str, object] = {}
+    extra: dict[str, object] = {}
+    schema = line_schema()
+    for name, value in fields.items():
+        index = schema.get_field_index(name)
+        (row if index >= 0 and _fits(value, schema.field(index).type) else extra)[name] = value
+    row[EXTRA] = _extra_text(extra) if extra else None
+    return row
+
+
+def _decode(line: bytes) -> dict[str, object] | None:
+    """Return a line's fields if it is a JSON object with a whole envelope."""
+    try:
+        fields = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if not isinstance(fields, dict):
+        return None
+    has_envelope = all(fields.get(name) is not None and _fits(fields[name], ENVELOPE_COLUMNS[name]) for name in NEVER_NULL)
+    return fields if has_envelope else None
+
+
+def _fits(value: object, data_type: pa.DataType) -> bool:
+    if value is None:
+        return True
+    if type(value) is not _PYTHON_TYPES[data_type]:
+        return False
+    return not isinstance(value, int) or value in INT64
+
+
+def _extra_text(fields: dict[str, object]) -> str:
+    return _encode_extra(fields).decode()
+
+
+def _table(rows: list[dict[str, object]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=line_schema().append(pa.field(EXTRA, pa.string())))
