@@ -1,0 +1,65 @@
+"""BrokerRegistration (62): a broker announces itself to the active controller and gets its broker epoch.
+
+The epoch is the offset of the record that registers it, so every later request of the broker proves which life of it is speaking.
+Source: KIP-631, KIP-866 (v1: migration), KIP-858 (v2: log directories), KIP-966 (v3: previous epoch), KAFKA-17011 (v4: features whose lowest level is
+0); BrokerRegistrationRequest.json, BrokerRegistrationResponse.json.
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import array, boolean, int16, int32, int64, message, string, structure, uint16, uuid
+
+NO_BROKER_EPOCH = -1
+
+ERRORS = (
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.STALE_BROKER_EPOCH,
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ErrorCode.BROKER_ID_NOT_REGISTERED,
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ErrorCode.INVALID_REGISTRATION,
+)
+
+
+@structure
+class Listener:
+    """Where the broker can be reached, and under which protocol (0 plain text, 1 TLS, 2 SASL, 3 both)."""
+
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+    security_protocol: int = int16()
+
+
+@structure
+class Feature:
+    """A feature and the levels that the broker supports, both inclusive."""
+
+    name: str = string()
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+@message(key=62, versions="0-4", flexible="0+")
+class BrokerRegistrationRequest:
+    """The incarnation id is drawn at every start; it tells a repeated request from a second broker with the same id."""
+
+    broker_id: int = int32()
+    cluster_id: str = string()
+    incarnation_id: bytes = uuid()
+    listeners: list[Listener] = array(Listener)
+    features: list[Feature] = array(Feature)
+    rack: str | None = string(nullable="0+")
+    is_migrating_zk_broker: bool = boolean(since=1)
+    log_dirs: list[bytes] = array(uuid, since=2, ignorable=True)
+    previous_broker_epoch: int = int64(since=3, default=NO_BROKER_EPOCH, ignorable=True)
+
+
+@message(key=62, versions="0-4", flexible="0+")
+class BrokerRegistrationResponse:
+    """The epoch under which the broker is registered; it stays fenced until it has caught up with the metadata log."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    broker_epoch: int = int64(default=NO_BROKER_EPOCH)

@@ -1,0 +1,68 @@
+"""Finds the request and the response of an API key; a file `kNN_name.py` in this folder is all that it takes to be found.
+
+Modules are imported when first asked for: a node uses few of them, and none of their codecs is made before its first message.
+"""
+
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+from protocol.api_keys import ApiKey
+from protocol.schema import declaration_of
+
+_FILE = re.compile(r"k(\d+)_(\w+)\.py")
+
+
+@cache
+def declared_api_keys() -> tuple[ApiKey, ...]:
+    """Return the keys that have a file here, ascending."""
+    keys = tuple(key for key in ApiKey if key in _module_names())
+    assert len(keys) == len(_module_names()), "a file here is for a key that ApiKey does not name"
+    return keys
+
+
+@cache
+def request_class(api_key: int) -> type:
+    """Return the request of a key. Raises KeyError for a key that is not declared."""
+    return _class_of(api_key, "Request")
+
+
+@cache
+def response_class(api_key: int) -> type:
+    """Return the response of a key. Raises KeyError for a key that is not declared."""
+    return _class_of(api_key, "Response")
+
+
+@cache
+def versions_of(api_key: int) -> tuple[int, int]:
+    """Return the first and the last version declared, both inclusive; what a node offers is its release's business. Raises KeyError."""
+    versions = declaration_of(request_class(api_key)).versions
+    return versions.first, versions.last
+
+
+@cache
+def is_flexible(api_key: int, version: int) -> bool:
+    """Tell whether a version has tagged fields, and so the newer headers. Raises KeyError."""
+    return version in declaration_of(request_class(api_key)).flexible
+
+
+@cache
+def _module_names() -> dict[int, str]:
+    """Map each key to the name of its file."""
+    found: dict[int, str] = {}
+    for file in sorted(Path(__file__).parent.glob("k*.py")):
+        match = _FILE.fullmatch(file.name)
+        assert match is not None, f"{file.name} is not called kNN_name.py"
+        assert int(match[1]) not in found, f"two files for key {match[1]}"
+        found[int(match[1])] = file.stem
+    return found
+
+
+def _class_of(api_key: int, suffix: str) -> type:
+    module_name = _module_names()[api_key]
+    module = importlib.import_module(f"protocol.messages.{module_name}")
+    api_name = "".join(word.capitalize() for word in module_name.split("_")[1:])
+    found = getattr(module, api_name + suffix)
+    assert isinstance(found, type) and declaration_of(found).api_key == api_key, f"{module_name} does not declare {api_name}{suffix}"
+    return found

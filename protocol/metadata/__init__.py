@@ -1,0 +1,1 @@
+"""The records of the metadata log, one file per record type; `registry` frames and finds them."""

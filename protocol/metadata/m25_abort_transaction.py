@@ -1,0 +1,13 @@
+"""AbortTransactionRecord (25): the metadata transaction never happened.
+
+Written by a new active controller that finds one left open.   Source: KIP-868, AbortTransactionRecord.json.
+"""
+
+from protocol.schema import message, string
+
+
+@message(key=25, kind="metadata", versions="0", flexible="0+")
+class AbortTransactionRecord:
+    """The reason is for humans."""
+
+    reason: str | None = string(tag=0, tagged="0+", nullable="0+", default=None)
