@@ -7,11 +7,11 @@ Source: kafka.server.NodeToControllerChannelManager, NodeToControllerRequestThre
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kraftsim.node.endpoints import Voter
-from kraftsim.node.outbound import CONNECT_TIMEOUT_MS, NoCommonVersion, PeerConnection, VersionRange
+from kraftsim.node.outbound import CONNECT_TIMEOUT_MS, NoCommonVersion, OnAnswer, PeerConnection, RequestTimedOut, VersionRange, answer_future
 from kraftsim.node.shell import NodeShell
 from protocol.errors import ErrorCode
 from protocol.schema import Message
@@ -52,34 +52,31 @@ class QueuedRequest:
 
     body: Message
     created_ms: int
-    on_answer: Callable[[Message], None]
-    on_timeout: Callable[[], None]
+    on_answer: OnAnswer
 
 
 class ControllerChannel:
-    """One queue to the controller. `send` from anywhere; `run` in a task of the node carries it out.
-
-    `on_answer` gets every answer but NOT_CONTROLLER. `on_timeout` says that nothing came of it: too late, or the controller does not know the API.
-    """
+    """One queue to the controller, served by a task of the node from the first request on. Answers are never NOT_CONTROLLER."""
 
     def __init__(
         self,
         shell: NodeShell,
-        finder: ControllerFinder,
         *,
         name: str,
+        finder: ControllerFinder | None = None,
         retry_timeout_ms: int = RETRY_TIMEOUT_MS,
         request_timeout_ms: int = CONTROLLER_SOCKET_TIMEOUT_MS,
-        own_versions: dict[int, VersionRange] | None = None,
+        own_versions: Mapping[int, VersionRange] | None = None,
     ) -> None:
         self.name = name
         self._shell = shell
-        self._finder = finder
+        self._finder = finder or ControllerFinder(shell.config.controller_quorum_voters)
         self._retry_timeout_ms = retry_timeout_ms
         self._request_timeout_ms = min(request_timeout_ms, retry_timeout_ms)
         self._own_versions = own_versions
         self._queue: deque[QueuedRequest] = deque()
         self._has_work = asyncio.Event()
+        self._is_served = False
         self._connection: PeerConnection | None = None
         self._voter: Voter | None = None
 
@@ -88,47 +85,54 @@ class ControllerChannel:
         """How many requests wait, the one in flight not counted."""
         return len(self._queue)
 
-    def send(self, body: Message, on_answer: Callable[[Message], None], on_timeout: Callable[[], None]) -> None:
-        """Queue a request; one of the two callbacks is called once, later."""
+    def send(self, body: Message, on_answer: OnAnswer) -> None:
+        """Queue a request. `on_answer` is called once, later: with the answer, RequestTimedOut (it took too long) or NoCommonVersion."""
         now_ms = self._shell.world.clock.monotonic_ms()
-        self._queue.append(QueuedRequest(body=body, created_ms=now_ms, on_answer=on_answer, on_timeout=on_timeout))
+        self._queue.append(QueuedRequest(body=body, created_ms=now_ms, on_answer=on_answer))
         self._has_work.set()
+        if not self._is_served:
+            self._is_served = True
+            self._shell.tasks.spawn(self._serve(), f"channel-{self.name}")
 
-    async def run(self) -> None:
-        """Serve the queue until cancelled."""
-        try:
-            while True:
-                await self._has_work.wait()
-                self._give_up_late()
-                if not self._queue:
-                    self._has_work.clear()
-                elif (connection := await self._connected()) is not None and self._queue:
-                    await self._exchange(connection, self._queue.popleft())
-        finally:
-            self.close()
+    def request(self, body: Message) -> "asyncio.Future[Message]":
+        """Queue a request and return a future of its answer, which raises what `send` would hand over instead."""
+        future, settle = answer_future()
+        self.send(body, settle)
+        return future
 
     def close(self) -> None:
-        """Drop the connection; what is queued is never answered."""
-        if self._connection is not None:
-            self._connection.close()
+        """Drop the connection and whatever is queued: nobody is answered any more."""
+        self._queue.clear()
+        self._leave()
 
     def abort(self) -> None:
         """Drop the connection as a process that dies."""
+        self._queue.clear()
         if self._connection is not None:
             self._connection.abort()
+
+    async def _serve(self) -> None:
+        while True:
+            await self._has_work.wait()
+            self._give_up_late()
+            if not self._queue:
+                self._has_work.clear()
+            elif (connection := await self._connected()) is not None and self._queue:
+                await self._exchange(connection, self._queue.popleft())
 
     def _give_up_late(self) -> None:
         """End the requests that waited longer than they may, oldest first."""
         now_ms = self._shell.world.clock.monotonic_ms()
         while self._queue and now_ms - self._queue[0].created_ms >= self._retry_timeout_ms:
-            self._queue.popleft().on_timeout()
+            late = self._queue.popleft()
+            late.on_answer(RequestTimedOut(f"no controller answered within {self._retry_timeout_ms} ms"))
 
     async def _connected(self) -> PeerConnection | None:
         """Return a connection to the supposed controller; None after a failed attempt and its back-off."""
         voter = self._finder.current()
         if self._connection is not None and self._connection.is_open and self._voter == voter:
             return self._connection
-        self.close()
+        self._leave()
         self._voter = voter
         self._connection = PeerConnection(
             voter.host,
@@ -149,23 +153,27 @@ class ControllerChannel:
 
     async def _exchange(self, connection: PeerConnection, request: QueuedRequest) -> None:
         """Send one request and wait for its answer; what did not reach the controller goes back to the head of the queue."""
-        voter = self._finder.current()
+        voter = self._voter
+        assert voter is not None, "a connection leads to a voter"
         try:
             answer = await connection.request(request.body)
-        except NoCommonVersion:
-            request.on_timeout()
+        except NoCommonVersion as unknown:
+            request.on_answer(unknown)
             return
         except OSError:
+            answer = None
+        if answer is None or answer.error_code == ErrorCode.NOT_CONTROLLER:
             self._queue.appendleft(request)
             await self._look_again(voter)
-            return
-        if answer.error_code == ErrorCode.NOT_CONTROLLER:
-            self._queue.appendleft(request)
-            await self._look_again(voter)
-            return
-        request.on_answer(answer)
+        else:
+            request.on_answer(answer)
 
     async def _look_again(self, voter: Voter) -> None:
-        self.close()
+        self._leave()
         self._finder.forget(voter)
         await asyncio.sleep(RECONNECT_BACKOFF_MS / 1000)
+
+    def _leave(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -154,16 +154,7 @@ class PeerConnection(asyncio.Protocol):
 
     def request(self, body: Message, timeout_ms: int | None = None, *, api_version: int | None = None) -> "asyncio.Future[Message]":
         """Send a request now and return a future of its answer, which raises Disconnected, RequestTimedOut or NoCommonVersion."""
-        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-
-        def settle(answer: Message | OSError) -> None:
-            if future.done():
-                return
-            if isinstance(answer, OSError):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
-
+        future, settle = answer_future()
         try:
             self.send(body, settle, timeout_ms=timeout_ms, api_version=api_version)
         except OSError as error:
@@ -320,6 +311,21 @@ class PeerConnection(asyncio.Protocol):
             size_bytes=size_bytes,
             link=self._link,
         )
+
+
+def answer_future() -> tuple["asyncio.Future[Message]", OnAnswer]:
+    """Return a future, and the callback that settles it with an answer or an OSError; a future that nobody waits for any more is left alone."""
+    future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    def settle(answer: Message | OSError) -> None:
+        if future.done():
+            return
+        if isinstance(answer, OSError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    return future, settle
 
 
 def _address(transport: asyncio.BaseTransport, which: str) -> str:
