@@ -117,9 +117,12 @@ class CompiledMessage(construct.Compiled):  # type: ignore[misc]
         """Build a message."""
         return self.encode(obj)
 
-    def packer(self, prefix: str) -> Callable[..., bytes] | None:
-        """Return `pack(*prefix_values, message) -> bytes` if all messages of this layout have one size, else None; `prefix` are struct codes."""
-        return fused_packer(self.layout, prefix, self.encode_into)
+    def packer(self, prefix: str, otherwise: Callable[..., bytes]) -> Callable[..., bytes] | None:
+        """Return `pack(*prefix_values, message) -> bytes` if all messages of this layout have one size, else None.
+
+        `prefix` are struct codes; messages with unknown tags or wrong values are handed to `otherwise`, with the same arguments.
+        """
+        return fused_packer(self.layout, prefix, otherwise)
 
     def parse_embedded(self, stream: IO[bytes]) -> Message:
         """Parse from a stream, for compiled Structs around this message. Copies the stream: for files and tests."""
@@ -148,7 +151,7 @@ class CompiledMessage(construct.Compiled):  # type: ignore[misc]
         self.encode_into(message, chunks)
 
     def _first_encode(self, message: Message) -> bytes:
-        self.encode = self.packer("") or self._join
+        self.encode = self.packer("", self._join) or self._join
         return self.encode(message)
 
     def _join(self, message: Message) -> bytes:

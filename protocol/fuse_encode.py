@@ -27,26 +27,26 @@ def fused_encoder(layout: StructureLayout, failure: EncodeFailure) -> Encoder:
     return encoder_source(layout, failure).compile(layout, "encode_into")
 
 
-def fused_packer(layout: StructureLayout, prefix: str, encode: Encoder) -> Callable[..., bytes] | None:
+def fused_packer(layout: StructureLayout, prefix: str, otherwise: Callable[..., bytes]) -> Callable[..., bytes] | None:
     """Compile `pack(*prefix_values, object)` for a message of fixed size, or return None for others.
 
-    `prefix` are struct codes of numbers that stand before the message; whatever is unusual about an object is left to `encode`.
+    `prefix` are struct codes of what stands before the message. Objects that are unusual (unknown tags, wrong values) are left to `otherwise`,
+    which takes the same arguments.
     """
     if not is_fixed(layout):
         return None
-    source = Source({"encode": encode, "join": b"".join, "struct_error": struct_error})
+    source = Source({"otherwise": otherwise, "struct_error": struct_error})
     codes = prefix + "".join(CODES[field.type][0] for field in layout.fields if isinstance(field.type, Primitive)) + ("x" if layout.flexible else "")
     numbers = [f"prefix_{index}" for index in range(len(prefix.replace("x", "")))]
     usual = _conditions(source, layout, "it") + [f"len(it.{field.name}) == 16" for field in layout.fields if field.type is Primitive.UUID]
-    with source.block(f"def pack({', '.join([*numbers, 'it'])}):"):
+    values = ", ".join([*numbers, *(f"it.{field.name}" for field in layout.fields)])
+    arguments = ", ".join([*numbers, "it"])
+    with source.block(f"def pack({arguments}):"):
         with source.block("try:"), source.block(f"if {' and '.join(usual)}:"):
-            values = ", ".join([*numbers, *(f"it.{field.name}" for field in layout.fields)])
             source.line(f"return {source.method(codes, 'pack')}({values})")
         with source.block("except (struct_error, AttributeError, TypeError):"):
             source.line("pass")
-        source.line("chunks = []")
-        source.line("encode(it, chunks)")
-        source.line(f"return {source.method(prefix, 'pack')}({', '.join(numbers)}) + join(chunks)")
+        source.line(f"return otherwise({arguments})")
     return source.compile(layout, "pack")
 
 

@@ -1,0 +1,81 @@
+"""Bytes as they arrive become whole frames: an int32 size, then so many bytes.
+
+Each byte of a frame that arrives in pieces is copied once. A size that is negative or above the limit cannot be survived: nobody knows where the
+next frame would begin, so the connection closes.
+Source: org.apache.kafka.common.network.NetworkReceive; socket.request.max.bytes.
+"""
+
+from struct import Struct
+
+from protocol.malformed import MalformedMessage
+
+SOCKET_REQUEST_MAX_BYTES = 104_857_600
+"""Kafka's default of socket.request.max.bytes."""
+SIZE = Struct(">i")
+
+
+class BadFrameSize(MalformedMessage):
+    """A frame whose size rules it out; `frames` are the whole ones that stood before it in the same piece of input."""
+
+    def __init__(self, size: int, reason: str, frames: list[bytes]) -> None:
+        super().__init__(None, None, "", reason)
+        self.size = size
+        self.frames = frames
+
+
+class FrameTooLarge(BadFrameSize):
+    """A size above the limit."""
+
+
+class NegativeFrameSize(BadFrameSize):
+    """A size below zero."""
+
+
+class FrameReader:
+    """Collects the input of one connection."""
+
+    def __init__(self, limit: int = SOCKET_REQUEST_MAX_BYTES) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._missing_bytes = 0
+        self._partial_size = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the frames, without their sizes, that are complete now; an empty frame is one, too."""
+        if self._missing_bytes > len(data):
+            self._pieces.append(data)
+            self._missing_bytes -= len(data)
+            return []
+        frames: list[bytes] = []
+        position = self._missing_bytes
+        if position:
+            self._pieces.append(data[:position])
+            frames.append(b"".join(self._pieces))
+            self._pieces = []
+            self._missing_bytes = 0
+        elif self._partial_size:
+            data = self._partial_size + data
+            self._partial_size = b""
+        self._take_frames(data, position, frames)
+        return frames
+
+    def _take_frames(self, data: bytes, position: int, frames: list[bytes]) -> None:
+        """Cut whole frames from `position` on, and keep what begins behind them."""
+        available_bytes = len(data)
+        while position + 4 <= available_bytes:
+            size: int = SIZE.unpack_from(data, position)[0]
+            if not 0 <= size <= self._limit:
+                self._refuse(size, frames)
+            position += 4
+            if position + size > available_bytes:
+                self._pieces = [data[position:]]
+                self._missing_bytes = position + size - available_bytes
+                return
+            frames.append(data[position : position + size])
+            position += size
+        self._partial_size = data[position:]
+
+    def _refuse(self, size: int, frames: list[bytes]) -> None:
+        if size < 0:
+            raise NegativeFrameSize(size, f"a frame of {size} bytes", frames)
+        raise FrameTooLarge(size, f"a frame of {size} bytes is above the limit of {self._limit}", frames)

@@ -1,0 +1,238 @@
+"""Requests and responses as frames: header and body, by API key and version.
+
+This is the door that nodes and clients use; on the hot path a frame costs one look-up and one fused codec. Bytes behind a body are ignored, as
+Kafka does.
+Source: org.apache.kafka.common.requests.RequestHeader.parse, AbstractResponse.parseResponse, ApiVersionsResponse.parse.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as struct_error
+
+from protocol.api_keys import ApiKey
+from protocol.codec import CompiledMessage, compiled, construct_of
+from protocol.declaration import LAST_VERSION
+from protocol.fuse_encode import Chunks
+from protocol.fuse_slow import tag_spans
+from protocol.headers import RequestHeader, request_header_version, response_header_version
+from protocol.malformed import MalformedMessage
+from protocol.messages import registry
+from protocol.resolve import holds_records
+from protocol.schema import Message, declaration_of
+
+REQUEST_HEAD = Struct(">hhih")
+"""API key, API version, correlation id, size of the client id."""
+SIZED_REQUEST_HEAD = Struct(">ihhih")
+REQUEST_HEAD_V0 = Struct(">ihhi")
+CORRELATION_ID = Struct(">i")
+SIZED_RESPONSE_HEAD = (Struct(">ii"), Struct(">iix"))
+"""Frame size and correlation id; response header v1 adds a count of no tagged fields."""
+NO_CLIENT_ID = -1
+HEADER_V0_SIZE = 8
+NOT_DECLARED = -1
+CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
+
+
+class UnsupportedApi(ValueError):
+    """A frame asks for an API key that is not declared here, or a version outside the declared range."""
+
+    def __init__(self, api_key: int, version: int) -> None:
+        super().__init__(api_key, version)
+        self.api_key = api_key
+        self.version = version
+
+    def __str__(self) -> str:
+        return f"api {self.api_key} v{self.version} is not supported"
+
+
+@dataclass(slots=True)
+class RequestHead:
+    """The header of a request, and where in its frame the body begins. Not frozen: one is made per request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+
+
+def read_request_head(frame: bytes) -> RequestHead:
+    """Read the header of any version of a declared API, also of versions yet unknown; UnsupportedApi if the key is not declared."""
+    try:
+        api_key, api_version, correlation_id, client_id_size = REQUEST_HEAD.unpack_from(frame)
+    except struct_error as error:
+        raise _malformed_head(frame, error) from error
+    first_flexible = _FIRST_FLEXIBLE[api_key]
+    if first_flexible == NOT_DECLARED:
+        raise UnsupportedApi(api_key, api_version)
+    if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
+        return RequestHead(api_key, api_version, correlation_id, None, HEADER_V0_SIZE)
+    try:
+        position = 10
+        client_id = None
+        if client_id_size >= 0:
+            position += client_id_size
+            client_id = frame[10:position].decode()
+        if api_version >= first_flexible:
+            tag_count = frame[position]
+            position += 1
+            if tag_count:
+                _, position = tag_spans(tag_count, frame, position)
+        elif position > len(frame):
+            raise ValueError("the client id ends behind the frame")
+    except (IndexError, ValueError) as error:
+        raise _malformed_head(frame, error) from error
+    return RequestHead(api_key, api_version, correlation_id, client_id, position)
+
+
+def decode_request(head: RequestHead, frame: bytes) -> Message:
+    """Parse the body of a request; UnsupportedApi if its version is not declared."""
+    return _ROUTES[head.api_key, head.api_version].request.decode(frame, head.body_position)[0]
+
+
+def request_chunks(api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Message) -> Chunks:
+    """Build the frame of a request, with its size in front; records stay uncopied."""
+    route = _ROUTES[api_key, api_version]
+    chunks: Chunks = [b""]
+    route.request.encode_into(body, chunks)
+    if not route.request_holds_records:
+        chunks = [b"", b"".join(chunks)]
+    body_size = sum(map(len, chunks))
+    if route.request_header_version == 0:
+        chunks[0] = REQUEST_HEAD_V0.pack(8 + body_size, api_key, api_version, correlation_id)
+        return chunks
+    name = b"" if client_id is None else client_id.encode()
+    tags = b"\x00" if route.request_header_version == 2 else b""
+    size = 10 + len(name) + len(tags) + body_size
+    name_size = NO_CLIENT_ID if client_id is None else len(name)
+    chunks[0] = SIZED_REQUEST_HEAD.pack(size, api_key, api_version, correlation_id, name_size) + name + tags
+    return chunks
+
+
+def response_chunks(api_key: int, api_version: int, correlation_id: int, body: Message) -> Chunks:
+    """Build the frame of a response, with its size in front; records stay uncopied."""
+    route = _ROUTES[api_key, api_version]
+    if route.pack_response is not None:
+        return [route.pack_response(route.response_size, correlation_id, body)]
+    chunks: Chunks = [b""]
+    route.response.encode_into(body, chunks)
+    if not route.response_holds_records:
+        chunks = [b"", b"".join(chunks)]
+    head = SIZED_RESPONSE_HEAD[route.response_header_version]
+    chunks[0] = head.pack(head.size - 4 + sum(map(len, chunks)), correlation_id)
+    return chunks
+
+
+def peek_correlation_id(frame: bytes) -> int:
+    """Return the correlation id of a response whose API and version are yet to be looked up by it."""
+    if len(frame) < CORRELATION_ID.size:
+        raise MalformedMessage(None, None, "correlation_id", f"a frame of {len(frame)} bytes has no correlation id", 0)
+    correlation_id: int = CORRELATION_ID.unpack_from(frame)[0]
+    return correlation_id
+
+
+def decode_response(api_key: int, api_version: int, frame: bytes) -> tuple[int, Message]:
+    """Parse a response to a request of that key and version; return its correlation id and body.
+
+    An ApiVersions response that is not of the asked version is read as version 0: so answers a node that does not know the asked one (KIP-511).
+    """
+    route = _ROUTES[api_key, api_version]
+    correlation_id = peek_correlation_id(frame)
+    position = 4
+    if route.response_header_version == 1:
+        position = _behind_response_tags(frame)
+    try:
+        return correlation_id, route.response.decode(frame, position)[0]
+    except MalformedMessage:
+        if api_key != ApiKey.API_VERSIONS or api_version == 0:
+            raise
+        return correlation_id, _ROUTES[api_key, 0].response.decode(frame, position)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """All that is needed to read and write one API at one version."""
+
+    request: CompiledMessage
+    response: CompiledMessage
+    request_header_version: int
+    response_header_version: int
+    request_holds_records: bool
+    response_holds_records: bool
+    pack_response: Callable[..., bytes] | None
+    """Packs size, correlation id, header and body at once, if the response has always the same size."""
+    response_size: int
+
+
+class Routes(dict[tuple[int, int], Route]):
+    """From (API key, version) to the route, made when first asked for."""
+
+    def __missing__(self, pair: tuple[int, int]) -> Route:
+        api_key, version = pair
+        try:
+            request_class, response_class = registry.request_class(api_key), registry.response_class(api_key)
+        except KeyError:
+            raise UnsupportedApi(api_key, version) from None
+        if version not in declaration_of(request_class).versions:
+            raise UnsupportedApi(api_key, version)
+        route = self[pair] = _route(api_key, compiled(request_class, version), compiled(response_class, version))
+        return route
+
+
+class FirstFlexible(dict[int, int]):
+    """From API key to the first version that is flexible, above all versions if none is."""
+
+    def __missing__(self, api_key: int) -> int:
+        try:
+            flexible = declaration_of(registry.request_class(api_key)).flexible
+        except KeyError:
+            return NOT_DECLARED
+        first = self[api_key] = flexible.first if flexible else LAST_VERSION + 1
+        return first
+
+
+def _route(api_key: int, request: CompiledMessage, response: CompiledMessage) -> Route:
+    header_version = response_header_version(api_key, flexible=response.layout.flexible)
+    head = SIZED_RESPONSE_HEAD[header_version]
+
+    def frame(_: int, correlation_id: int, body: Message) -> bytes:
+        content = response.encode(body)
+        return head.pack(head.size - 4 + len(content), correlation_id) + content
+
+    pack = response.packer(head.format.removeprefix(">"), frame)
+    return Route(
+        request=request,
+        response=response,
+        request_header_version=request_header_version(api_key, request.layout.version, flexible=request.layout.flexible),
+        response_header_version=header_version,
+        request_holds_records=holds_records(request.layout),
+        response_holds_records=holds_records(response.layout),
+        pack_response=pack,
+        response_size=0 if pack is None else len(frame(0, 0, response.layout.cls())) - 4,
+    )
+
+
+def _behind_response_tags(frame: bytes) -> int:
+    """Return where the body begins behind response header v1."""
+    try:
+        position = 5
+        if frame[4]:
+            _, position = tag_spans(frame[4], frame, position)
+        return position
+    except (IndexError, ValueError) as error:
+        raise MalformedMessage(None, 1, "(tagged)", f"response header: {error}", 4) from error
+
+
+def _malformed_head(frame: bytes, error: Exception) -> MalformedMessage:
+    """Read the header once more, with its declaration, to learn in which field it is wrong."""
+    for version in (1, 2):
+        try:
+            construct_of(RequestHeader, version).parse(frame)
+        except MalformedMessage as malformed:
+            return malformed
+    return MalformedMessage(None, None, "", f"request header: {error}")
+
+
+_ROUTES = Routes()
+_FIRST_FLEXIBLE = FirstFlexible()
