@@ -81,9 +81,11 @@ class NodeConfig:
     log_message_timestamp_after_max_ms: int = setting("log.message.timestamp.after.max.ms", long_integer(at_least=0), str(INT64_MAX))
     fetch_max_bytes: int = setting("fetch.max.bytes", integer(at_least=1024), "57671680")
 
-    # producer ids
+    # producer ids and transactions
     producer_id_expiration_ms: int = setting("producer.id.expiration.ms", integer(at_least=1), "86400000")
     producer_id_expiration_check_interval_ms: int = setting("producer.id.expiration.check.interval.ms", integer(at_least=1), "600000")
+
+    transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms", integer(at_least=1), "900000")
 
     # brokers and controllers
     broker_heartbeat_interval_ms: int = setting("broker.heartbeat.interval.ms", integer(), "2000")
@@ -103,6 +105,7 @@ class NodeConfig:
     cluster_id: str = setting("kraftsim.cluster.id", text_value, DEFAULT_CLUSTER_ID)
     run: str = setting("kraftsim.run", text_value, "run")
     node_name: str = setting("kraftsim.node.name", text_value)
+    run_started_ns: int | None = setting("kraftsim.run.started.ns", optional_long(at_least=0))
     events_dir: str | None = setting("kraftsim.events.dir", optional_text)
     seed: int = setting("kraftsim.seed", long_integer(), "0")
     bugs: tuple[str, ...] = setting("kraftsim.bugs", names)

@@ -55,7 +55,6 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "replica.socket.timeout.ms",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
-        "transaction.max.timeout.ms",
         "transaction.state.log.min.isr",
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",

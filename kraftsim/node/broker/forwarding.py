@@ -1,0 +1,62 @@
+"""Requests that only the controller can decide: wrapped in an Envelope, with who asked, and answered with what the controller said.
+
+Source: KIP-590, kafka.server.ForwardingManager, kafka.server.EnvelopeUtils, DefaultKafkaPrincipalBuilder.
+"""
+
+import ipaddress
+from collections.abc import Callable
+
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded
+from kraftsim.node.controller_channel import ControllerChannel
+from protocol.errors import ErrorCode
+from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.requests import request_chunks
+from protocol.schema import Message
+
+ANONYMOUS = b"\x00\x00" + b"\x05User" + b"\x0aANONYMOUS" + b"\x00" + b"\x00"
+"""User:ANONYMOUS as DefaultPrincipalData v0: version, type, name, not authenticated by token, no tags."""
+LOOPBACK_ADDRESS = ipaddress.ip_address("127.0.0.1").packed
+SIZE_BYTES = 4
+CORRELATION_ID_BYTES = 4
+Refuse = Callable[[Call, ErrorCode], Answer]
+
+
+class Forwarding:
+    """Hands requests on to the active controller."""
+
+    def __init__(self, channel: ControllerChannel) -> None:
+        self._channel = channel
+
+    def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
+        """Complete `later` with the controller's answer to the request of `call`, or with `refuse(call, error)` if there is none."""
+        self._channel.send(_envelope(call), lambda answer: later.complete(_unwrapped(call, answer, refuse)))
+
+
+def _envelope(call: Call) -> EnvelopeRequest:
+    head = call.head
+    chunks = request_chunks(head.api_key, head.api_version, head.correlation_id, head.client_id, call.body)
+    return EnvelopeRequest(
+        request_data=b"".join(chunks)[SIZE_BYTES:],
+        request_principal=ANONYMOUS,
+        client_host_address=_packed_address(call.connection.peer),
+    )
+
+
+def _unwrapped(call: Call, answer: Message | OSError, refuse: Refuse) -> Answer:
+    """Return what the client gets. The answer inside begins with the client's own correlation id, so it goes back as it is."""
+    if isinstance(answer, OSError):
+        return refuse(call, ErrorCode.REQUEST_TIMED_OUT)
+    assert isinstance(answer, EnvelopeResponse), "Envelope was asked"
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        return Closing("the controller does not know this version")
+    if answer.error_code != ErrorCode.NONE or answer.response_data is None:
+        return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return Encoded(bytes(answer.response_data[CORRELATION_ID_BYTES:]))
+
+
+def _packed_address(peer: str) -> bytes:
+    """Return the bytes of the client's address, as InetAddress gives them."""
+    try:
+        return ipaddress.ip_address(peer.rpartition(":")[0]).packed
+    except ValueError:
+        return LOOPBACK_ADDRESS

@@ -1,0 +1,174 @@
+"""How a broker comes into service and leaves it: it registers, then its heartbeats carry it from state to state.
+
+The controller decides; the broker asks with each heartbeat (let me in, let me go) and acts on the answer. A failed request is repeated with a growing
+pause. Nothing here registers again: after STALE_BROKER_EPOCH only a restart helps, as in Kafka.
+
+Source: kafka.server.BrokerLifecycleManager (3.9).
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+
+from kraftsim.events.metadata import BrokerEpochReceived
+from kraftsim.events.nodes import NodeReady
+from kraftsim.node.broker.registration import Registration
+from kraftsim.node.controller_channel import ControllerChannel
+from kraftsim.node.shell import NodeShell
+from protocol.errors import ErrorCode
+from protocol.messages.k62_broker_registration import BrokerRegistrationResponse
+from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.schema import Message
+
+NO_BROKER_EPOCH = -1
+STARTING_INTERVAL_MS = 10
+CONTROLLED_SHUTDOWN_FIRST_INTERVAL_MS = 50
+RESEND_INITIAL_MS = 100
+RESEND_MULTIPLIER = 2
+RESEND_JITTER = 0.02
+
+
+class BrokerState(Enum):
+    """Where the broker is on its way; the values are those of Kafka's BrokerState metric."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class RegistrationTimedOut(OSError):
+    """No controller accepted the registration within initial.broker.registration.timeout.ms."""
+
+
+class Lifecycle:
+    """The registration and heartbeats of one broker. `applied_offset()` is the last metadata offset that the broker acts by (-1: none)."""
+
+    def __init__(self, shell: NodeShell, channel: ControllerChannel, registration: Registration, applied_offset: Callable[[], int]) -> None:
+        self._shell = shell
+        self._config = shell.config
+        self._channel = channel
+        self._registration = registration
+        self._applied_offset = applied_offset
+        self._chance = shell.world.random("heartbeat jitter")
+        self._is_ready_to_unfence = False
+        self._failure_count = 0
+        self._asked_to_stop_before = False
+        self._wake = asyncio.Event()
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.caught_up = asyncio.Event()
+        """Set once the controller says that this broker knows of its own registration."""
+        self.running = asyncio.Event()
+        """Set once the broker is unfenced for the first time."""
+        self.may_stop = asyncio.Event()
+        """Set once the controller has moved everything away from this broker."""
+
+    async def run(self) -> None:
+        """Register, then send heartbeats until `may_stop`. Raises RegistrationTimedOut."""
+        self.state = BrokerState.STARTING
+        await self._register()
+        while not self.may_stop.is_set():
+            await self._sleep(await self._beat())
+
+    def set_ready_to_unfence(self) -> None:
+        """The broker has opened its partitions: ask to be let in, now."""
+        self._is_ready_to_unfence = True
+        self._wake.set()
+
+    def begin_controlled_shutdown(self) -> bool:
+        """Ask the controller to move everything away, now. False if the broker was never in service: then there is nothing to move."""
+        if self.state is not BrokerState.RUNNING:
+            return False
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._wake.set()
+        return True
+
+    async def _register(self) -> None:
+        timeout_ms = self._config.initial_broker_registration_timeout_ms
+        last_failure: list[str] = []
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not await self._try_register(last_failure):
+                    await self._sleep(self._resend_pause_ms())
+        except TimeoutError as timeout:
+            why = f": {last_failure[-1]}" if last_failure else ""
+            raise RegistrationTimedOut(f"no controller accepted the registration within {timeout_ms} ms{why}") from timeout
+
+    async def _try_register(self, last_failure: list[str]) -> bool:
+        try:
+            answer: Message = await self._channel.request(self._registration.request())
+        except OSError as failure:
+            last_failure[:] = [str(failure)]
+            return False
+        assert isinstance(answer, BrokerRegistrationResponse), "BrokerRegistration was asked"
+        if answer.error_code != ErrorCode.NONE:
+            last_failure[:] = [f"the controller answered {ErrorCode(answer.error_code).name}"]
+            return False
+        self._failure_count = 0
+        self.broker_epoch = answer.broker_epoch
+        self._shell.world.note(BrokerEpochReceived(broker_epoch=answer.broker_epoch))
+        return True
+
+    async def _beat(self) -> int:
+        """Send one heartbeat and act on the answer; return the pause until the next one."""
+        self._wake.clear()
+        request = BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._applied_offset(),
+            want_fence=not self._is_ready_to_unfence,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        )
+        try:
+            answer: Message = await self._channel.request(request)
+        except OSError:
+            return self._resend_pause_ms()
+        assert isinstance(answer, BrokerHeartbeatResponse), "BrokerHeartbeat was asked"
+        if answer.error_code != ErrorCode.NONE:
+            return self._resend_pause_ms()
+        self._failure_count = 0
+        return self._on_answer(answer, request.want_shut_down)
+
+    def _on_answer(self, answer: BrokerHeartbeatResponse, wanted_shut_down: bool) -> int:
+        interval_ms = self._config.broker_heartbeat_interval_ms
+        match self.state:
+            case BrokerState.STARTING:
+                if not answer.is_caught_up:
+                    return STARTING_INTERVAL_MS
+                self.state = BrokerState.RECOVERY
+                self.caught_up.set()
+            case BrokerState.RECOVERY:
+                if not answer.is_fenced:
+                    self._enter_service()
+            case BrokerState.PENDING_CONTROLLED_SHUTDOWN if wanted_shut_down:
+                if answer.should_shut_down:
+                    self.state = BrokerState.SHUTTING_DOWN
+                    self.may_stop.set()
+                elif not self._asked_to_stop_before:
+                    self._asked_to_stop_before = True
+                    return CONTROLLED_SHUTDOWN_FIRST_INTERVAL_MS
+            case _:
+                pass
+        return interval_ms
+
+    def _enter_service(self) -> None:
+        self.state = BrokerState.RUNNING
+        self._shell.world.note(NodeReady())
+        self.running.set()
+
+    def _resend_pause_ms(self) -> int:
+        """Return the pause before trying again: 100 ms, doubled with every failure up to the session timeout, give or take 2 %."""
+        pause_ms = min(RESEND_INITIAL_MS * RESEND_MULTIPLIER ** min(self._failure_count, 30), self._config.broker_session_timeout_ms)
+        self._failure_count += 1
+        return round(pause_ms * self._chance.uniform(1 - RESEND_JITTER, 1 + RESEND_JITTER))
+
+    async def _sleep(self, pause_ms: int) -> None:
+        """Wait for the next heartbeat's turn, or until one is wanted now."""
+        try:
+            async with asyncio.timeout(pause_ms / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass

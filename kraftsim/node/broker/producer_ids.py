@@ -1,0 +1,64 @@
+"""The broker's source of producer ids: asks the core, carries out its effects on the channel to the controller, wakes those who wait.
+
+Source: kafka.coordinator.transaction.RPCProducerIdManager, NodeToControllerChannelManager.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import assert_never
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_ids.block import ProducerId
+from kraftsim.core.producer_ids.source import Complete, Effect, ProducerIdSource, SendAllocate, Waiting, WakeAt
+from kraftsim.node.broker.controller_link import ControllerLink
+from kraftsim.node.pump import Pump
+from kraftsim.world.interface import World
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.schema import Message
+
+OnProducerId = Callable[[ProducerId | Refusal], None]
+
+
+class ProducerIds:
+    """Hands out producer ids one by one."""
+
+    def __init__(self, world: World, broker_id: int, source: ProducerIdSource, controller: ControllerLink) -> None:
+        self._clock = world.clock
+        self._broker_id = broker_id
+        self._source = source
+        self._controller = controller
+        self._waiters: dict[int, OnProducerId] = {}
+        self._pump: Pump[Effect] = Pump(source.take_effects, self._carry_out)
+
+    def claim(self, on_producer_id: OnProducerId) -> ProducerId | Refusal | Waiting:
+        """Return a fresh id, why there is none, or Waiting: then `on_producer_id` hears later."""
+        claimed = self._source.claim(self._clock.monotonic_ms())
+        if isinstance(claimed, Waiting):
+            self._waiters[claimed.waiter] = on_producer_id
+        self._pump.run()
+        return claimed
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case SendAllocate():
+                request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=effect.broker_epoch)
+                self._controller.send(request, self._on_answer)
+            case Complete():
+                self._waiters.pop(effect.waiter)(effect.result)
+            case WakeAt():
+                delay_ms = max(effect.at_ms - self._clock.monotonic_ms(), 0)
+                asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_wake)
+            case _:
+                assert_never(effect)
+
+    def _on_answer(self, answer: Message | OSError) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(answer, AllocateProducerIdsResponse):
+            self._source.on_response(answer.error_code, answer.producer_id_start, answer.producer_id_len, now_ms)
+        else:
+            self._source.on_timeout(now_ms)
+        self._pump.run()
+
+    def _on_wake(self) -> None:
+        self._source.on_wake(self._clock.monotonic_ms())
+        self._pump.run()

@@ -1,0 +1,49 @@
+"""What a broker tells the controller about itself when it comes up.
+
+Source: kafka.server.BrokerLifecycleManager.sendBrokerRegistration, KIP-631, KIP-858 (directories), KIP-966 (previous epoch).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.endpoints import Endpoint
+from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
+
+PLAINTEXT_PROTOCOL = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registration:
+    """The identity of one incarnation. `previous_broker_epoch` is that of the last clean stop (-1: it was not clean)."""
+
+    config: NodeConfig
+    incarnation_id: bytes
+    directory_id: bytes
+    bound: Mapping[str, Endpoint]
+    supported_features: Mapping[str, tuple[int, int]]
+    previous_broker_epoch: int
+
+    def request(self) -> BrokerRegistrationRequest:
+        """Build the request; an advertised port of 0 is the one that was bound."""
+        return BrokerRegistrationRequest(
+            broker_id=self.config.node_id,
+            cluster_id=self.config.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                Listener(
+                    name=advertised.listener,
+                    host=advertised.host,
+                    port=advertised.port or self.bound[advertised.listener].port,
+                    security_protocol=PLAINTEXT_PROTOCOL,
+                )
+                for advertised in self.config.advertised_listeners
+            ],
+            features=[
+                Feature(name=name, min_supported_version=first, max_supported_version=last)
+                for name, (first, last) in sorted(self.supported_features.items())
+            ],
+            rack=self.config.broker_rack,
+            log_dirs=[self.directory_id],
+            previous_broker_epoch=self.previous_broker_epoch,
+        )

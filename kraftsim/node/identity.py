@@ -1,0 +1,55 @@
+"""Who a data directory belongs to: meta.properties is read, or written at the first start, and must name this node and this cluster.
+
+A directory that was once another node's must never be served: its logs would be taken for this node's.
+
+Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.tools.StorageTool.
+"""
+
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.world.interface import World
+from protocol.disk.file_names import META_PROPERTIES
+from protocol.disk.meta_properties import MetaProperties, build_meta_properties, parse_meta_properties
+from protocol.malformed import MalformedMessage
+from protocol.uuids import uuid_text
+
+UUID_BYTES = 16
+RESERVED_PREFIX = bytes(15)
+"""Kafka keeps the uuids below 100 for itself; those up to 255 are not worth the difference."""
+
+
+class ForeignDirectory(ConfigError):
+    """The data directory belongs to another cluster or another node."""
+
+
+async def load_identity(world: World, config: NodeConfig) -> bytes:
+    """Return the id of the data directory; an empty directory becomes this node's. Raises ForeignDirectory, ConfigError, OSError."""
+    if not world.disk.exists(META_PROPERTIES):
+        return await _take_over(world, config, directory_id=None)
+    try:
+        found = parse_meta_properties(world.disk.read(META_PROPERTIES))
+    except MalformedMessage as malformed:
+        raise ConfigError(f"log.dirs: {config.log_dir}/{META_PROPERTIES} cannot be read: {malformed.reason}") from malformed
+    if found.cluster_id is not None and found.cluster_id != config.cluster_id:
+        raise ForeignDirectory(f"log.dirs: {config.log_dir} belongs to cluster {found.cluster_id}, not to {config.cluster_id} (kraftsim.cluster.id)")
+    if found.node_id is not None and found.node_id != config.node_id:
+        raise ForeignDirectory(f"log.dirs: {config.log_dir} belongs to node {found.node_id}, not to {config.node_id} (node.id)")
+    if found.directory_id is None or found.cluster_id is None or found.node_id is None:
+        return await _take_over(world, config, found.directory_id)
+    return found.directory_id
+
+
+def random_uuid(world: World, purpose: str) -> bytes:
+    """Draw an id of Kafka's kind: never one of the reserved ones, and never with a text form that a shell would take for an option."""
+    chance = world.random(purpose)
+    while True:
+        drawn = chance.randbytes(UUID_BYTES)
+        if not drawn.startswith(RESERVED_PREFIX) and not uuid_text(drawn).startswith("-"):
+            return drawn
+
+
+async def _take_over(world: World, config: NodeConfig, directory_id: bytes | None) -> bytes:
+    chosen = directory_id or random_uuid(world, "directory id")
+    meta = MetaProperties(cluster_id=config.cluster_id, node_id=config.node_id, directory_id=chosen)
+    await world.disk.replace(META_PROPERTIES, build_meta_properties(meta))
+    return chosen

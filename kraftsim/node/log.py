@@ -1,0 +1,315 @@
+"""A partition's log on disk, in Kafka's own format: segments of record batches, appended at the end, read from any offset.
+
+What belongs where is decided by the core (`SegmentList`); this moves the bytes. Partition logs rely on the page cache and are flushed when a segment
+is rolled or the log is closed; who needs more (the metadata log, log.flush.interval.messages) calls `flush` before it answers.
+
+Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog, LogLoader.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.partitions.segments import Segment, SegmentList, SegmentSettings
+from kraftsim.events.nodes import LogRecovered
+from kraftsim.node.segment_files import PendingIndex, SegmentFiles
+from kraftsim.node.segment_scan import SegmentScan
+from kraftsim.world.interface import Chunk, File, World
+from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch
+from protocol.disk.file_names import LEADER_EPOCHS, PARTITION_METADATA, partition_directory_name
+from protocol.disk.leader_epoch_checkpoint import build_leader_epoch_checkpoint
+from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
+from protocol.malformed import MalformedMessage
+
+NOTHING = memoryview(b"")
+NO_EPOCH = -1
+UNKNOWN_READ = (-1, -1, -1)
+_BATCH_START = Struct(">qi").unpack_from
+_LAST_OFFSET_DELTA = Struct(">i").unpack_from
+_LAST_OFFSET_DELTA_POSITION = 23
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRecord:
+    """A record that was looked for by its timestamp."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class PartitionLog:
+    """One log. `recover` first; afterwards every batch that `append` was given can be read back until `truncate_to` cuts it off.
+
+    `on_rolled` hears that a segment is complete: whoever owns the log should flush it soon. OSErrors of the disk pass through everywhere.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        topic: str,
+        partition: int,
+        settings: SegmentSettings | None = None,
+        *,
+        on_rolled: Callable[[], None] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.directory = partition_directory_name(topic, partition)
+        self.epochs = LeaderEpochs()
+        self.flushed_offset = 0
+        """Every offset below it survives a power loss."""
+        self._world = world
+        self._segments = SegmentList(settings or SegmentSettings())
+        self._files = SegmentFiles(world.disk, self.directory)
+        self._on_rolled = on_rolled
+        self._pending_index = PendingIndex()
+        self._active_file: File | None = None
+        self._next_read = UNKNOWN_READ
+        """(offset, base offset of its segment, position): where the last read ended, which is where the next one mostly begins."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset in the log."""
+        return self._segments.first_base_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The first offset that is not in the log."""
+        return self._segments.log_end_offset
+
+    # Opening and closing -------------------------------------------------------------------------------------------------------------------
+
+    def recover(self, on_batch: Callable[[RecordBatch], None], *, verify_from_offset: int | None = 0) -> LogRecovered:
+        """Read the whole log, hand every batch to `on_batch`, and cut off what is torn or corrupt. The event returned is noted already.
+
+        Checksums are looked at from `verify_from_offset` on: the recovery point after a crash, None after a clean stop. What lies before it is taken
+        as flushed.
+        """
+        assert self._active_file is None, "a log is recovered once"
+        cut_bytes = 0
+        found = self._files.found_base_offsets() or [0]
+        for index, base_offset in enumerate(found):
+            self._begin_segment(base_offset)
+            cut_bytes += self._fill_active(on_batch, verify_from_offset)
+            following = found[index + 1 :]
+            if following and (cut_bytes or following[0] < self.log_end_offset):
+                cut_bytes += sum(self._files.remove_segment(later) for later in following)
+                break
+            if following and (verify_from_offset is not None or not self._files.has_indexes(base_offset)):
+                self._finish_indexes()
+        self.flushed_offset = self.log_end_offset if verify_from_offset is None else min(verify_from_offset, self.log_end_offset)
+        recovered = LogRecovered(
+            topic=self.topic,
+            partition=self.partition,
+            next_offset=self.log_end_offset,
+            cut_bytes=cut_bytes,
+            clean=verify_from_offset is None and not cut_bytes,
+        )
+        self._world.note(recovered)
+        return recovered
+
+    def close(self) -> None:
+        """Write the indexes of the last segment and give the files back. Flush before, if this is to be a clean stop."""
+        if self._active_file is not None:
+            self._finish_indexes()
+        self.abort()
+
+    def abort(self) -> None:
+        """Give the files back as they are, as a process that dies."""
+        self._files.close()
+        self._active_file = None
+
+    # Writing -------------------------------------------------------------------------------------------------------------------------------
+
+    def append(self, chunks: Sequence[Chunk], *, first_offset: int, last_offset: int, size_bytes: int, max_timestamp: int, leader_epoch: int) -> None:
+        """Write one batch at the end; it is visible at once and durable after `flush`. Both offsets are inside. After an OSError the log is lost."""
+        segments = self._segments
+        now_ms = self._world.clock.wall_ms()
+        if segments.must_roll(last_offset=last_offset, size_bytes=size_bytes, max_timestamp=max_timestamp, now_ms=now_ms):
+            self._roll(first_offset)
+        assert self._active_file is not None, "a log is recovered before it is written"
+        position = self._active_file.append(chunks)
+        assert position == segments.active.size_bytes, f"{self._active_file.path} had {position} bytes, {segments.active.size_bytes} were known"
+        self._pending_index.add(
+            segments.add_batch(first_offset=first_offset, last_offset=last_offset, size_bytes=size_bytes, max_timestamp=max_timestamp)
+        )
+        self._note_epoch(leader_epoch, first_offset)
+
+    async def flush(self) -> int:
+        """Make everything appended before this call durable, and return `flushed_offset`. After an OSError what was not may be gone for good."""
+        end_offset = self.log_end_offset
+        if end_offset == self.flushed_offset and not self._files.has_new_names:
+            return end_offset
+        await self._files.flush_names()
+        for segment in self._segments.segments:
+            following = self._segments.after(segment)
+            if following is None or following.base_offset > self.flushed_offset:
+                await self._files.log_file(segment.base_offset).flush()
+        self.flushed_offset = max(self.flushed_offset, min(end_offset, self.log_end_offset))
+        return self.flushed_offset
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off every batch that holds `offset` or a later one, and return how many bytes went."""
+        if offset >= self.log_end_offset:
+            return 0
+        kept = max(segment.base_offset for segment in self._segments.segments if segment.base_offset <= max(offset, self.log_start_offset))
+        removed = self._segments.remove_from(kept)
+        cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed if segment.base_offset != kept)
+        self._begin_segment(kept)
+        self._files.remove_indexes(kept)
+        cut_bytes += self._fill_active(lambda batch: None, None, end_offset=offset)
+        self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
+        self.epochs.truncate_to(self.log_end_offset)
+        return cut_bytes
+
+    async def store_epochs(self) -> None:
+        """Write leader-epoch-checkpoint: after every change of `epochs`."""
+        await self._world.disk.replace(f"{self.directory}/{LEADER_EPOCHS}", build_leader_epoch_checkpoint(self.epochs.starts))
+
+    async def store_topic_id(self, topic_id: bytes) -> None:
+        """Write partition.metadata: once, when the partition comes to this node."""
+        await self._world.disk.replace(f"{self.directory}/{PARTITION_METADATA}", build_partition_metadata(topic_id))
+
+    def stored_topic_id(self) -> bytes | None:
+        """Return the topic id that this directory belongs to; None if it does not say."""
+        try:
+            return parse_partition_metadata(self._world.disk.read(f"{self.directory}/{PARTITION_METADATA}"))
+        except (FileNotFoundError, MalformedMessage):
+            return None
+
+    # Reading -------------------------------------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> memoryview:
+        """Return whole batches from the one that holds `offset`, all below `end_offset` and no more than max_bytes together.
+
+        With `at_least_one` the first batch is returned whatever its size. Empty: there is nothing, or the first batch is too large.
+        """
+        segment = self._segments.holding(offset)
+        while segment is not None:
+            position = self._position_of(segment, offset)
+            if position is not None:
+                return self._read_at(segment, position, max_bytes, end_offset, at_least_one)
+            segment = self._segments.after(segment)
+        return NOTHING
+
+    def find_timestamp(self, timestamp: int, end_offset: int) -> FoundRecord | None:
+        """Return the first record below end_offset with this timestamp or a greater one. Raises MalformedBatch for records that cannot be read."""
+        segment = self._segments.holding_timestamp(timestamp)
+        if segment is None:
+            return None
+        for batch in SegmentScan(self._files.log_file(segment.base_offset), segment.position_before_timestamp(timestamp)):
+            if batch.max_timestamp >= timestamp:
+                found = _first_record(batch, timestamp)
+                if found is not None:
+                    return found if found.offset < end_offset else None
+        return None
+
+    def find_max_timestamp(self, end_offset: int) -> FoundRecord | None:
+        """Return the first record with the greatest timestamp of the log, if it is below end_offset. Raises MalformedBatch."""
+        segment = self._segments.holding_max_timestamp()
+        position = None if segment is None else self._position_of(segment, segment.offset_of_max_timestamp)
+        if segment is None or position is None:
+            return None
+        batch = next(iter(SegmentScan(self._files.log_file(segment.base_offset), position)))
+        found = _first_record(batch, segment.max_timestamp)
+        return found if found is not None and found.offset < end_offset else None
+
+    def _position_of(self, segment: Segment, offset: int) -> int | None:
+        """Return where the first batch stands that ends at `offset` or later; None if the segment has none."""
+        if self._next_read[:2] == (offset, segment.base_offset) and self._next_read[2] < segment.size_bytes:
+            return self._next_read[2]
+        file = self._files.log_file(segment.base_offset)
+        position = segment.position_before(offset)
+        while position < segment.size_bytes:
+            header = file.read(position, HEADER_SIZE_BYTES)
+            base_offset, length = _BATCH_START(header)
+            if base_offset + _LAST_OFFSET_DELTA(header, _LAST_OFFSET_DELTA_POSITION)[0] >= offset:
+                return position
+            position += length + LENGTH_OVERHEAD_BYTES
+        return None
+
+    def _read_at(self, segment: Segment, position: int, max_bytes: int, end_offset: int, at_least_one: bool) -> memoryview:
+        file = self._files.log_file(segment.base_offset)
+        data = file.read(position, min(max(max_bytes, HEADER_SIZE_BYTES), segment.size_bytes - position))
+        base_offset, length = _BATCH_START(data)
+        first_size_bytes = length + LENGTH_OVERHEAD_BYTES
+        if base_offset >= end_offset or (first_size_bytes > max_bytes and not at_least_one):
+            return NOTHING
+        if first_size_bytes > len(data):
+            data = file.read(position, first_size_bytes)
+        size_bytes, next_offset = _whole_batches(data, end_offset)
+        self._next_read = (next_offset, segment.base_offset, position + size_bytes)
+        return memoryview(data)[:size_bytes]
+
+    # Segments ------------------------------------------------------------------------------------------------------------------------------
+
+    def _roll(self, base_offset: int) -> None:
+        """Complete the active segment and begin the next one."""
+        self._finish_indexes()
+        self._begin_segment(base_offset)
+        if self._on_rolled is not None:
+            self._on_rolled()
+
+    def _begin_segment(self, base_offset: int) -> None:
+        self._segments.add_segment(base_offset, self._world.clock.wall_ms())
+        self._active_file = self._files.log_file(base_offset)
+        self._pending_index = PendingIndex()
+        self._next_read = UNKNOWN_READ
+
+    def _finish_indexes(self) -> None:
+        """Write the index files of the active segment as it stands."""
+        active = self._segments.active
+        last_time = active.close()
+        if last_time is not None:
+            self._pending_index.times.append(last_time)
+        self._files.write_indexes(active.base_offset, self._pending_index)
+
+    def _fill_active(self, on_batch: Callable[[RecordBatch], None], verify_from_offset: int | None, end_offset: int | None = None) -> int:
+        """Count the batches of the active segment's file, as far as they are good and end before end_offset; cut off the rest, return its bytes."""
+        assert self._active_file is not None, "a segment was begun"
+        file, active = self._active_file, self._segments.active
+        for batch in SegmentScan(file, verify_from_offset=verify_from_offset, next_offset=self.log_end_offset):
+            if end_offset is not None and batch.next_offset > end_offset:
+                break
+            self._pending_index.add(
+                self._segments.add_batch(
+                    first_offset=batch.base_offset,
+                    last_offset=batch.last_offset,
+                    size_bytes=batch.size_bytes,
+                    max_timestamp=batch.max_timestamp,
+                )
+            )
+            self._note_epoch(batch.partition_leader_epoch, batch.base_offset)
+            on_batch(batch)
+        cut_bytes = file.size_bytes - active.size_bytes
+        if cut_bytes:
+            file.truncate(active.size_bytes)
+            self._files.remove_indexes(active.base_offset)
+        return cut_bytes
+
+    def _note_epoch(self, leader_epoch: int, first_offset: int) -> None:
+        latest = self.epochs.latest_epoch
+        if leader_epoch > (NO_EPOCH if latest is None else latest):
+            self.epochs.assign(leader_epoch, first_offset)
+
+
+def _whole_batches(data: bytes, end_offset: int) -> tuple[int, int]:
+    """Return how many bytes of data are whole batches that begin below end_offset, and the offset that follows them."""
+    position, next_offset, size_bytes = 0, -1, len(data)
+    while position + HEADER_SIZE_BYTES <= size_bytes:
+        base_offset, length = _BATCH_START(data, position)
+        following = position + length + LENGTH_OVERHEAD_BYTES
+        if following > size_bytes or base_offset >= end_offset:
+            break
+        next_offset = base_offset + _LAST_OFFSET_DELTA(data, position + _LAST_OFFSET_DELTA_POSITION)[0] + 1
+        position = following
+    return position, next_offset
+
+
+def _first_record(batch: RecordBatch, timestamp: int) -> FoundRecord | None:
+    for record in batch.records():
+        if record.timestamp >= timestamp:
+            return FoundRecord(offset=record.offset, timestamp=record.timestamp, leader_epoch=batch.partition_leader_epoch)
+    return None

@@ -1,0 +1,107 @@
+"""The files of one log: a `.log` per segment, and the two sparse indexes that Apache Kafka wants beside it.
+
+The indexes are written when a segment is rolled or closed; a node that dies leaves the last segment without, and they are made again from the log.
+
+Source: org.apache.kafka.storage.internals.log.LogSegment, OffsetIndex, TimeIndex.
+"""
+
+from kraftsim.core.partitions.segments import IndexEntries
+from kraftsim.world.interface import Disk, File
+from protocol.disk.file_names import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file_name, segment_file_name
+from protocol.disk.segment_indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index
+
+
+class PendingIndex:
+    """The index entries of a segment that are not written yet."""
+
+    __slots__ = ("offsets", "times")
+
+    def __init__(self) -> None:
+        self.offsets: list[OffsetEntry] = []
+        self.times: list[TimeEntry] = []
+
+    def add(self, entries: IndexEntries | None) -> None:
+        """Take the entries that a batch earned, if any."""
+        if entries is not None:
+            self.offsets.append(entries.offset)
+            if entries.time is not None:
+                self.times.append(entries.time)
+
+
+class SegmentFiles:
+    """The directory of one log. Files are opened when they are first needed."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._open: dict[int, File] = {}
+        self.has_new_names = False
+        """Whether files were created or removed since the directory was last flushed."""
+
+    def found_base_offsets(self) -> list[int]:
+        """Return the base offsets of the segments on disk, ascending."""
+        parsed = [parse_segment_file_name(name) for name in self._disk.list(self._directory)]
+        return sorted(each.offset for each in parsed if each is not None and each.suffix == LOG)
+
+    def log_file(self, base_offset: int) -> File:
+        """Return the open `.log` file of a segment, creating it if it is absent."""
+        file = self._open.get(base_offset)
+        if file is None:
+            path = self.path(base_offset, LOG)
+            self.has_new_names = self.has_new_names or not self._disk.exists(path)
+            file = self._open[base_offset] = self._disk.open(path)
+        return file
+
+    def write_indexes(self, base_offset: int, pending: PendingIndex) -> None:
+        """Write the index files of a segment that will not grow (for now)."""
+        for suffix, data in (
+            (OFFSET_INDEX, build_offset_index(base_offset, pending.offsets)),
+            (TIME_INDEX, build_time_index(base_offset, pending.times)),
+        ):
+            self._remove(base_offset, suffix)
+            file = self._disk.open(self.path(base_offset, suffix))
+            try:
+                if data:
+                    file.append([data])
+            finally:
+                file.close()
+        self.has_new_names = True
+
+    def has_indexes(self, base_offset: int) -> bool:
+        """Tell whether a segment has both of its index files."""
+        return all(self._disk.exists(self.path(base_offset, suffix)) for suffix in (OFFSET_INDEX, TIME_INDEX))
+
+    def remove_indexes(self, base_offset: int) -> None:
+        """Delete index files that no longer say what is in the log."""
+        for suffix in (OFFSET_INDEX, TIME_INDEX):
+            self._remove(base_offset, suffix)
+
+    def remove_segment(self, base_offset: int) -> int:
+        """Delete a segment, and return how many bytes of log went with it."""
+        size_bytes = self.log_file(base_offset).size_bytes
+        self._open.pop(base_offset).close()
+        self.remove_indexes(base_offset)
+        self._remove(base_offset, LOG)
+        return size_bytes
+
+    async def flush_names(self) -> None:
+        """Make creations and removals durable."""
+        if self.has_new_names:
+            self.has_new_names = False
+            await self._disk.flush_directory(self._directory)
+
+    def close(self) -> None:
+        """Give every open file back; nothing is flushed."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def path(self, base_offset: int, suffix: str) -> str:
+        """Return the path of a file of a segment."""
+        return f"{self._directory}/{segment_file_name(base_offset, suffix)}"
+
+    def _remove(self, base_offset: int, suffix: str) -> None:
+        path = self.path(base_offset, suffix)
+        if self._disk.exists(path):
+            self._disk.remove(path)
+            self.has_new_names = True

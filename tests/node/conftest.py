@@ -1,0 +1,53 @@
+"""Worlds and batches for the tests of this room."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftsim.events.event import Event
+from kraftsim.world.real.world import RealWorld, real_world
+from protocol.batches import RecordBatch, build_batch
+from protocol.records import Record
+
+MakeWorld = Callable[[], "WatchedWorld"]
+
+
+class WatchedWorld(RealWorld):
+    """A real world whose events can be looked at."""
+
+    noted: list[Event]
+
+    def note(self, event: Event) -> None:
+        """Keep the event, then note it as usual."""
+        self.__dict__.setdefault("noted", []).append(event)
+        super().note(event)
+
+    def noted_of(self, kind: type[Event]) -> list[Event]:
+        """Return the events of a kind."""
+        return [event for event in self.__dict__.get("noted", []) if type(event) is kind]
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    """Return a function that opens the same data directory again, as the next incarnation of the node."""
+    worlds: list[WatchedWorld] = []
+
+    def make() -> WatchedWorld:
+        world = real_world(
+            run="test", node="broker-1", incarnation=len(worlds) + 1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1
+        )
+        world.__class__ = WatchedWorld
+        assert isinstance(world, WatchedWorld)
+        worlds.append(world)
+        return world
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+def data_batch(count: int = 1, *, value: bytes = b"value", timestamp: int = 1_700_000_000_000, first: int = 0, **options: int) -> RecordBatch:
+    """Build a batch as a client does, base offset 0; timestamps count up by one millisecond."""
+    records = [Record(timestamp=timestamp + index, key=f"key-{first + index:06d}".encode(), value=value) for index in range(count)]
+    return RecordBatch(build_batch(records, **options))

@@ -1,0 +1,99 @@
+"""A node takes Kafka's own property files; whatever it cannot use is one line that names the key."""
+
+import pytest
+
+from kraftsim.node.config import NodeConfig, keys_without_effect
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.endpoints import Endpoint, Voter
+
+BROKER = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "101@127.0.0.1:9192",
+}
+CONTROLLER = {
+    "process.roles": "controller",
+    "node.id": "101",
+    "listeners": "CONTROLLER://127.0.0.1:9192",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "101@127.0.0.1:9192",
+}
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    """facts/broker.md 7.2, facts/releases.md 5."""
+    config = NodeConfig.parse(BROKER)
+    assert (config.num_partitions, config.default_replication_factor, config.min_insync_replicas) == (1, 1, 1)
+    assert (config.message_max_bytes, config.log_segment_bytes, config.socket_request_max_bytes) == (1048588, 1073741824, 104857600)
+    assert (config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms) == (2000, 9000)
+    assert (config.producer_id_expiration_ms, config.connections_max_idle_ms) == (86400000, 600000)
+    assert config.segment_ms == 168 * 3600 * 1000
+    assert config.auto_create_topics_enable
+    assert config.log_flush_interval_messages == 2**63 - 1
+
+
+def test_addresses_and_names_are_derived_as_in_kafka() -> None:
+    """advertised.listeners defaults to listeners, the inter-broker listener to PLAINTEXT, a controller listener speaks PLAINTEXT."""
+    config = NodeConfig.parse({**BROKER, "listeners": "plaintext://:9092, EXTERNAL://[::1]:9093", "listener.security.protocol.map": EXTERNAL_MAP})
+    assert config.listeners == (Endpoint("PLAINTEXT", "", 9092), Endpoint("EXTERNAL", "::1", 9093))
+    assert config.advertised_listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 9092), Endpoint("EXTERNAL", "::1", 9093))
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.controller_quorum_voters == (Voter(101, "127.0.0.1", 9192),)
+    assert config.node_name == "broker-1"
+    assert NodeConfig.parse(CONTROLLER).is_controller
+
+
+EXTERNAL_MAP = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"num.partitons": "3"}, "num.partitons is not a known setting; did you mean num.partitions?"),
+        ({"qwertz": "3"}, "qwertz is not a known setting"),
+        ({"node.id": None}, "node.id is required"),
+        ({"process.roles": None}, "process.roles is required"),
+        ({"node.id": "one"}, "node.id: expected a whole number of 0 or more, got 'one'"),
+        ({"node.id": "-1"}, "node.id: expected a whole number of 0 or more, got '-1'"),
+        ({"default.replication.factor": "40000"}, "default.replication.factor: expected a whole number from 1 to 32767, got '40000'"),
+        ({"auto.create.topics.enable": "yes"}, "auto.create.topics.enable: expected true or false, got 'yes'"),
+        ({"log.message.timestamp.type": "x"}, "log.message.timestamp.type: expected one of CreateTime, LogAppendTime, got 'x'"),
+        ({"process.roles": "broker,controller"}, "process.roles: expected broker or controller"),
+        ({"listeners": "PLAINTEXT:9092"}, "listeners: 'PLAINTEXT:9092' is not of the form NAME://host:port"),
+        ({"listeners": "PLAINTEXT://a:70000"}, "listeners: 'PLAINTEXT://a:70000' is not of the form NAME://host:port"),
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://a:2"}, "listeners: listener name PLAINTEXT is given twice"),
+        ({"listeners": "PLAINTEXT://a:1,SSL://a:1"}, "listeners: port 1 is given twice"),
+        ({"listeners": "OTHER://a:1"}, "listeners: OTHER has no security protocol in listener.security.protocol.map"),
+        ({"listeners": "PLAINTEXT://a:1,SSL://a:2"}, "listener.security.protocol.map: SSL asks for SSL, but only PLAINTEXT is there for now"),
+        ({"listeners": "CONTROLLER://a:1"}, "listeners: CONTROLLER of a broker must not be in controller.listener.names"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners: 0.0.0.0 of PLAINTEXT cannot be advertised; set advertised.listeners"),
+        ({"advertised.listeners": "OTHER://a:1"}, "advertised.listeners: OTHER is not in listeners (PLAINTEXT)"),
+        ({"inter.broker.listener.name": "OTHER"}, "inter.broker.listener.name: OTHER is not in advertised.listeners (PLAINTEXT)"),
+        ({"controller.quorum.voters": "101:a"}, "controller.quorum.voters: '101:a' is not of the form id@host:port"),
+        ({"controller.quorum.voters": ""}, "controller.quorum.voters must name a controller, as id@host:port"),
+        ({"controller.quorum.voters": "1@a:9"}, "node.id: 1 is a controller in controller.quorum.voters, so no broker can have it"),
+        ({"log.dirs": "/a,/b"}, "log.dirs: exactly one directory can be used for now, got 2"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_that_names_the_key(changed: dict[str, str | None], line: str) -> None:
+    """As ConfigException does; the near match is ours."""
+    properties = {key: value for key, value in {**BROKER, **changed}.items() if value is not None}
+    with pytest.raises(ConfigError) as refused:
+        NodeConfig.parse(properties)
+    assert str(refused.value).startswith(line)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_controller_must_be_a_voter() -> None:
+    """org.apache.kafka.raft.QuorumConfig: node.id must be among the voters."""
+    with pytest.raises(ConfigError, match="controller 102 is not in controller.quorum.voters"):
+        NodeConfig.parse({**CONTROLLER, "node.id": "102"})
+
+
+def test_keys_of_kafka_that_change_nothing_are_accepted_and_named() -> None:
+    """A property file of a real node works; a human is told what has no effect."""
+    properties = {**BROKER, "num.io.threads": "8", "transaction.state.log.replication.factor": "1"}
+    NodeConfig.parse(properties)
+    assert keys_without_effect(properties) == ["num.io.threads", "transaction.state.log.replication.factor"]
