@@ -1,8 +1,43 @@
-"""What holds for every test: those that need Spark come last, so that its Java lives once and for as short as can be."""
+"""What holds for every test: Spark comes last, and a real Apache Kafka is there for those that ask for it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from tests.apache_kafka.harness import ApacheKafka
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the Spark tests behind all others; the rest keeps its order."""
+    """Move the Spark tests behind all others, so that their Java lives once and not for long; the rest keeps its order."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> "Iterator[ApacheKafka]":
+    """One running node of Apache Kafka 3.9.1, the same for all tests of the session; skips where there is no Java or no Maven."""
+    from tests.apache_kafka.class_path import DEFAULT_RELEASE
+
+    yield from _running(DEFAULT_RELEASE)
+
+
+@pytest.fixture(scope="session")
+def apache_kafka_4() -> "Iterator[ApacheKafka]":
+    """One running node of Apache Kafka 4.1.2, as `apache_kafka`."""
+    yield from _running("4.1.2")
+
+
+def _running(release: str) -> "Iterator[ApacheKafka]":
+    from tests.apache_kafka.class_path import Missing
+    from tests.apache_kafka.harness import ApacheKafka
+
+    node = ApacheKafka(release)
+    try:
+        node.start()
+    except Missing as lack:
+        pytest.skip(str(lack))
+    try:
+        yield node
+    finally:
+        node.remove()

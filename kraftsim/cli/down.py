@@ -13,7 +13,7 @@ from kraftsim.cli.options import DIRECTORY
 def down(data: Path) -> None:
     """Stop a cluster that was started with `up --detach`: brokers first, then controllers, each cleanly."""
     from kraftsim.cluster.processes import ClusterFailed
-    from kraftsim.cluster.processes import down as bring_down
+    from kraftsim.cluster.supervise import down as bring_down
 
     try:
         stopped = bring_down(data)

@@ -11,7 +11,7 @@ KINDS = {
     "bugs": "kraftsim.bugs.bug:BUGS",
     "faults": "kraftsim.faults.fault:FAULTS",
     "invariants": "kraftsim.invariants.invariant:INVARIANTS",
-    "releases": "kraftsim.releases.release:RELEASES",
+    "releases": "kraftsim.releases.catalogue:RELEASES",
     "requirements": "kraftsim.conformance.requirement:TOPICS",
 }
 """Kinds with one file per entry: kind -> module:catalogue."""

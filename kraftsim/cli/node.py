@@ -10,6 +10,8 @@ from kraftsim.cli.failure import Failure, fail
 from kraftsim.cli.options import parse_settings, settings_option
 
 if TYPE_CHECKING:
+    import asyncio
+
     from kraftsim.node.config import NodeConfig
 
 
@@ -40,43 +42,38 @@ def node(file: Path, settings: tuple[str, ...]) -> None:
 
 
 def run_node(config: "NodeConfig", started_ns: int) -> None:
-    """Run a node on uvloop until SIGTERM or SIGINT, or until one of its tasks fails."""
-    import asyncio
+    """Run a node until SIGTERM or Ctrl-C; a node that fails ends the verb with one line."""
     import gc
 
-    import uvloop
-
-    from kraftsim.cluster.directories import DataDirectoryError
+    from kraftsim.node.config_keys import ConfigError
+    from kraftsim.world.real.runner import run_node as run_on_uvloop
 
     gc.freeze()  # modules and classes stay; the collector need not look at them again
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_until_stopped(config, started_ns))
-    except (DataDirectoryError, KeyError) as trouble:
+        run_on_uvloop(lambda stopping: _until_stopped(config, started_ns, stopping))
+    except (ConfigError, KeyError) as trouble:
         fail(trouble)
     except OSError as trouble:
-        raise Failure(f"{config.node_name}: {trouble.strerror or trouble}") from trouble
+        raise Failure(f"{config.node_name}: {trouble}") from trouble
 
 
-async def _until_stopped(config: "NodeConfig", started_ns: int) -> None:
+async def _until_stopped(config: "NodeConfig", started_ns: int, stopping: "asyncio.Event") -> None:
     import asyncio
-    import signal
 
     from kraftsim.cluster.launch import build_node, parts_of, real_world_of
 
+    parts = parts_of(config)
     world = real_world_of(config, started_ns)
-    running = build_node(config, world, parts_of(config))
-    loop = asyncio.get_running_loop()
-    failure: asyncio.Future[BaseException] = asyncio.ensure_future(running.failed())
-    asked_to_stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked_to_stop.set)
-    failure.add_done_callback(lambda _: asked_to_stop.set())
-    await running.start()
-    world.flush_events()
-    await asked_to_stop.wait()
-    if failure.done():
-        raise Failure(f"{config.node_name} failed: {failure.result()!r}") from failure.result()
-    failure.cancel()
-    await running.stop()
-    world.flush_events()
+    try:
+        running = build_node(config, world, parts)
+        failure: asyncio.Future[BaseException] = asyncio.ensure_future(running.failed())
+        failure.add_done_callback(lambda _: stopping.set())
+        await running.start()
+        world.flush_events()
+        await stopping.wait()
+        if failure.done() and not failure.cancelled():
+            raise Failure(f"{config.node_name} failed: {failure.result()!r}") from failure.result()
+        failure.cancel()
+        await running.stop()
+    finally:
+        world.close()

@@ -45,8 +45,8 @@ def up(
     Prints one line with the bootstrap address when every broker answers, then stays until SIGTERM or Ctrl-C and stops the nodes cleanly.
     """
     from kraftsim.cluster.processes import ClusterFailed
-    from kraftsim.cluster.processes import up as bring_up
     from kraftsim.cluster.spec import ClusterSpec, SpecError
+    from kraftsim.cluster.supervise import up as bring_up
     from kraftsim.node.config_keys import ConfigError
 
     try:

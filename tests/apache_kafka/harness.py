@@ -1,0 +1,207 @@
+"""A real Apache Kafka on this machine: one combined KRaft node on loopback, up in about three seconds, and Kafka's own command-line tools."""
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from tests.apache_kafka.class_path import CACHE, DEFAULT_RELEASE, class_path, java
+
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+"""For tests: up early, slow later."""
+SERVER_JVM = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-Xmx1G", "-Xms1G")
+"""For measuring: the flags of kafka-server-start.sh."""
+CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
+START_SECONDS = 120.0
+STOP_SECONDS = 30.0
+TOOL_SECONDS = 120.0
+
+LOG4J = """log4j.rootLogger=WARN, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
+"""
+
+TOOLS = {
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "console-producer": "kafka.tools.ConsoleProducer",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "producer-performance": "org.apache.kafka.tools.ProducerPerformance",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "dump-log": "kafka.tools.DumpLogSegments",
+    "storage": "kafka.tools.StorageTool",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+}
+MOVED_IN_4 = {"console-producer": "org.apache.kafka.tools.ConsoleProducer"}
+
+
+def run_java(
+    release: str, main_class: str, *arguments: str, stdin: str | None = None, timeout: float = TOOL_SECONDS
+) -> subprocess.CompletedProcess[str]:
+    """Run a main class of a release to its end."""
+    command = java_command(release, main_class, *arguments, jvm=QUICK_JVM)
+    return subprocess.run(command, input=stdin or "", capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def run_tool(release: str, tool: str, *arguments: str, stdin: str | None = None) -> str:
+    """Run one of Kafka's command-line tools and return what it printed. A tool that fails is a failed assertion with its words."""
+    main_class = MOVED_IN_4.get(tool, TOOLS[tool]) if release.startswith("4.") else TOOLS[tool]
+    done = run_java(release, main_class, *arguments, stdin=stdin)
+    assert done.returncode == 0, f"{tool} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def dump_log(*files: Path, release: str = DEFAULT_RELEASE, metadata: bool = False) -> str:
+    """Return what Kafka's own DumpLogSegments reads in log, index or snapshot files."""
+    decoder = ["--cluster-metadata-decoder"] if metadata else ["--print-data-log", "--deep-iteration"]
+    return run_tool(release, "dump-log", *decoder, "--files", ",".join(str(file) for file in files))
+
+
+def java_command(release: str, main_class: str, *arguments: str, jvm: tuple[str, ...] = QUICK_JVM) -> list[str]:
+    """Return the command that runs a main class of a release."""
+    jars = ":".join(str(jar) for jar in class_path(release))
+    log4j = CACHE / release / "log4j.properties"
+    if not log4j.exists():
+        log4j.write_text(LOG4J)
+    quiet = [f"-Dlog4j.configuration=file:{log4j}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Djava.awt.headless=true"]
+    return [str(java()), *jvm, *quiet, "-cp", jars, main_class, *arguments]
+
+
+@dataclass(slots=True)
+class ApacheKafka:
+    """One node that is broker and controller at once. Use as a context manager; `settings` are Kafka properties that win over those derived here."""
+
+    release: str = DEFAULT_RELEASE
+    settings: dict[str, str] = field(default_factory=dict)
+    jvm: tuple[str, ...] = QUICK_JVM
+    port: int = 0
+    directory: Path = Path()
+    started_seconds: float = 0.0
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client puts into bootstrap.servers."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        """The node's log directory."""
+        return self.directory / "data"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the node."""
+        assert self._process is not None, "the node was started"
+        return self._process.pid
+
+    def __enter__(self) -> "ApacheKafka":
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """End the node at once, and forget its data."""
+        self.stop(cleanly=False)
+        if self.directory != Path():
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start the node on free ports and return when it answers. Raises Missing where there is no Java or no Maven."""
+        class_path(self.release)
+        if self.directory == Path():
+            self.directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+            shutil.copytree(_formatted(self.release), self.data)
+            self.port, controller_port = _free_ports(2)
+            (self.directory / "server.properties").write_text(_properties(self.data, self.port, controller_port, self.settings))
+        started = time.monotonic()
+        with open(self.directory / "server.log", "ab") as log:
+            command = java_command(self.release, "kafka.Kafka", str(self.directory / "server.properties"), jvm=self.jvm)
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        while not _answers(self.port):
+            words = (self.directory / "server.log").read_text(errors="replace")[-2000:]
+            assert self._process.poll() is None, f"Apache Kafka ended with {self._process.returncode}:\n{words}"
+            assert time.monotonic() - started < START_SECONDS, f"Apache Kafka does not answer:\n{words}"
+            time.sleep(0.05)
+        self.started_seconds = time.monotonic() - started
+
+    def stop(self, *, cleanly: bool = True) -> None:
+        """Stop the node with SIGTERM, or with SIGKILL. It may be started again: same directory, same port."""
+        if self._process is None:
+            return
+        if cleanly:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        else:
+            self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def tool(self, tool: str, *arguments: str, stdin: str | None = None) -> str:
+        """Run a tool of this release against this node and return what it printed."""
+        server = "--broker-list" if tool == "verifiable-producer" and self.release.startswith("3.") else "--bootstrap-server"
+        return run_tool(self.release, tool, server, self.bootstrap, *arguments, stdin=stdin)
+
+
+def _properties(data: Path, port: int, controller_port: int, settings: dict[str, str]) -> str:
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "log.dirs": str(data),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "0",
+        **settings,
+    }
+    return "".join(f"{key}={value}\n" for key, value in properties.items())
+
+
+def _formatted(release: str) -> Path:
+    """Return a formatted directory to copy: the storage tool takes a Java of its own, so it runs once per release."""
+    formatted = CACHE / release / "formatted"
+    if not formatted.exists():
+        fresh = Path(tempfile.mkdtemp(dir=CACHE / release))
+        properties = fresh / "server.properties"
+        properties.write_text(_properties(fresh / "data", 9092, 9093, {}))
+        run_tool(release, "storage", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
+        (fresh / "data").rename(formatted)
+        shutil.rmtree(fresh)
+    return formatted
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def _answers(port: int) -> bool:
+    """Ask for ApiVersions version 0, written out by hand: the harness trusts no codec."""
+    question = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(question)
+            return len(connection.recv(4)) == 4
+    except OSError:
+        return False
