@@ -1,0 +1,33 @@
+"""The world of nodes in virtual time: one process, one thread, one seed, and the same bytes every time."""
+
+from kraftsim.world.simulated.errors import (
+    SimulationDeadlock,
+    SimulationError,
+    SimulationEscape,
+    SimulationLivelock,
+    SimulationStopped,
+    SimulationTimeLimit,
+)
+from kraftsim.world.simulated.file_class import FileClass
+from kraftsim.world.simulated.host import Host
+from kraftsim.world.simulated.link import NetworkSettings
+from kraftsim.world.simulated.simulation import Simulation, Trouble, Violation
+from kraftsim.world.simulated.triggers import Occasion
+from kraftsim.world.simulated.world import SimulatedWorld
+
+__all__ = [
+    "FileClass",
+    "Host",
+    "NetworkSettings",
+    "Occasion",
+    "SimulatedWorld",
+    "Simulation",
+    "SimulationDeadlock",
+    "SimulationError",
+    "SimulationEscape",
+    "SimulationLivelock",
+    "SimulationStopped",
+    "SimulationTimeLimit",
+    "Trouble",
+    "Violation",
+]

@@ -1,0 +1,114 @@
+"""Routes Python's ambient clocks and entropy (`time.time`, `random.random`, `os.urandom`, `uuid.uuid4`) to the simulated host whose code runs.
+
+Own code asks its world; this is for libraries that nobody wrote for a simulation. `install` replaces module attributes once and for good by
+functions that look whether a simulation runs, because libraries bind `from time import time` when they are imported: install before that.
+What cannot be routed raises SimulationEscape. `datetime.now()` reads the clock in C and can be neither routed nor refused.
+"""
+
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING
+
+from kraftsim.world.simulated.call_site import escape
+from kraftsim.world.simulated.host import Process, current_process
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.loop import VirtualLoop
+
+NANOSECONDS = 1_000_000_000
+PURPOSE = "ambient"
+DRAWS = (
+    "random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle", "choices", "normalvariate", "lognormvariate",
+    "expovariate", "vonmisesvariate", "gammavariate", "gauss", "betavariate", "paretovariate", "weibullvariate", "getrandbits", "randbytes", "seed",
+)  # fmt: skip
+REFUSED = ("sleep", "clock_gettime", "clock_gettime_ns")
+
+_loop: "VirtualLoop | None" = None
+_thread = 0
+_is_installed = False
+
+
+def install() -> None:
+    """Replace the ambient functions; a second call does nothing."""
+    global _is_installed
+    if _is_installed:
+        return
+    _is_installed = True
+    _replace(time, "time", lambda process: process.host.clock.wall_ns() / NANOSECONDS)
+    _replace(time, "time_ns", lambda process: process.host.clock.wall_ns())
+    for name in ("monotonic", "perf_counter"):
+        _replace(time, name, lambda process: process.host.clock.monotonic_ns() / NANOSECONDS)
+        _replace(time, f"{name}_ns", lambda process: process.host.clock.monotonic_ns())
+    _replace(os, "urandom", lambda process, size: process.random(PURPOSE).randbytes(size))
+    _replace(random, "_urandom", lambda process, size: process.random(PURPOSE).randbytes(size))
+    _replace(uuid, "uuid1", lambda process, *arguments: uuid.UUID(int=process.random(PURPOSE).getrandbits(128), version=1))
+    _replace(uuid, "uuid4", lambda process: uuid.UUID(int=process.random(PURPOSE).getrandbits(128), version=4))
+    for name in DRAWS:
+        _replace(random, name, _draw(name))
+    _route_unseeded_generators()
+    for name in REFUSED:
+        _replace(time, name, _refusal(f"time.{name}"))
+
+
+@contextmanager
+def routed_to(loop: "VirtualLoop") -> Iterator[None]:
+    """Route to a simulation while it runs, for the thread that runs it."""
+    global _loop, _thread
+    install()
+    assert _loop is None, "one simulation runs inside another"
+    _loop, _thread = loop, threading.get_ident()
+    try:
+        yield
+    finally:
+        _loop = None
+
+
+def running_process() -> Process | None:
+    """Return the simulated process whose code runs in this thread, or None outside of a simulation."""
+    if _loop is None or threading.get_ident() != _thread:
+        return None
+    return current_process.get(_loop.harness)
+
+
+def _replace(module: object, name: str, routed: Callable[..., object]) -> None:
+    real: Callable[..., object] = getattr(module, name)
+
+    def ambient(*arguments: object, **options: object) -> object:
+        if _loop is None or (process := running_process()) is None:
+            return real(*arguments, **options)
+        return routed(process, *arguments, **options)
+
+    ambient.__name__ = ambient.__qualname__ = name
+    setattr(module, name, ambient)
+
+
+def _draw(name: str) -> Callable[..., object]:
+    def draw(process: Process, *arguments: object, **options: object) -> object:
+        method: Callable[..., object] = getattr(process.random(PURPOSE), name)
+        return method(*arguments, **options)
+
+    return draw
+
+
+def _refusal(name: str) -> Callable[..., object]:
+    def refuse(process: Process, *arguments: object) -> object:
+        raise escape(name)
+
+    return refuse
+
+
+def _route_unseeded_generators() -> None:
+    """Give `random.Random()` a seed of the running host instead of one of the operating system's."""
+    real = Random.seed
+
+    def seed(self: Random, a: int | float | str | bytes | bytearray | None = None, version: int = 2) -> None:
+        process = running_process() if a is None else None
+        real(self, process.random(PURPOSE).getrandbits(64) if process is not None else a, version)
+
+    Random.seed = seed  # type: ignore[method-assign]

@@ -1,0 +1,77 @@
+"""What waits in the simulated loop: callbacks, and tasks and futures whose hash is a number and not an address."""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.host import Process
+    from kraftsim.world.simulated.loop import VirtualLoop
+
+T = TypeVar("T")
+NANOSECONDS = 1_000_000_000
+
+
+class Call(asyncio.TimerHandle):
+    """A callback of one process, to be run now or at a virtual time. Stands in for asyncio's two kinds of handles."""
+
+    __slots__ = ("_nanosecond", "_process")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[object, ...], context: Context, process: "Process", nanosecond: int) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+        self._process = process
+        self._nanosecond = nanosecond
+
+    def cancel(self) -> None:
+        """Never run the callback."""
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does, to let go of what they hold
+
+    def when(self) -> float:
+        """Return the virtual time of the callback in seconds."""
+        return self._nanosecond / NANOSECONDS
+
+    def __repr__(self) -> str:
+        return f"<call {self._callback!r} at {self._nanosecond} ns>"
+
+    def __hash__(self) -> int:
+        return self._nanosecond
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SequencedFuture(asyncio.Future[T]):
+    """A future that sets and dictionaries keep in the same order in every process: its hash is the number of its first use as a key."""
+
+    _number: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._number
+        except AttributeError:
+            self._number = _loop_of(self).take_number()
+            return self._number
+
+
+class SequencedTask(asyncio.Task[T]):
+    """A task with a hash like that of SequencedFuture; it knows the process that it belongs to."""
+
+    _number: int
+    process: "Process"
+
+    def __hash__(self) -> int:
+        try:
+            return self._number
+        except AttributeError:
+            self._number = _loop_of(self).take_number()
+            return self._number
+
+
+def _loop_of(future: "asyncio.Future[T]") -> "VirtualLoop":
+    loop: VirtualLoop = future.get_loop()  # type: ignore[assignment]  # the only loop that makes these
+    return loop

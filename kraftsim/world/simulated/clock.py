@@ -1,0 +1,58 @@
+"""The clocks of a simulated machine: driven by virtual time, and as wrong as a fault makes them.
+
+The wall clock has an offset and may jump. The monotonic clock never jumps; a drift makes both run too fast or too slow.
+"""
+
+from collections.abc import Callable
+
+NANOSECONDS = 1_000_000_000
+NANOSECONDS_PER_MILLISECOND = 1_000_000
+PARTS = 1_000_000
+FIRST_MOMENT_NS = 1_700_000_000 * NANOSECONDS
+"""The wall clock at the beginning of every simulation (2023-11-14): a constant, so that a seed always gives the same timestamps."""
+
+
+class HostClock:
+    """All clocks of one host. `read_now` gives true virtual time in nanoseconds."""
+
+    __slots__ = ("_local_base_ns", "_offset_ns", "_read_now", "_true_base_ns", "drift_ppm")
+
+    def __init__(self, read_now: Callable[[], int]) -> None:
+        self._read_now = read_now
+        self._offset_ns = 0
+        self.drift_ppm = 0
+        self._true_base_ns = 0
+        self._local_base_ns = 0
+
+    def wall_ns(self) -> int:
+        """Return nanoseconds since 1970 by this host."""
+        return FIRST_MOMENT_NS + self._offset_ns + self.monotonic_ns()
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since 1970 by this host."""
+        return self.wall_ns() // NANOSECONDS_PER_MILLISECOND
+
+    def monotonic_ns(self) -> int:
+        """Return nanoseconds since the run began by this host."""
+        now_ns = self._read_now()
+        if self.drift_ppm == 0:
+            return now_ns - self._true_base_ns + self._local_base_ns
+        return self._local_base_ns + (now_ns - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds of the monotonic clock."""
+        return self.monotonic_ns() // NANOSECONDS_PER_MILLISECOND
+
+    def true_delay_ns(self, local_delay_ns: int) -> int:
+        """Return how long a delay of this host's clock takes in true time."""
+        return local_delay_ns * PARTS // (PARTS + self.drift_ppm) if self.drift_ppm else local_delay_ns
+
+    def jump(self, by_ns: int) -> None:
+        """Set the wall clock forward or, if negative, back."""
+        self._offset_ns += by_ns
+
+    def drift(self, drift_ppm: int) -> None:
+        """Let the clocks run too fast (positive) or too slow by parts per million, from now on."""
+        assert drift_ppm > -PARTS, "a clock does not run backwards"
+        self._local_base_ns, self._true_base_ns = self.monotonic_ns(), self._read_now()
+        self.drift_ppm = drift_ppm

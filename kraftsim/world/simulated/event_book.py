@@ -1,0 +1,84 @@
+"""The event logs of a simulation: all nodes and incarnations in one book, kept as objects and turned into lines when somebody wants them.
+
+What a node noted before it was killed stays in the book, flushed or not: an oracle that knows everything is worth more than the realism of a
+lost buffer. What code of a dead process notes afterwards never happened.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kraftsim.events.event import Event
+from kraftsim.world.event_log import LineEncoder, file_name
+from kraftsim.world.simulated.clock import HostClock
+
+Observer = Callable[[str, int, int, int, Event], object]
+"""Is told (node, incarnation, n, t_ns, event) of every fact."""
+
+
+class EventLog:
+    """The facts of one node and incarnation."""
+
+    __slots__ = ("_book", "_clock", "entries", "incarnation", "is_open", "node")
+
+    def __init__(self, book: "EventBook", clock: HostClock, node: str, incarnation: int) -> None:
+        self.node = node
+        self.incarnation = incarnation
+        self.is_open = True
+        self.entries: list[tuple[int, int, Event]] = []
+        """(t_ns, wall_ms, event); the place in the list is `n`."""
+        self._book = book
+        self._clock = clock
+
+    def note(self, event: Event) -> None:
+        """Add a fact, and tell everybody who watches."""
+        if not self.is_open:
+            return
+        book = self._book
+        t_ns = book.read_now()
+        n = len(self.entries)
+        self.entries.append((t_ns, self._clock.wall_ms(), event))
+        for observer in book.observers:
+            observer(self.node, self.incarnation, n, t_ns, event)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the log as JSON lines."""
+        encoder = LineEncoder(self._book.run, self.node, self.incarnation)
+        for n, (t_ns, wall_ms, event) in enumerate(self.entries):
+            yield encoder.line(n, t_ns, wall_ms, event)
+
+
+class EventBook:
+    """All event logs of a run. Observers must not raise: they record what they find, and stop the simulation if they must."""
+
+    def __init__(self, run: str, read_now: Callable[[], int], harness_clock: HostClock) -> None:
+        self.run = run
+        self.read_now = read_now
+        self.observers: list[Observer] = []
+        self._logs: dict[tuple[str, int], EventLog] = {}
+        self._harness_clock = harness_clock
+
+    def log(self, node: str, incarnation: int, clock: HostClock | None = None) -> EventLog:
+        """Return the log of a node and incarnation, opening it if it is new. Without a clock of its own it uses the harness's."""
+        found = self._logs.get((node, incarnation))
+        if found is None:
+            found = self._logs[(node, incarnation)] = EventLog(self, clock or self._harness_clock, node, incarnation)
+        return found
+
+    def logs(self) -> list[EventLog]:
+        """Return all logs, sorted by node and incarnation."""
+        return [self._logs[key] for key in sorted(self._logs)]
+
+    def content(self) -> bytes:
+        """Return all lines of all logs: equal seeds give equal bytes."""
+        return b"".join(line for log in self.logs() for line in log.lines())
+
+    def digest(self) -> str:
+        """Return a SHA-256 of the content."""
+        return hashlib.sha256(self.content()).hexdigest()
+
+    def write(self, events_dir: Path) -> None:
+        """Write one file per log, as nodes on real machines do."""
+        events_dir.mkdir(parents=True, exist_ok=True)
+        for log in self.logs():
+            (events_dir / file_name(log.node, log.incarnation)).write_bytes(b"".join(log.lines()))

@@ -1,0 +1,30 @@
+"""What kind of file a path is, so that a fault can say 'the third write to a metadata log' without knowing names of topics.
+
+Source: the layout of Kafka's log directories.
+"""
+
+from enum import StrEnum
+
+METADATA_TOPIC_PREFIX = "__cluster_metadata-"
+
+
+class FileClass(StrEnum):
+    """Kinds of files under a data directory."""
+
+    METADATA_LOG = "metadata-log"
+    PARTITION_LOG = "partition-log"
+    QUORUM_STATE = "quorum-state"
+    CHECKPOINT = "checkpoint"
+    OTHER = "other"
+
+
+def file_class(path: str) -> FileClass:
+    """Return the kind of a file by its path."""
+    directory, _, name = path.rpartition("/")
+    if name == "quorum-state":
+        return FileClass.QUORUM_STATE
+    if name.endswith(("checkpoint", ".snapshot")) or name == "meta.properties":
+        return FileClass.CHECKPOINT
+    if name.endswith(".log"):
+        return FileClass.METADATA_LOG if directory.rpartition("/")[2].startswith(METADATA_TOPIC_PREFIX) else FileClass.PARTITION_LOG
+    return FileClass.OTHER

@@ -1,0 +1,97 @@
+"""Simulated machines, and the processes that run on them one after the other.
+
+A context variable names the process whose code runs. asyncio copies the context into every callback and task, so unmodified libraries are
+attributed to their process without knowing it, and everything of a killed process is recognised for ever.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from random import Random
+from typing import TYPE_CHECKING
+
+from kraftsim.world.chance import stream
+from kraftsim.world.simulated.clock import HostClock
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.call import Call
+    from kraftsim.world.simulated.disk import Platter
+    from kraftsim.world.simulated.server import SimulatedServer
+    from kraftsim.world.simulated.transport import SimulatedTransport
+    from kraftsim.world.simulated.world import SimulatedWorld
+
+FIRST_EPHEMERAL_PORT = 49152
+EPHEMERAL_PORT_COUNT = 16384
+
+
+class Host:
+    """A machine: an address, a clock, a disk, and the process that runs on it now."""
+
+    def __init__(self, *, seed: int, index: int, name: str, read_now: Callable[[], int], platter: "Platter") -> None:
+        self.seed = seed
+        self.index = index
+        self.name = name
+        self.address = f"10.0.{index // 250}.{index % 250 + 1}"
+        self.clock = HostClock(read_now)
+        self.platter = platter
+        self.is_powered = True
+        self.process = Process(self, incarnation=1)
+        self._next_port = FIRST_EPHEMERAL_PORT
+
+    def __repr__(self) -> str:
+        return f"<host {self.name}>"
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether a process runs here."""
+        return self.process.is_alive
+
+    def take_port(self) -> int:
+        """Return an ephemeral port; all others are given out before it comes again."""
+        port = self._next_port
+        self._next_port = FIRST_EPHEMERAL_PORT + (port + 1 - FIRST_EPHEMERAL_PORT) % EPHEMERAL_PORT_COUNT
+        return port
+
+
+class Process:
+    """One incarnation of what runs on a host. Once dead it stays dead: its callbacks, timers, connections and files lead nowhere."""
+
+    __slots__ = ("_streams", "context", "host", "incarnation", "is_alive", "is_listed", "is_paused", "ready", "servers", "transports", "world")
+
+    def __init__(self, host: Host, incarnation: int) -> None:
+        self.host = host
+        self.incarnation = incarnation
+        self.is_alive = True
+        self.is_paused = False
+        self.is_listed = False
+        """Whether the loop need not be told of new callbacks: it knows already, or must not run them (paused, dead)."""
+        self.ready: deque[Call] = deque()
+        self.servers: dict[int, SimulatedServer] = {}
+        self.transports: dict[tuple[int, tuple[str, int]], SimulatedTransport] = {}
+        self.world: SimulatedWorld | None = None
+        self._streams: dict[str, Random] = {}
+        self.context = Context()
+        self.context.run(current_process.set, self)
+
+    def __repr__(self) -> str:
+        return f"<process {self.host.name}.{self.incarnation}>"
+
+    def random(self, purpose: str) -> Random:
+        """Return the stream of a purpose; asked again, the same stream goes on."""
+        found = self._streams.get(purpose)
+        if found is None:
+            found = self._streams[purpose] = stream(self.host.seed, self.host.name, self.incarnation, purpose)
+        return found
+
+    def bury(self) -> None:
+        """Drop what is ready to run, and from now on whatever is said to this process."""
+        self.is_alive = False
+        self.is_listed = True
+        self.ready.clear()
+        self.ready = deque(maxlen=0)
+        self.servers.clear()
+        self.transports.clear()
+
+
+current_process: ContextVar[Process] = ContextVar("current_process")
+"""The process whose code runs; not set outside of simulated code."""

@@ -1,0 +1,269 @@
+"""The event loop of a simulation: virtual time in nanoseconds, a queue per process, and a seeded choice of which process runs next.
+
+Inside a process callbacks keep the documented order of asyncio, on which libraries rely; between processes any order is legal, because in
+reality they are separate. A turn runs everything that is ready on one process; time moves only when no process has anything to run.
+"""
+
+import asyncio
+import contextvars
+import gc
+import heapq
+import sys
+import threading
+from asyncio import events
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from itertools import count
+from random import Random
+from typing import TypeVar, TypeVarTuple, Unpack
+
+from kraftsim.world.simulated.call import NANOSECONDS, Call, SequencedFuture, SequencedTask
+from kraftsim.world.simulated.errors import SimulationDeadlock, SimulationLivelock, SimulationTimeLimit
+from kraftsim.world.simulated.host import Process, current_process
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+SHORTEST_DELAY_NS = 1_000
+"""A positive delay is at least this long: delays that floats round down to nothing would make time stand still (aiokafka's idle reaper does that)."""
+STILL_TURNS_MAX = 200_000
+STEPS_PER_COLLECTION = 100_000
+CANCELLED_MIN = 200
+"""Cancelled timers are swept out of the heap when there are this many and they are half of it."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """An asyncio event loop without a selector. It knows no network: see `networked_loop`."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.now_ns = 0
+        self.steps = 0
+        self.runnable: list[Process] = []
+        self.harness: Process
+        self.on_trouble: Callable[[dict[str, object]], None] = lambda context: None
+        self._draw = Random(f"{seed}/schedule").random
+        self._heap: list[tuple[int, int, Call]] = []
+        self._next_sequence = count().__next__
+        self.take_number = count(1).__next__
+        self._still_turns = 0
+        self._limit_ns: int | None = None
+        self._next_collection = STEPS_PER_COLLECTION
+
+    def __repr__(self) -> str:
+        return f"<virtual loop at {self.now_ns / NANOSECONDS} s>"
+
+    # ---- time
+
+    def time(self) -> float:
+        """Return the monotonic clock of the host whose code runs, in seconds."""
+        process = current_process.get(self.harness)
+        clock = process.host.clock
+        return (clock.monotonic_ns() if clock.drift_ppm else self.now_ns) / NANOSECONDS
+
+    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
+        """Run a callback in the next turn of the process that the context names."""
+        if context is None:
+            context = contextvars.copy_context()
+        process = context.get(current_process, self.harness)
+        call = Call(callback, args, context, process, self.now_ns)
+        process.ready.append(call)
+        if not process.is_listed:
+            process.is_listed = True
+            self.runnable.append(process)
+        return call
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
+        """Run a callback after a delay by the clock of the process that the context names."""
+        if context is None:
+            context = contextvars.copy_context()
+        process = context.get(current_process, self.harness)
+        delay_ns = max(process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS) if delay > 0 else 0
+        return self._push(Call(callback, args, context, process, self.now_ns + delay_ns))
+
+    def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
+        """Run a callback at a time of `time()`."""
+        return self.call_later(when - self.time(), callback, *args, context=context)
+
+    def schedule(self, process: Process, when_ns: int, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> Call:
+        """Run a callback on behalf of a process at a virtual time: the door of network, disks and triggers."""
+        return self._push(Call(callback, args, process.context, process, when_ns))
+
+    def _push(self, call: Call) -> Call:
+        if call._process.is_alive:
+            heapq.heappush(self._heap, (call._nanosecond, self._next_sequence(), call))
+        return call
+
+    # ---- running
+
+    def run(self, is_done: Callable[[], bool], limit_ns: int | None) -> None:
+        """Run until `is_done()`, asked whenever time is about to move, or until `stop()`.
+
+        Raises SimulationDeadlock, SimulationLivelock or SimulationTimeLimit. No time passes beyond limit_ns.
+        """
+        self._check_closed()  # type: ignore[attr-defined]
+        self._check_running()  # type: ignore[attr-defined]
+        self._limit_ns = limit_ns
+        self._still_turns = 0
+        self._stopping = False
+        self._thread_id = threading.get_ident()
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._asyncgen_firstiter_hook, finalizer=self._asyncgen_finalizer_hook)  # type: ignore[attr-defined]
+        events._set_running_loop(self)
+        try:
+            while not self._stopping:
+                if self.runnable:
+                    self._turn()
+                elif is_done():
+                    return
+                else:
+                    self._advance()
+        finally:
+            self._thread_id = None  # type: ignore[assignment]  # as asyncio does
+            events._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def run_forever(self) -> None:
+        """Run until `stop()`."""
+        self.run(lambda: False, None)
+
+    def stop(self) -> None:
+        """Run no further turn."""
+        self._stopping = True
+
+    def close(self) -> None:
+        """Forget everything that waits."""
+        self._closed = True
+        self._heap.clear()
+        self.runnable.clear()
+
+    def _turn(self) -> None:
+        runnable = self.runnable
+        index = int(self._draw() * len(runnable)) if len(runnable) > 1 else 0
+        process = runnable[index]
+        ready = process.ready
+        batch = len(ready)
+        self.steps += batch
+        for _ in range(batch):
+            if not ready or process.is_paused:
+                break
+            call = ready.popleft()
+            if call._cancelled:
+                continue
+            try:
+                call._context.run(call._callback, *call._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as trouble:
+                self.call_exception_handler({"message": f"exception in {call!r}", "exception": trouble, "process": process})
+        if not ready and process.is_alive and not process.is_paused:
+            process.is_listed = False
+            runnable.remove(process)
+        self._still_turns += 1
+        if self._still_turns > STILL_TURNS_MAX:
+            raise SimulationLivelock(f"{STILL_TURNS_MAX} turns at {self.now_ns / NANOSECONDS:.9f} s; {process} has the last one")
+
+    def _advance(self) -> None:
+        """Move time to the next timer, and hand everything due then to its process, in the order in which it was set."""
+        heap = self._heap
+        while heap and (heap[0][2]._cancelled or not heap[0][2]._process.is_alive):
+            heapq.heappop(heap)
+        if not heap:
+            raise SimulationDeadlock(f"at {self.now_ns / NANOSECONDS:.6f} s nothing is ready and no timer is set")
+        when_ns = heap[0][0]
+        if self._limit_ns is not None and when_ns > self._limit_ns:
+            self.now_ns = self._limit_ns
+            raise SimulationTimeLimit(f"not done at {self._limit_ns / NANOSECONDS} s of virtual time")
+        if when_ns > self.now_ns:
+            self.now_ns = when_ns
+            self._still_turns = 0
+        while heap and heap[0][0] <= when_ns:
+            call = heapq.heappop(heap)[2]
+            process = call._process
+            if call._cancelled or not process.is_alive:
+                continue
+            process.ready.append(call)
+            if not process.is_listed:
+                process.is_listed = True
+                self.runnable.append(process)
+        if self.steps >= self._next_collection:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Collect garbage: only here, at fixed step counts, so that finalizers run at the same moment in every repetition of a run."""
+        self._next_collection = self.steps + STEPS_PER_COLLECTION
+        gc.collect(1)
+        if sum(1 for entry in self._heap if entry[2]._cancelled) > max(CANCELLED_MIN, len(self._heap) // 2):
+            self._heap = [entry for entry in self._heap if not entry[2]._cancelled]
+            heapq.heapify(self._heap)
+
+    # ---- processes
+
+    def delist(self, process: Process) -> None:
+        """Stop running callbacks of a process, because it died or pauses."""
+        process.is_listed = True
+        if process in self.runnable:
+            self.runnable.remove(process)
+
+    def resume(self, process: Process) -> None:
+        """Run callbacks of a process that paused, those that waited first."""
+        process.is_listed = bool(process.ready)
+        if process.ready:
+            self.runnable.append(process)
+
+    # ---- tasks and futures
+
+    def create_future(self) -> "asyncio.Future[T]":
+        """Return a future with a repeatable hash."""
+        return SequencedFuture(loop=self)
+
+    def create_task(
+        self, coro: Coroutine[object, object, T] | Generator[object, None, T], *, name: object = None, context: Context | None = None
+    ) -> "asyncio.Task[T]":
+        """Return a task with a repeatable hash and name, which belongs to the process that the context names."""
+        process = (context.get(current_process) if context is not None else current_process.get(None)) or self.harness
+        if name is None:
+            name = f"{process.host.name}/{self.take_number()}"
+        task: SequencedTask[T] = SequencedTask(coro, loop=self, name=str(name), context=context)  # type: ignore[arg-type]
+        task.process = process
+        return task
+
+    def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> "asyncio.Future[T]":
+        """Run the function at once: unmodified clients may ask for a thread, but there is none in a simulation."""
+        result: asyncio.Future[T] = self.create_future()
+        try:
+            result.set_result(func(*args))
+        except Exception as trouble:
+            result.set_exception(trouble)
+        return result
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Do nothing: there is no executor."""
+
+    # ---- what BaseEventLoop asks of a loop
+
+    def call_exception_handler(self, context: dict[str, object]) -> None:
+        """Hand a trouble that nobody handled to the simulation."""
+        self.on_trouble(context)
+
+    def get_debug(self) -> bool:
+        """Return False: debug mode reads the real clock."""
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Do nothing: see `get_debug`."""
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: object) -> None:
+        """Do nothing: nobody sends signals to a simulated process."""
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Return that there was none."""
+        return False
+
+    def _timer_handle_cancelled(self, handle: object) -> None:
+        """Do nothing: cancelled timers are passed over."""
+
+    def _write_to_self(self) -> None:
+        """Do nothing: no selector has to be woken."""

@@ -1,0 +1,177 @@
+"""The network between simulated hosts: names, connects, partitions, and connections that are cut.
+
+Host names are the names of the simulation's hosts, so that an advertised listener `broker-1:9092` resolves; `localhost` and 127.0.0.1 are the
+host that asks.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kraftsim.world.simulated.frames import FrameSeen, FrameWatch
+from kraftsim.world.simulated.host import Host, Process
+from kraftsim.world.simulated.link import NANOSECONDS_PER_MILLISECOND, Bite, Link, NetworkSettings
+from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
+from kraftsim.world.simulated.server import SimulatedServer
+from kraftsim.world.simulated.transport import SimulatedTransport
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.loop import VirtualLoop
+
+LOOPBACK = "127.0.0.1"
+EVERY_ADDRESS = "0.0.0.0"
+FIRST_CONNECT_RETRY_NS = 1_000 * NANOSECONDS_PER_MILLISECOND
+NANOSECONDS = 1_000_000_000
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+class Network:
+    """All links and connections of a simulation."""
+
+    def __init__(self, loop: "VirtualLoop", seed: int, settings: NetworkSettings) -> None:
+        self.loop = loop
+        self.settings = settings
+        self.hosts: dict[str, Host] = {}
+        self.connections: dict[int, tuple[SimulatedTransport, SimulatedTransport]] = {}
+        """Connections of which at least one end lives; the first end is the one that connected."""
+        self.cut_count = 0
+        self._seed = seed
+        self._links: dict[tuple[str, str], Link] = {}
+        self._next_connection = 1
+        self._frame_report: Callable[[FrameSeen, str], None] | None = None
+
+    # ---- names
+
+    def host_of(self, name: str | None, process: Process) -> Host:
+        """Return the host that a name or address means to a process. Raises gaierror, as a resolver does."""
+        if name in (None, "", "localhost", LOOPBACK, EVERY_ADDRESS):
+            return process.host
+        host = self.hosts.get(str(name))
+        if host is None:
+            host = next((host for host in self.hosts.values() if host.address == name), None)
+        if host is None:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return host
+
+    def link(self, source: str, target: str) -> Link:
+        """Return the way from one host to another, by their names."""
+        found = self._links.get((source, target))
+        if found is None:
+            found = self._links[(source, target)] = Link(seed=self._seed, source=source, target=target, settings=self.settings)
+        return found
+
+    # ---- what the loop offers to a process
+
+    def listen(self, process: Process, make_protocol: ProtocolFactory, name: str | None, port: int) -> SimulatedServer:
+        """Open a port. Raises OSError if it is taken or the address is not this host's."""
+        if self.host_of(name, process) is not process.host:
+            raise OSError(errno.EADDRNOTAVAIL, f"could not bind on any address out of [('{name}', {port})]")
+        port = port or process.host.take_port()
+        if port in process.servers:
+            raise OSError(errno.EADDRINUSE, f"error while attempting to bind on address ('{name}', {port}): address already in use")
+        address = name if name in (LOOPBACK, EVERY_ADDRESS) else LOOPBACK if name == "localhost" else process.host.address if name else EVERY_ADDRESS
+        server = SimulatedServer(self.loop, process, make_protocol, str(address), port)
+        process.servers[port] = server
+        return server
+
+    async def connect(
+        self, process: Process, make_protocol: ProtocolFactory, name: str, port: int
+    ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
+        """Connect, as `loop.create_connection` does. Raises ConnectionRefusedError, or TimeoutError if the host does not answer."""
+        target = self.host_of(name, process)
+        there, back = self.link(process.host.name, target.name), self.link(target.name, process.host.name)
+        give_up_ns = self.loop.now_ns + self.settings.connect_limit_ns
+        retry_ns = FIRST_CONNECT_RETRY_NS
+        while True:
+            await asyncio.sleep((there.delay_ns() + back.delay_ns()) / NANOSECONDS)
+            if target.is_powered and not there.is_blocked and not back.is_blocked:
+                break
+            there.bite("a connect was held back")
+            back.bite("a connect was held back")
+            if self.loop.now_ns + retry_ns > give_up_ns:
+                await asyncio.sleep(max(0, give_up_ns - self.loop.now_ns) / NANOSECONDS)
+                raise TimeoutError(errno.ETIMEDOUT, f"Connect call failed {(name, port)}")
+            await asyncio.sleep(retry_ns / NANOSECONDS)
+            retry_ns *= 2
+        server = target.process.servers.get(port)
+        if server is None or (server.address == LOOPBACK and target is not process.host):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {(name, port)}")
+        transport = self._connected(process, server, target, port, is_loopback=name in ("localhost", LOOPBACK))
+        protocol = make_protocol()
+        transport.begin(protocol)
+        return transport, protocol
+
+    def _connected(self, process: Process, server: SimulatedServer, target: Host, port: int, *, is_loopback: bool) -> SimulatedTransport:
+        local = (LOOPBACK if is_loopback else process.host.address, process.host.take_port())
+        remote = (LOOPBACK if is_loopback else target.address, port)
+        number, self._next_connection = self._next_connection, self._next_connection + 1
+        near = SimulatedTransport(self, process, number=number, local=local, remote=remote)
+        far = SimulatedTransport(self, target.process, number=number, local=remote, remote=local)
+        near.out = Pipe(self, self.link(process.host.name, target.name), near, far)
+        far.out = Pipe(self, self.link(target.name, process.host.name), far, near)
+        far.server = server
+        for end in (near, far):
+            end.process.transports[(number, end.local)] = end
+        self.connections[number] = (near, far)
+        if self._frame_report is not None:
+            near.watch = far.watch = FrameWatch(near, self._frame_report)
+        near.out.send(Segment(Kind.OPENING))
+        return near
+
+    # ---- faults
+
+    def block(self, source: str, target: str, bite: Bite) -> None:
+        """Let nothing through from one host to another until `unblock` with the same function; it is told when something is held back."""
+        self.link(source, target).block(bite)
+
+    def unblock(self, source: str, target: str, bite: Bite) -> None:
+        """End a block; what was held back is sent again."""
+        self.link(source, target).unblock(bite)
+        for pipe in self._pipes():
+            if pipe.link is self.link(source, target):
+                pipe.retransmit()
+
+    def between(self, one: str, other: str | None) -> list[tuple[SimulatedTransport, SimulatedTransport]]:
+        """Return the connections between two hosts, or between one host and all others."""
+        wanted = {one} if other is None else {one, other}
+        return [ends for ends in self.connections.values() if wanted <= {end.process.host.name for end in ends}]
+
+    def cut(self, one: str, other: str | None = None) -> int:
+        """Reset the connections between two hosts, losing what is on its way. Returns on how many of them something was."""
+        busy = 0
+        for ends in self.between(one, other):
+            busy += ends[0].is_busy
+            self.cut_count += 1
+            for end in ends:
+                end.cut()
+        return busy
+
+    def watch_frames(self, report: Callable[[FrameSeen, str], None]) -> None:
+        """Report every frame, on the connections that are open and on those to come."""
+        self._frame_report = report
+        for near, far in self.connections.values():
+            if near.watch is None:
+                near.watch = far.watch = FrameWatch(near, report)
+
+    # ---- what hosts tell the network
+
+    def on_process_death(self, process: Process, *, power_loss: bool) -> None:
+        """Take over the connections of a process that is dead."""
+        for transport in list(process.transports.values()):
+            transport.on_process_death(power_loss=power_loss)
+
+    def on_power(self, host: Host) -> None:
+        """A host has power again: it resets the connections of the time before, once their other ends speak."""
+        for pipe in self._pipes():
+            if pipe.target.process.host is host and not pipe.target.process.is_alive:
+                pipe.on_target_powered()
+
+    def forget_if_over(self, end: SimulatedTransport) -> None:
+        """Forget a connection once both ends are lost."""
+        if end.is_lost and end.peer.is_lost:
+            self.connections.pop(end.number, None)
+
+    def _pipes(self) -> list[Pipe]:
+        return [end.out for ends in self.connections.values() for end in ends]

@@ -1,0 +1,57 @@
+"""A listening port of a simulated process."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kraftsim.world.simulated.socket import SimulatedSocket
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.host import Process
+    from kraftsim.world.simulated.loop import VirtualLoop
+
+
+class SimulatedServer(asyncio.AbstractServer):
+    """What `loop.create_server` returns. Closing it leaves its connections alone, as in asyncio."""
+
+    def __init__(self, loop: "VirtualLoop", process: "Process", make_protocol: Callable[[], asyncio.BaseProtocol], address: str, port: int) -> None:
+        self.make_protocol = make_protocol
+        self.address = address
+        self.port = port
+        self._loop = loop
+        self._process = process
+        self._closed: asyncio.Future[None] | None = None
+
+    @property
+    def sockets(self) -> tuple[SimulatedSocket, ...]:
+        """One socket with the address that this server listens on; none once it is closed."""
+        return (SimulatedSocket((self.address, self.port), None),) if self.is_serving() else ()
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the simulation's loop."""
+        return self._loop
+
+    def is_serving(self) -> bool:
+        """Tell whether connections are accepted."""
+        return self._process.servers.get(self.port) is self
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        if self.is_serving():
+            del self._process.servers[self.port]
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+
+    async def start_serving(self) -> None:
+        """Do nothing: a server serves from the beginning."""
+
+    async def serve_forever(self) -> None:
+        """Wait until the server is closed."""
+        self._closed = self._loop.create_future()
+        try:
+            await self._closed
+        finally:
+            self.close()
+
+    async def wait_closed(self) -> None:
+        """Return at once, as asyncio of Python 3.11 does."""

@@ -1,0 +1,292 @@
+"""A whole simulated installation: hosts with clocks and disks, a network, virtual time, and one seed from which everything follows."""
+
+import asyncio
+import gc
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from kraftsim.events.runs import InvariantViolated
+from kraftsim.world.simulated import ambient, fence
+from kraftsim.world.simulated.call import NANOSECONDS, SequencedTask
+from kraftsim.world.simulated.disk import Platter, SimulatedDisk
+from kraftsim.world.simulated.errors import SimulationEscape, SimulationStopped, SimulationTimeLimit
+from kraftsim.world.simulated.event_book import EventBook, EventLog, Observer
+from kraftsim.world.simulated.host import Host, Process, current_process
+from kraftsim.world.simulated.link import NetworkSettings
+from kraftsim.world.simulated.network import Network
+from kraftsim.world.simulated.networked_loop import NetworkedLoop
+from kraftsim.world.simulated.triggers import Triggers
+from kraftsim.world.simulated.world import SimulatedWorld
+
+T = TypeVar("T")
+
+HARNESS = "harness"
+FLUSH_NS = (500_000, 2_000_000)
+"""How long a flush takes on a disk without faults."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Violation:
+    """What an oracle saw, at a virtual time. `witnesses` are event ids 'node.incarnation.n'."""
+
+    invariant: str
+    message: str
+    witnesses: tuple[str, ...]
+    at_ns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trouble:
+    """An exception that nobody handled: in a callback, or in a task whose result nobody asked for."""
+
+    host: str
+    message: str
+    error: BaseException
+    at_ns: int
+
+
+class Simulation:
+    """Use as a context manager; drive it from synchronous code with `run_until` and `run_for`.
+
+    `on_restart` is asked for what a host runs when it starts again; it is told after the new incarnation began, so `world_of` is the new world.
+    """
+
+    def __init__(self, seed: int, *, run: str = "run", network: NetworkSettings | None = None, flush_ns: tuple[int, int] = FLUSH_NS) -> None:
+        self.seed = seed
+        self.run = run
+        self.hosts: dict[str, Host] = {}
+        self.violations: list[Violation] = []
+        self.troubles: list[Trouble] = []
+        self.on_restart: Callable[[Host], Coroutine[object, object, object] | None] | None = None
+        self.is_closed = False
+        self.loop = NetworkedLoop(seed)
+        self.network = Network(self.loop, seed, network or NetworkSettings())
+        self.loop.network = self.network
+        self._flush_ns = flush_ns
+        self._graveyard: list[asyncio.Task[object]] = []
+        self._stop_reason: str | None = None
+        self.harness = self._new_host(HARNESS)
+        self.loop.harness = self.harness.process
+        self.loop.on_trouble = self._on_trouble
+        self.book = EventBook(run, lambda: self.loop.now_ns, self.harness.clock)
+        self.triggers = Triggers(self)
+        self._open_world(self.harness)
+
+    def __enter__(self) -> "Simulation":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def now_ns(self) -> int:
+        """True virtual time since the beginning."""
+        return self.loop.now_ns
+
+    # ---- hosts
+
+    def add_host(self, name: str) -> Host:
+        """Add a machine with an empty disk, and its first process."""
+        assert name not in self.hosts, f"there is a host {name}"
+        host = self._new_host(name)
+        self._open_world(host)
+        self.triggers.watch_disk(name)
+        return host
+
+    def host(self, host: Host | str) -> Host:
+        """Return a host by name."""
+        return self.hosts[host] if isinstance(host, str) else host
+
+    def world_of(self, host: Host | str) -> SimulatedWorld:
+        """Return the world of the process that runs on a host now."""
+        world = self.host(host).process.world
+        assert world is not None, "every process has a world"
+        return world
+
+    def spawn(self, host: Host | str, coroutine: Coroutine[object, object, T]) -> "asyncio.Task[T]":
+        """Start a task of a host's process. It may be awaited from the harness or given to `run_until`."""
+        process = self.host(host).process
+        assert process.is_alive, f"nothing runs on {process.host.name}"
+        context = process.context.copy()
+        return self.loop.create_task(coroutine, context=context)
+
+    def kill(self, host: Host | str, *, power_loss: bool = False) -> int:
+        """End a host's process at once; not even `finally` blocks run. Returns how many bytes that it had written are lost.
+
+        Without power loss the page cache stays and connections are reset; with it, unflushed bytes may be lost and connections fall silent.
+        """
+        host = self.host(host)
+        process = host.process
+        assert host is not self.harness, "the harness lives as long as the simulation"
+        if not process.is_alive:
+            return 0
+        self.log(host.name, process.incarnation).is_open = False
+        self._graveyard += [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask) and task.process is process]
+        host.is_powered = not power_loss
+        self.network.on_process_death(process, power_loss=power_loss)
+        lost_bytes = 0
+        if power_loss:
+            host.platter, lost_bytes = host.platter.after_power_loss(process)
+        else:
+            host.platter = host.platter.after_kill()
+        process.bury()
+        self.loop.delist(process)
+        return lost_bytes
+
+    def restart(self, host: Host | str) -> Process:
+        """Begin the next incarnation on a host that is down, and start what `on_restart` gives for it."""
+        host = self.host(host)
+        assert not host.is_alive, f"{host.name} is still running"
+        host.process = Process(host, host.process.incarnation + 1)
+        self._open_world(host)
+        if not host.is_powered:
+            host.is_powered = True
+            self.network.on_power(host)
+        if self.on_restart is not None:
+            main = self.on_restart(host)
+            if main is not None:
+                self.spawn(host, main)
+        return host.process
+
+    def pause(self, host: Host | str) -> None:
+        """Let no code of a host's process run until `resume`; bytes and timers wait."""
+        process = self.host(host).process
+        if process.is_alive and not process.is_paused:
+            process.is_paused = True
+            self.loop.delist(process)
+
+    def resume(self, host: Host | str) -> int:
+        """Let a paused process go on. Returns how many callbacks had to wait."""
+        process = self.host(host).process
+        if not process.is_alive or not process.is_paused:
+            return 0
+        process.is_paused = False
+        self.loop.resume(process)
+        return len(process.ready)
+
+    # ---- running
+
+    def run_until(self, target: Coroutine[object, object, T] | Awaitable[T] | Callable[[], bool], limit_s: float = 60.0) -> T | None:
+        """Run until a coroutine (of the harness) or future is done, and return its result, or until a predicate holds.
+
+        Raises what the coroutine raised, SimulationTimeLimit after limit_s of virtual time, SimulationDeadlock, SimulationLivelock, and
+        SimulationStopped if an oracle saw a violation or a node failed.
+        """
+        limit_ns = self.now_ns + int(limit_s * NANOSECONDS)
+        if not inspect.isawaitable(target):
+            assert callable(target), "a coroutine, a future or a predicate"
+            self._run(target, limit_ns)
+            return None
+        future: asyncio.Future[T] = self._as_future(target)
+        future.add_done_callback(lambda done: self.loop.stop(), context=self.harness.process.context)
+        self._run(future.done, limit_ns)
+        return future.result()
+
+    def run_for(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        until_ns = self.now_ns + int(seconds * NANOSECONDS)
+        self.loop.schedule(self.harness.process, until_ns, self.loop.stop)
+        self._run(lambda: False, until_ns)
+
+    def _run(self, is_done: Callable[[], bool], limit_ns: int) -> None:
+        assert not self.is_closed, "the simulation is closed"
+        self._raise_if_stopped()
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            with ambient.routed_to(self.loop), fence.around():
+                self.loop.run(is_done, limit_ns)
+        except SimulationTimeLimit:
+            self._raise_if_stopped()
+            raise
+        finally:
+            if was_enabled:
+                gc.enable()
+        self._raise_if_stopped()
+
+    def _as_future(self, target: Awaitable[T]) -> "asyncio.Future[T]":
+        if isinstance(target, asyncio.Future):
+            return target
+        assert inspect.iscoroutine(target), "an awaitable that is no future is a coroutine"
+        return self.spawn(self.harness, target)
+
+    def _raise_if_stopped(self) -> None:
+        if self._stop_reason is not None:
+            error = self.troubles[-1].error if self.troubles else None
+            raise SimulationStopped(self._stop_reason) from error
+
+    # ---- facts, violations, troubles
+
+    def log(self, node: str, incarnation: int) -> EventLog:
+        """Return an event log; it need not be that of a host."""
+        host = self.hosts.get(node)
+        return self.book.log(node, incarnation, host.clock if host is not None else None)
+
+    def observe(self, observer: Observer) -> None:
+        """Tell a function (node, incarnation, n, t_ns, event) of every fact. It must not raise."""
+        self.book.observers.append(observer)
+
+    def violation(self, invariant: str, message: str, witnesses: tuple[str, ...] = ()) -> None:
+        """Record that an invariant is broken, and stop the simulation at the next turn; whoever drives it gets SimulationStopped."""
+        self.violations.append(Violation(invariant=invariant, message=message, witnesses=witnesses, at_ns=self.now_ns))
+        self.log(HARNESS, 1).note(InvariantViolated(invariant=invariant, message=message, witnesses=",".join(witnesses)))
+        self._stop(f"{invariant}: {message}")
+
+    def event_bytes(self) -> bytes:
+        """Return all event logs as JSON lines, sorted by node and incarnation: the same for the same seed."""
+        return self.book.content()
+
+    def write_events(self, events_dir: Path) -> None:
+        """Write the event logs as files, as nodes on real machines do."""
+        self.book.write(events_dir)
+
+    def _stop(self, reason: str) -> None:
+        self._stop_reason = self._stop_reason or reason
+        self.loop.stop()
+
+    def _on_trouble(self, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        if self.is_closed or not isinstance(error, BaseException):
+            return
+        process = context.get("process") or getattr(context.get("future"), "process", None) or current_process.get(self.harness.process)
+        assert isinstance(process, Process), "somebody's code ran"
+        if not process.is_alive:
+            return
+        self.troubles.append(Trouble(host=process.host.name, message=str(context.get("message")), error=error, at_ns=self.now_ns))
+        if isinstance(error, AssertionError | SimulationEscape):
+            self._stop(f"{process.host.name}: {type(error).__name__}: {error}")
+
+    # ---- end
+
+    def close(self) -> None:
+        """End everything: tasks that still wait are closed with all doors shut, so that nothing of them reaches outside."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        pending = self._graveyard + [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask)]
+        for host in self.hosts.values():
+            host.process.bury()
+        for log in self.book.logs():
+            log.is_open = False
+        for task in pending:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            with suppress(BaseException):
+                task.get_coro().close()
+        self._graveyard.clear()
+        self.loop.close()
+
+    def _new_host(self, name: str) -> Host:
+        platter = Platter(flush_ns=self._flush_ns)
+        host = Host(seed=self.seed, index=len(self.hosts), name=name, read_now=lambda: self.loop.now_ns, platter=platter)
+        self.hosts[name] = self.network.hosts[name] = host
+        return host
+
+    def _open_world(self, host: Host) -> None:
+        process = host.process
+        log = self.book.log(host.name, process.incarnation, host.clock)
+        process.world = SimulatedWorld(run=self.run, process=process, disk=SimulatedDisk(self.loop, process), log=log)

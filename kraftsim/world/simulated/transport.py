@@ -1,0 +1,322 @@
+"""One end of a simulated TCP connection: an ordered stream of bytes that arrive late, in other portions than they were written, or never.
+
+What the kernel of a host does (receiving, acknowledging, resetting) is done here on behalf of the process that owns the end; when the process
+dies the network takes over its ends: a killed process resets them, a host without power falls silent.
+"""
+
+import asyncio
+import errno
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
+from kraftsim.world.simulated.socket import SimulatedSocket
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.frames import FrameWatch
+    from kraftsim.world.simulated.host import Process
+    from kraftsim.world.simulated.network import Network
+    from kraftsim.world.simulated.server import SimulatedServer
+
+HIGH_WATER_BYTES = 64 * 1024
+LOW_WATER_BYTES = 16 * 1024
+Address = tuple[str, int]
+
+
+class SimulatedTransport(asyncio.Transport):
+    """One end. `number` is the connection's, the same at both ends."""
+
+    __slots__ = (
+        "_cut_after", "_high_bytes", "_inbox", "_is_closing", "_is_deaf", "_is_ended", "_is_lost", "_is_reading", "_is_writing_paused", "_low_bytes",
+        "_network", "_protocol", "local", "number", "out", "process", "remote", "server", "watch",
+    )  # fmt: skip
+
+    def __init__(self, network: "Network", process: "Process", *, number: int, local: Address, remote: Address) -> None:
+        super().__init__()
+        self.number = number
+        self.process = process
+        self.out: Pipe
+        self.local = local
+        self.remote = remote
+        self.server: SimulatedServer | None = None
+        self.watch: FrameWatch | None = None
+        self._network = network
+        self._protocol: asyncio.Protocol | None = None
+        self._is_closing = False
+        self._is_lost = False
+        self._is_ended = False
+        self._is_deaf = False
+        self._is_reading = True
+        self._is_writing_paused = False
+        self._high_bytes, self._low_bytes = HIGH_WATER_BYTES, LOW_WATER_BYTES
+        self._inbox: deque[Segment] = deque()
+        self._cut_after: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<connection {self.number} {self.process.host.name} {self.local}>{self.remote}>"
+
+    # ---- asyncio.Transport
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """Return 'sockname', 'peername' or 'socket'."""
+        match name:
+            case "sockname":
+                return self.local
+            case "peername":
+                return self.remote
+            case "socket":
+                return SimulatedSocket(self.local, self.remote)
+        return default
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Hand what arrives from now on to another protocol."""
+        assert isinstance(protocol, asyncio.Protocol), "buffered protocols are not simulated"
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return the protocol."""
+        assert self._protocol is not None, "connection_made was not called yet"
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        """Tell whether this end was closed or lost."""
+        return self._is_closing
+
+    def is_reading(self) -> bool:
+        """Tell whether arriving bytes are handed on."""
+        return self._is_reading and not self._is_closing
+
+    def pause_reading(self) -> None:
+        """Leave arriving bytes in the kernel; the writer is stopped once it has enough of them."""
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        """Hand on what waits, from the next turn on."""
+        if not self._is_reading:
+            self._is_reading = True
+            self._network.loop.schedule(self.process, self._network.loop.now_ns, self._drain_inbox)
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes the other end has not taken yet."""
+        return self.out.unread_bytes
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Return the low and the high limit."""
+        return self._low_bytes, self._high_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set when the protocol is asked to pause and to resume writing."""
+        if high is None:
+            high = HIGH_WATER_BYTES if low is None else 4 * low
+        self._high_bytes, self._low_bytes = high, high // 4 if low is None else low
+
+    def can_write_eof(self) -> bool:
+        """Return True: a half of the connection can be closed."""
+        return True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes; nothing happens on a connection that is closing."""
+        if self._is_closing or not data:
+            return
+        assert not self._is_ended, "write after write_eof"
+        data = bytes(data)
+        if self.watch is not None:
+            self.watch.before_write(self, data)
+            if self._is_closing:
+                return
+        if self._cut_after is not None:
+            self._write_until_cut(data)
+        else:
+            self._transmit(data)
+        if self.watch is not None:
+            self.watch.after_write(self)
+
+    def writelines(self, list_of_data: "list[bytes | bytearray | memoryview]") -> None:  # type: ignore[override]
+        """Send several pieces as one write."""
+        self.write(b"".join(list_of_data))
+
+    def write_eof(self) -> None:
+        """Send the end of the stream; reading goes on."""
+        if not self._is_ended and not self._is_closing:
+            self._is_ended = True
+            self.out.send(Segment(Kind.END))
+
+    def close(self) -> None:
+        """Send what was written, then the end of the stream."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if not self._is_ended:
+            self._is_ended = True
+            self.out.send(Segment(Kind.END))
+        self._lose_soon(None)
+
+    def abort(self) -> None:
+        """Reset the connection."""
+        if self._is_lost:
+            return
+        if not self._is_closing or not self._is_ended:
+            self.out.send(Segment(Kind.RESET))
+        self._is_closing = self._is_ended = True
+        self._lose_soon(None)
+
+    @property
+    def peer(self) -> "SimulatedTransport":
+        """The other end."""
+        return self.out.target
+
+    # ---- sending
+
+    def cut_after(self, bytes_more: int) -> None:
+        """Let this many more bytes through in this direction, then reset the connection at both ends."""
+        self._cut_after = bytes_more if self._cut_after is None else min(self._cut_after, bytes_more)
+
+    def _write_until_cut(self, data: bytes) -> None:
+        allowed = self._cut_after
+        assert allowed is not None, "there is a cut to come"
+        if len(data) < allowed:
+            self._cut_after = allowed - len(data)
+            self._transmit(data)
+            return
+        if allowed:
+            self._transmit(data[:allowed])
+        self._network.cut_count += 1
+        self.out.send(Segment(Kind.RESET))
+        self._is_closing = self._is_ended = self._is_deaf = True
+        loop = self._network.loop
+        loop.schedule(self.process, loop.now_ns + self.out.link.delay_ns(), self._lose, _reset_error())
+
+    def _transmit(self, data: bytes) -> None:
+        out = self.out
+        out.send_data(data)
+        if out.unread_bytes > self._high_bytes and not self._is_writing_paused:
+            self._is_writing_paused = True
+            assert self._protocol is not None, "whoever writes has a protocol"
+            self._protocol.pause_writing()
+
+    # ---- receiving
+
+    def on_segment(self, segment: Segment) -> None:
+        """Take what arrives."""
+        if segment.kind is Kind.OPENING:
+            self._accept()
+        elif self._is_deaf:
+            return
+        elif self._is_lost:
+            if segment.kind is Kind.DATA:
+                self._is_deaf = True
+                self.out.send(Segment(Kind.RESET))
+        elif self._inbox or not self._is_reading:
+            self._inbox.append(segment)
+        else:
+            self._deliver(segment)
+
+    def on_reset(self) -> None:
+        """The other end knows nothing of this connection."""
+        self._lose(_reset_error())
+
+    def on_timeout(self) -> None:
+        """The other end has not acknowledged anything for too long."""
+        self._lose(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+
+    def _drain_inbox(self) -> None:
+        while self._inbox and self._is_reading and not self._is_lost:
+            self._deliver(self._inbox.popleft())
+
+    def _deliver(self, segment: Segment) -> None:
+        protocol = self._protocol
+        if segment.kind is Kind.RESET or protocol is None:
+            self._lose(_reset_error())
+        elif segment.kind is Kind.END:
+            try:
+                keep_open = protocol.eof_received()
+            except Exception as trouble:
+                self._fail(trouble)
+                return
+            if not keep_open:
+                self.close()
+        else:
+            self._acknowledge(len(segment.data))
+            if self._is_closing:
+                return
+            try:
+                protocol.data_received(segment.data)
+            except Exception as trouble:
+                self._fail(trouble)
+
+    def _acknowledge(self, size_bytes: int) -> None:
+        sender = self.peer
+        sender.out.unread_bytes -= size_bytes
+        if sender._is_writing_paused and sender.out.unread_bytes <= sender._low_bytes:
+            loop = self._network.loop
+            loop.schedule(sender.process, loop.now_ns + self.out.link.delay_ns(), sender._resume_writing)
+
+    def _resume_writing(self) -> None:
+        if self._is_writing_paused and self.out.unread_bytes <= self._low_bytes and not self._is_lost and self._protocol is not None:
+            self._is_writing_paused = False
+            self._protocol.resume_writing()
+
+    def _accept(self) -> None:
+        server = self.server
+        if server is None or not server.is_serving():
+            self._is_closing = self._is_lost = True
+            self.process.transports.pop((self.number, self.local), None)
+            self._network.forget_if_over(self)
+            self.out.send(Segment(Kind.RESET))
+            return
+        self.begin(server.make_protocol())
+
+    def begin(self, protocol: asyncio.BaseProtocol) -> None:
+        """Attach a protocol and tell it of the connection."""
+        self.set_protocol(protocol)
+        protocol.connection_made(self)
+
+    # ---- ends
+
+    def cut(self) -> None:
+        """Lose what is on its way to the other end, and this end of the connection with it."""
+        self.out.clear()
+        if not self._is_lost:
+            self._is_deaf = self._is_closing = self._is_ended = True
+            self._lose_soon(_reset_error())
+
+    def on_process_death(self, *, power_loss: bool) -> None:
+        """The process that owns this end is gone: a kernel that lives resets the connection, one without power says nothing more."""
+        if power_loss:
+            self.peer.out.on_target_silent()
+        elif not self._is_lost:
+            self.out.send(Segment(Kind.RESET))
+        self._is_closing = self._is_lost = True
+        self._network.forget_if_over(self)
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether this end is no more."""
+        return self._is_lost
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether bytes are on their way in either direction."""
+        return self.out.unread_bytes > 0 or self.peer.out.unread_bytes > 0
+
+    def _fail(self, trouble: Exception) -> None:
+        self._network.loop.call_exception_handler({"message": f"{self._protocol!r} failed", "exception": trouble, "process": self.process})
+        self.abort()
+
+    def _lose_soon(self, trouble: OSError | None) -> None:
+        loop = self._network.loop
+        loop.schedule(self.process, loop.now_ns, self._lose, trouble)
+
+    def _lose(self, trouble: OSError | None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = self._is_closing = True
+        self._inbox.clear()
+        self.process.transports.pop((self.number, self.local), None)
+        self._network.forget_if_over(self)
+        if self._protocol is not None:
+            self._protocol.connection_lost(trouble)
+
+
+def _reset_error() -> OSError:
+    return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")

@@ -1,0 +1,148 @@
+"""Waits for moments in a run: a virtual time, the nth write or flush of a kind of file, the nth frame of an API, the nth fact of a kind.
+
+Crash windows are too short for random times: a fault that is tied to what a node does hits them. An action runs inside the node's own call, at
+the very moment; it must not raise.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from kraftsim.events.event import Event
+from kraftsim.world.simulated.file_class import FileClass
+from kraftsim.world.simulated.frames import FrameSeen
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.simulation import Simulation
+
+Moment = Literal["before", "after"]
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """Where a trigger went off: at which host (none for a mere time), and at which frame."""
+
+    host: str | None = None
+    frame: FrameSeen | None = None
+
+
+Action = Callable[[Occasion], object]
+
+
+@dataclass(kw_only=True, slots=True)
+class _Waiting:
+    """A condition that counts down to its nth time."""
+
+    action: Action
+    nth: int
+
+    def is_due(self) -> bool:
+        self.nth -= 1
+        return self.nth == 0
+
+
+@dataclass(kw_only=True, slots=True)
+class _DiskWaiting(_Waiting):
+    operation: str
+    moment: str
+    kind: FileClass | None
+    host: str | None
+
+
+@dataclass(kw_only=True, slots=True)
+class _FrameWaiting(_Waiting):
+    api_key: int | None
+    is_response: bool
+    moment: str
+    client: str | None
+    server: str | None
+
+
+@dataclass(kw_only=True, slots=True)
+class _EventWaiting(_Waiting):
+    kind: str
+    host: str | None
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+class Triggers:
+    """Everything that is waited for in one simulation. Each trigger goes off once."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        self._simulation = simulation
+        self._disk: list[_DiskWaiting] = []
+        self._frames: list[_FrameWaiting] = []
+        self._events: dict[str, list[_EventWaiting]] = {}
+
+    def at(self, at_ns: int, action: Action) -> None:
+        """Act at a virtual time; at once, that is in the next turn, if it is past."""
+        simulation = self._simulation
+        simulation.loop.schedule(simulation.harness.process, max(at_ns, simulation.now_ns), action, Occasion())
+
+    def on_disk(
+        self,
+        action: Action,
+        *,
+        operation: Literal["write", "flush", "rename"],
+        file_class: FileClass | None = None,
+        host: str | None = None,
+        nth: int = 1,
+        moment: Moment = "after",
+    ) -> None:
+        """Act before or after the nth operation on a class of files, on one host or on any."""
+        assert nth >= 1, "times are counted from 1"
+        self._disk.append(_DiskWaiting(action=action, nth=nth, operation=operation, moment=moment, kind=file_class, host=host))
+        for each in self._simulation.hosts.values():
+            self.watch_disk(each.name)
+
+    def on_frame(
+        self,
+        action: Action,
+        *,
+        api_key: int | None,
+        is_response: bool = False,
+        client: str | None = None,
+        server: str | None = None,
+        nth: int = 1,
+        moment: Moment = "before",
+    ) -> None:
+        """Act before or after the nth request or response of an API is handed to the network. Before it, `occasion.frame.cut` decides its fate."""
+        assert nth >= 1, "times are counted from 1"
+        waiting = _FrameWaiting(action=action, nth=nth, api_key=api_key, is_response=is_response, moment=moment, client=client, server=server)
+        self._frames.append(waiting)
+        self._simulation.network.watch_frames(self._on_frame)
+
+    def on_event(self, action: Action, *, kind: str, host: str | None = None, nth: int = 1, fields: Mapping[str, object] | None = None) -> None:
+        """Act right after the nth fact of a kind was noted, on one host or on any, with the given values in its fields."""
+        assert nth >= 1, "times are counted from 1"
+        assert kind in Event.kinds, f"no event is called {kind}"
+        if not self._events:
+            self._simulation.book.observers.append(self._on_event)
+        self._events.setdefault(kind, []).append(_EventWaiting(action=action, nth=nth, kind=kind, host=host, fields=fields or {}))
+
+    def watch_disk(self, host_name: str) -> None:
+        """Look at the disk of a host from now on, if anything waits for disks."""
+        if self._disk:
+            platter = self._simulation.hosts[host_name].platter
+            platter.watch = lambda operation, kind, moment: self._on_disk(host_name, operation, kind, moment)
+
+    def _on_disk(self, host: str, operation: str, kind: FileClass, moment: str) -> None:
+        for waiting in list(self._disk):
+            fits = waiting.operation == operation and waiting.moment == moment and waiting.kind in (None, kind) and waiting.host in (None, host)
+            if fits and waiting.is_due():
+                self._disk.remove(waiting)
+                waiting.action(Occasion(host=host))
+
+    def _on_frame(self, frame: FrameSeen, moment: str) -> None:
+        for waiting in list(self._frames):
+            fits = waiting.api_key in (None, frame.api_key) and waiting.is_response == frame.is_response and waiting.moment == moment
+            if fits and waiting.client in (None, frame.client) and waiting.server in (None, frame.server) and waiting.is_due():
+                self._frames.remove(waiting)
+                waiting.action(Occasion(host=frame.transport.process.host.name, frame=frame))
+
+    def _on_event(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        for waiting in list(self._events.get(type(event).__name__, ())):
+            fits = waiting.host in (None, node) and all(getattr(event, name, None) == value for name, value in waiting.fields.items())
+            if fits and waiting.is_due():
+                self._events[waiting.kind].remove(waiting)
+                waiting.action(Occasion(host=node if node in self._simulation.hosts else None))
