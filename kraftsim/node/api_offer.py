@@ -1,7 +1,7 @@
 """Which APIs a node offers, in which versions, and the answer to ApiVersions that says so.
 
-An API is served in the versions that the release of the node offers and that are built here; it is advertised in exactly those, with one exception
-that Kafka makes as well: Produce is shown from version 0, because librdkafka takes a broker without it for one that knows no compression (KAFKA-18659).
+An API is served in the versions that the release of the node offers and that are built here; it is advertised in exactly those. The one exception is
+Kafka's own: Produce is shown from version 0, because librdkafka takes a broker without it for one that knows no compression (KAFKA-18659).
 
 Source: KIP-35, KIP-511, KIP-584, kafka.server.ApiVersionManager, org.apache.kafka.common.requests.ApiVersionsResponse.
 """

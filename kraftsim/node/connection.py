@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
 from kraftsim.node.call import Answer, Closing, Deferred, Encoded, NoAnswer
 from kraftsim.world.interface import Chunk
-from protocol.frames import FrameReader
+from protocol.frames import BadFrameSize, FrameReader
 from protocol.malformed import MalformedMessage
-from protocol.requests import RequestHead, response_chunks
+from protocol.requests import RequestHead, UnsupportedApi, response_chunks
 
 if TYPE_CHECKING:
     from kraftsim.node.shell import NodeShell
@@ -33,11 +33,11 @@ class FrameServer(Protocol):
     """What a connection asks for each frame: a dispatcher."""
 
     def read_head(self, frame: bytes) -> RequestHead:
-        """Read who is asked for what. Raises MalformedMessage."""
+        """Read who is asked for what. Raises MalformedMessage or UnsupportedApi."""
         ...
 
     def serve(self, head: RequestHead, frame: bytes, connection: "ServerConnection") -> Answer | Deferred:
-        """Answer a request now or later. Raises MalformedMessage."""
+        """Answer a request now or later. Raises MalformedMessage or UnsupportedApi."""
         ...
 
 
@@ -88,15 +88,13 @@ class ServerConnection(asyncio.Protocol):
         self._last_heard = self._loop.time()
         if self._close_reason is not None:
             return
-        refused: MalformedMessage | None = None
         try:
-            frames = self._reader.feed(data)
-        except MalformedMessage as malformed:
-            frames, refused = [], malformed
-        self._backlog.extend(frames)
-        self._serve()
-        if refused is not None:
-            self._refuse(NO_HEAD, refused.reason)
+            self._backlog.extend(self._reader.feed(data))
+            self._serve()
+        except BadFrameSize as bad:
+            self._backlog.extend(bad.frames)
+            self._serve()
+            self._refuse(NO_HEAD, bad.reason)
 
     def eof_received(self) -> bool:
         """Keep the way out open while an answer is still to come: what was asked before the client finished is answered."""
@@ -170,6 +168,8 @@ class ServerConnection(asyncio.Protocol):
             answer = self._server.serve(head, frame, self)
         except MalformedMessage as malformed:
             self._refuse(head, str(malformed))
+        except UnsupportedApi as unsupported:
+            self._refuse(RequestHead(unsupported.api_key, unsupported.version, -1, None, 0), str(unsupported))
         except AssertionError as mistake:
             self._shell.fail(mistake)
         else:

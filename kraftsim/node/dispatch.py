@@ -40,7 +40,7 @@ class Dispatcher(Generic[N]):
         }
 
     def read_head(self, frame: bytes) -> RequestHead:
-        """Read the header of a frame. Raises MalformedMessage."""
+        """Read the header of a frame. Raises MalformedMessage, or UnsupportedApi for a key that nobody knows."""
         return read_request_head(frame)
 
     def serve(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:

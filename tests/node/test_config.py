@@ -88,7 +88,7 @@ def test_what_cannot_be_used_is_one_line_that_names_the_key(changed: dict[str, s
 
 def test_a_controller_must_be_a_voter() -> None:
     """org.apache.kafka.raft.QuorumConfig: node.id must be among the voters."""
-    with pytest.raises(ConfigError, match="controller 102 is not in controller.quorum.voters"):
+    with pytest.raises(ConfigError, match=r"controller 102 is not in controller\.quorum\.voters"):
         NodeConfig.parse({**CONTROLLER, "node.id": "102"})
 
 

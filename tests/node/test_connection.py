@@ -1,0 +1,368 @@
+"""What a client may do to a connection, and what becomes of it: facts/broker.md section 6."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
+from kraftsim.events.nodes import NodeFailed
+from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures
+from kraftsim.node.call import NO_ANSWER, Answer, Call, Deferred, Handler
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.dispatch import Dispatcher
+from kraftsim.node.endpoints import Endpoint
+from kraftsim.node.listeners import ListenerError, Listeners
+from kraftsim.node.shell import NodeShell
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.requests import decode_response, request_chunks
+from tests.node.conftest import MakeWorld, WatchedWorld
+
+RELEASED = {ApiKey.PRODUCE: (0, 11), ApiKey.API_VERSIONS: (0, 4), ApiKey.INIT_PRODUCER_ID: (0, 5)}
+PROPERTIES = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "101@127.0.0.1:1",
+    "kraftsim.frame.events": "true",
+}
+
+
+@dataclass
+class Desk:
+    """A node of two APIs: ApiVersions, and InitProducerId, which does what `on_init` says."""
+
+    offer: ApiOffer
+    on_init: Callable[[Call], Answer | Deferred]
+    deferred: list[Deferred] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+    def later(self, call: Call) -> Deferred:
+        """Answer when the test says so."""
+        self.deferred.append(Deferred())
+        return self.deferred[-1]
+
+
+def count_up(desk: Desk, call: Call) -> Answer | Deferred:
+    """Serve InitProducerId."""
+    desk.calls.append(call)
+    return desk.on_init(call)
+
+
+HANDLERS: list[Handler[Desk]] = [
+    Handler(key=ApiKey.API_VERSIONS, handle=lambda desk, call: desk.offer.answer(call, FinalizedFeatures({"metadata.version": 21}, 7))),
+    Handler(key=ApiKey.INIT_PRODUCER_ID, handle=count_up, refuse=lambda call, error: InitProducerIdResponse(error_code=error)),
+]
+
+
+@dataclass
+class Server:
+    """A listening node."""
+
+    desk: Desk
+    shell: NodeShell
+    listeners: Listeners
+    world: WatchedWorld
+
+    async def connect(self) -> "Client":
+        """Open a raw connection."""
+        port = self.listeners.bound["PLAINTEXT"].port
+        return Client(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def closed_because(self) -> str:
+        """Wait for the first connection to be gone and return why."""
+        for _ in range(200):
+            closed = self.world.noted_of(ConnectionClosed)
+            if closed:
+                assert isinstance(closed[0], ConnectionClosed)
+                return closed[0].reason
+            await asyncio.sleep(0.01)
+        raise AssertionError("the connection stayed open")
+
+
+@dataclass
+class Client:
+    """A client that can send anything."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def frame(self) -> bytes:
+        """Read one answer without its size."""
+        async with asyncio.timeout(5):
+            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+            return await self.reader.readexactly(size)
+
+    async def is_closed(self) -> bool:
+        """Read until the end and tell whether nothing came before it."""
+        async with asyncio.timeout(5):
+            return await self.reader.read() == b""
+
+    def send(self, *frames: bytes) -> None:
+        """Send bytes as they are."""
+        self.writer.write(b"".join(frames))
+
+
+def init(correlation_id: int, timeout_ms: int = 1) -> bytes:
+    """Build an InitProducerId request."""
+    return b"".join(request_chunks(22, 4, correlation_id, "client", InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms)))
+
+
+def echo(call: Call) -> InitProducerIdResponse:
+    """Answer with the correlation id as producer id."""
+    return InitProducerIdResponse(producer_id=call.head.correlation_id, producer_epoch=0)
+
+
+@pytest.fixture
+async def server(make_world: MakeWorld) -> AsyncIterator[Server]:
+    """Serve on a free port."""
+    async for each in serving(make_world()):
+        yield each
+
+
+async def serving(world: WatchedWorld, **changed: str) -> AsyncIterator[Server]:
+    """Serve with other settings."""
+    config = NodeConfig.parse({**PROPERTIES, **changed})
+    offer = ApiOffer(RELEASED, [handler.key for handler in HANDLERS], {"metadata.version": (1, 21), "kraft.version": (0, 1)})
+    desk = Desk(offer, echo)
+    shell = NodeShell(world, config, lambda: listeners.abort())
+    listeners = Listeners(shell)
+    await listeners.open(config.listeners, Dispatcher(desk, HANDLERS, offer))
+    yield Server(desk, shell, listeners, world)
+    await listeners.close()
+
+
+async def test_pipelined_requests_are_answered_in_order_and_in_one_go(server: Server) -> None:
+    """6.2: pipelining works; every frame of a read is served."""
+    client = await server.connect()
+    client.send(*(init(number) for number in range(100)))
+    for number in range(100):
+        assert decode_response(22, 4, await client.frame()) == (number, InitProducerIdResponse(producer_id=number, producer_epoch=0))
+
+
+async def test_a_frame_may_arrive_byte_by_byte(server: Server) -> None:
+    """TCP has no frames."""
+    client = await server.connect()
+    for byte in init(5) + init(6):
+        client.send(bytes([byte]))
+        await asyncio.sleep(0)
+    assert [decode_response(22, 4, await client.frame())[0] for _ in range(2)] == [5, 6]
+
+
+async def test_requests_behind_a_deferred_answer_wait_for_it(server: Server) -> None:
+    """6.2: one request per connection is in process; another connection is not held up."""
+    server.desk.on_init = server.desk.later
+    client, other = await server.connect(), await server.connect()
+    client.send(init(1), init(2))
+    await asyncio.sleep(0.05)
+    assert len(server.desk.calls) == 1
+    server.desk.on_init = echo
+    other.send(init(9))
+    assert decode_response(22, 4, await other.frame())[0] == 9
+    server.desk.deferred[0].complete(InitProducerIdResponse(producer_id=11))
+    first, second = await client.frame(), await client.frame()
+    assert decode_response(22, 4, first) == (1, InitProducerIdResponse(producer_id=11))
+    assert decode_response(22, 4, second)[0] == 2
+
+
+async def test_a_client_that_goes_away_is_not_waited_for(server: Server) -> None:
+    """A deferred answer without a client is dropped, and whoever works on it is told. (A client that only says it is done still gets it.)"""
+    server.desk.on_init = server.desk.later
+    client = await server.connect()
+    client.send(init(1))
+    await asyncio.sleep(0.05)
+    abandoned: list[bool] = []
+    server.desk.deferred[0].when_abandoned(lambda: abandoned.append(True))
+    client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.writer.transport.abort()
+    assert await server.closed_because() == "peer"
+    assert abandoned == [True] and server.desk.deferred[0].is_abandoned
+    server.desk.deferred[0].complete(InitProducerIdResponse())
+
+
+async def test_what_was_asked_before_a_half_close_is_answered(server: Server) -> None:
+    """6.2: a request written before the client half-closes is still answered."""
+    server.desk.on_init = server.desk.later
+    client = await server.connect()
+    client.send(init(1))
+    client.writer.write_eof()
+    await asyncio.sleep(0.05)
+    server.desk.deferred[0].complete(InitProducerIdResponse(producer_id=3))
+    assert decode_response(22, 4, await client.frame())[0] == 1
+    assert await client.is_closed()
+
+
+async def test_without_an_answer_the_next_request_is_served(server: Server) -> None:
+    """Produce with acks=0 has none."""
+    server.desk.on_init = lambda call: NO_ANSWER if call.head.correlation_id == 1 else echo(call)
+    client = await server.connect()
+    client.send(init(1), init(2))
+    assert decode_response(22, 4, await client.frame())[0] == 2
+
+
+def head(api_key: int, api_version: int, rest: bytes = b"", correlation_id: int = 7) -> bytes:
+    """Build a frame with header v1 and a null client id."""
+    body = struct.pack(">hhih", api_key, api_version, correlation_id, -1) + rest
+    return struct.pack(">i", len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (struct.pack(">i", -1), "a frame of -1 bytes"),
+        (struct.pack(">i", 104857601), "a frame of 104857601 bytes is above the limit"),
+        (struct.pack(">i", 0), "bytes"),
+        (struct.pack(">i", 3) + b"\0\0\0", "bytes"),
+        (head(999, 0), "api 999"),
+        (head(-5, 0), "api -5"),
+        (head(3, 0), "api key 3 is not offered on this listener"),
+        (head(67, 0, b"\0"), "api key 67 is not offered on this listener"),
+        (head(22, 6, b"\0\0\0"), "api key 22 is offered in versions 0 to 5, not 6"),
+        (head(22, -1), "api key 22 is offered in versions 0 to 5, not -1"),
+        (head(22, 1), "api 22 v1"),
+        (head(22, 4, b"\0" + b"\xff" * 4), "api 22 v4"),
+        (head(22, 1, b"\x00\x05ab"), "api 22 v1"),
+        (struct.pack(">i", 12) + struct.pack(">hhih", 22, 1, 1, 500) + b"ab", "client"),
+        (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes is above the limit"),
+    ],
+)
+async def test_what_cannot_be_served_closes_the_connection_without_an_answer(server: Server, sent: bytes, reason: str) -> None:
+    """6.1, 6.2: bad sizes, unknown keys, keys of another listener, versions out of range, malformed bodies; the event says why."""
+    client = await server.connect()
+    client.send(init(1), sent, init(2))
+    assert decode_response(22, 4, await client.frame())[0] == 1
+    assert await client.is_closed()
+    assert reason in await server.closed_because()
+    (refused,) = server.world.noted_of(RequestRefused)
+    assert isinstance(refused, RequestRefused)
+    assert reason in refused.reason and refused.action == "closed"
+    assert len(server.desk.calls) == 1
+
+
+async def test_bytes_behind_a_body_are_ignored(server: Server) -> None:
+    """6.2: extra bytes after a valid body."""
+    client = await server.connect()
+    client.send(head(22, 1, struct.pack(">hi", -1, 1) + b"extra"))
+    assert decode_response(22, 1, await client.frame())[0] == 7
+
+
+async def test_api_versions_of_the_future_is_answered_in_version_0(server: Server) -> None:
+    """6.2: v99 gives a 16-byte payload: correlation id, 35, one row; the connection stays usable."""
+    client = await server.connect()
+    client.send(head(18, 99, b"\0" + b"whatever"))
+    assert await client.frame() == struct.pack(">ihihhh", 7, 35, 1, 18, 0, 4)
+    client.send(init(1))
+    assert decode_response(22, 4, await client.frame())[0] == 1
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+async def test_api_versions_lists_what_is_served(server: Server, version: int) -> None:
+    """Sorted by key; features from v3, those with a lowest level of 0 from v4 (KAFKA-17492). Unbuilt APIs are not listed."""
+    client = await server.connect()
+    request = ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0")
+    client.send(b"".join(request_chunks(18, version, 3, None, request)) * 2)
+    correlation_id, answer = decode_response(18, version, await client.frame())
+    assert (correlation_id, answer) == decode_response(18, version, await client.frame())
+    assert isinstance(answer, ApiVersionsResponse)
+    assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [(18, 0, 4), (22, 0, 5)]
+    names = [feature.name for feature in answer.supported_features]
+    assert names == ([] if version < 3 else ["metadata.version"] if version == 3 else ["kraft.version", "metadata.version"])
+    if version >= 3:
+        assert answer.finalized_features_epoch == 7
+        assert [(level.name, level.max_version_level) for level in answer.finalized_features] == [("metadata.version", 21)]
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "ä"])
+async def test_a_software_name_that_is_none_is_refused(server: Server, name: str) -> None:
+    """6.2: error 42 and an empty list; the connection stays usable."""
+    client = await server.connect()
+    client.send(b"".join(request_chunks(18, 3, 3, None, ApiVersionsRequest(client_software_name=name, client_software_version="1"))), init(1))
+    assert decode_response(18, 3, await client.frame())[1] == ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    assert decode_response(22, 4, await client.frame())[0] == 1
+
+
+async def test_what_nobody_foresaw_is_answered_with_error_minus_one(server: Server) -> None:
+    """6.2: an uncaught exception becomes the request's error answer."""
+    server.desk.on_init = lambda call: {}["missing"]
+    client = await server.connect()
+    client.send(init(1))
+    assert decode_response(22, 4, await client.frame())[1] == InitProducerIdResponse(error_code=-1)
+
+
+async def test_a_broken_belief_takes_the_node_down(server: Server) -> None:
+    """Assertions are the safety net: nothing is answered by a node that is wrong about itself."""
+
+    def mistaken(call: Call) -> Answer:
+        assert call is None, "what was believed"
+        return NO_ANSWER
+
+    server.desk.on_init = mistaken
+    client = await server.connect()
+    client.send(init(1))
+    with pytest.raises((ConnectionError, AssertionError)):
+        assert not await client.is_closed()
+    assert server.shell.is_dead
+    assert [event.reason.startswith("AssertionError: what was believed") for event in server.world.noted_of(NodeFailed)] == [True]  # type: ignore[attr-defined]
+    async with asyncio.timeout(1):
+        assert isinstance(await server.shell.failed(), AssertionError)
+
+
+async def test_a_client_that_does_not_read_is_no_longer_read(server: Server) -> None:
+    """The socket is the bound on what a client can make the node hold."""
+    client = await server.connect()
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    chunk = b"".join(init(number) for number in range(2000))
+    served = -1
+    for _ in range(400):
+        client.send(chunk)
+        await asyncio.sleep(0.005)
+        if len(server.desk.calls) == served:
+            break
+        served = len(server.desk.calls)
+    else:
+        raise AssertionError("the node kept on reading")
+    client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+    for number in range(3000):
+        assert decode_response(22, 4, await client.frame())[0] == number % 2000
+
+
+async def test_an_idle_connection_is_closed(make_world: MakeWorld) -> None:
+    """connections.max.idle.ms."""
+    async for server in serving(make_world(), **{"connections.max.idle.ms": "100"}):
+        client = await server.connect()
+        await asyncio.sleep(0.06)
+        client.send(init(1))
+        await client.frame()
+        await asyncio.sleep(0.06)
+        assert server.world.noted_of(ConnectionClosed) == []
+        assert await client.is_closed()
+        assert await server.closed_because() == "idle"
+
+
+async def test_every_frame_is_noted_if_asked_for(server: Server) -> None:
+    """kraftsim.frame.events: both directions, with the name of the connection that both of its ends agree on."""
+    client = await server.connect()
+    client.send(init(1))
+    await client.frame()
+    own, peer = client.writer.get_extra_info("sockname"), client.writer.get_extra_info("peername")
+    link = f"{own[0]}:{own[1]}>{peer[0]}:{peer[1]}"
+    (received,), (sent,) = server.world.noted_of(FrameReceived), server.world.noted_of(FrameSent)
+    assert isinstance(received, FrameReceived) and isinstance(sent, FrameSent)
+    assert (received.link, received.size_bytes, received.is_response) == (link, len(init(1)) - 4, False)
+    assert (sent.link, sent.api_key, sent.correlation_id, sent.is_response) == (link, 22, 1, True)
+    assert len(server.world.noted_of(ConnectionOpened)) == 1
+
+
+async def test_a_port_in_use_is_one_clear_line(server: Server) -> None:
+    """And what was opened before it is closed again."""
+    taken = server.listeners.bound["PLAINTEXT"].port
+    listeners = Listeners(server.shell)
+    with pytest.raises(ListenerError, match=f"listeners: cannot listen on B://127.0.0.1:{taken}: .*in use"):
+        await listeners.open([Endpoint("A", "127.0.0.1", 0), Endpoint("B", "127.0.0.1", taken)], None)  # type: ignore[arg-type]
