@@ -22,6 +22,9 @@ from protocol.types import WireError
 REFERENCE_SIZE_MAX = 256 * 1024
 """In longer input the field of an error is not looked for: the reference takes seconds per MiB, and a hostile peer chooses the bytes."""
 
+DISAGREEMENT = " (but the reference finds nothing wrong)"
+"""Ends the reason of an error that only the fused codec sees: a mistake of ours, which tests look for."""
+
 
 @cache
 def construct_of(cls: type, version: int) -> "MessageConstruct":
@@ -161,16 +164,19 @@ class CompiledMessage(construct.Compiled):  # type: ignore[misc]
 
     def _decode_failure(self, buffer: bytes, start: int, error: Exception) -> MalformedMessage:
         """Parse once more, with the reference, to learn in which field the fused decoder failed."""
-        if len(buffer) - start <= REFERENCE_SIZE_MAX:
-            try:
-                self._construct.parse(buffer[start:])
-            except MalformedMessage as malformed:
-                return malformed
-        return MalformedMessage(self._construct.declaration.api_key, self.layout.version, "", str(error))
+        api_key, version = self._construct.declaration.api_key, self.layout.version
+        if len(buffer) - start > REFERENCE_SIZE_MAX:
+            return MalformedMessage(api_key, version, "", str(error))
+        try:
+            self._construct.parse(buffer[start:])
+        except MalformedMessage as malformed:
+            return malformed
+        return MalformedMessage(api_key, version, "", f"{error}{DISAGREEMENT}")
 
     def _encode_failure(self, message: Message, error: Exception) -> MalformedMessage:
+        """Build once more, with the reference, to learn in which field the fused encoder failed."""
         try:
             self._construct.build(message)
         except MalformedMessage as malformed:
             return malformed
-        return MalformedMessage(self._construct.declaration.api_key, self.layout.version, "", str(error))
+        return MalformedMessage(self._construct.declaration.api_key, self.layout.version, "", f"{error}{DISAGREEMENT}")

@@ -89,7 +89,8 @@ def shared_default(structure: type[T]) -> T:
     """
     found = _SHARED_DEFAULTS.get(structure)
     if found is None:
-        frozen = type(structure.__name__, (structure,), {"__slots__": (), "__setattr__": _refuse_assignment, "__doc__": structure.__doc__})
+        methods = {"__setattr__": _refuse_assignment, "__reduce__": lambda _: (structure, ())}  # a copy is an ordinary one
+        frozen = type(structure.__name__, (structure,), {"__slots__": (), "__doc__": structure.__doc__, **methods})
         found = object.__new__(frozen)
         template = structure()
         for slot in structure.__slots__:  # type: ignore[attr-defined]

@@ -1,0 +1,288 @@
+"""The codec of one message, byte by byte: every type, in plain and in flexible versions, and everything that can be wrong with it."""
+
+import io
+import linecache
+import traceback
+from typing import Any
+
+import construct
+import pytest
+
+from protocol.codec import DISAGREEMENT, compiled, construct_of
+from protocol.malformed import MalformedMessage
+from protocol.schema import (
+    array,
+    boolean,
+    byte_string,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    records,
+    string,
+    struct,
+    structure,
+    uint16,
+    uint32,
+    uuid,
+)
+
+ID = bytes(range(16))
+
+
+@structure
+class Pair:
+    left: int = int16()
+    right: int = int16(since=1, default=-1)
+
+
+@structure
+class Item:
+    name: str = string()
+    pairs: list[Pair] = array(Pair)
+    note: str | None = string(tag=0, tagged="1+", nullable="1+", default=None)
+    pair: Pair = struct(Pair, tag=1, tagged="1+", ignorable=True)
+
+
+@message(kind="data", versions="0-2", flexible="1+")
+class Everything:
+    flag: bool = boolean()
+    tiny: int = int8()
+    small: int = int16()
+    port: int = uint16()
+    medium: int = int32()
+    crc: int = uint32()
+    large: int = int64()
+    ratio: float = float64()
+    id: bytes = uuid()
+    text: str = string()
+    maybe_text: str | None = string(nullable="0+")
+    blob: bytes = byte_string()
+    maybe_blob: bytes | None = byte_string(nullable="0+")
+    batches: bytes | memoryview | None = records(nullable="0+")
+    numbers: list[int] = array(int32)
+    flags: list[bool] = array(boolean)
+    ids: list[bytes] = array(uuid)
+    texts: list[str] = array(string)
+    items: list[Item] | None = array(Item, nullable="0+")
+    pair: Pair = struct(Pair)
+    maybe_pair: Pair | None = struct(Pair, nullable="0+", default=None)
+    plain: str = string(flexible="none")
+    newer: int = int32(since=2, default=5)
+    dropped: str = string(since=2, ignorable=True)
+    newer_list: list[int] = array(int32, since=2)
+    newer_pair: Pair = struct(Pair, since=2)
+
+
+def _filled() -> Everything:
+    return Everything(
+        flag=True,
+        tiny=-1,
+        small=-2,
+        port=0xFFFE,
+        medium=-3,
+        crc=0xFFFFFFFD,
+        large=-4,
+        ratio=0.5,
+        id=ID,
+        text="é",
+        maybe_text=None,
+        blob=b"\x01\x02",
+        maybe_blob=None,
+        batches=b"\x03",
+        numbers=[1, -1],
+        flags=[True, False],
+        ids=[ID],
+        texts=["a", ""],
+        items=[Item(name="i", pairs=[Pair(left=1)])],
+        pair=Pair(left=2),
+        maybe_pair=Pair(left=3),
+        plain="p",
+    )
+
+
+FIXED = "01 ff fffe fffe fffffffd fffffffd fffffffffffffffc 3fe0000000000000 000102030405060708090a0b0c0d0e0f"
+PLAIN = (
+    f"{FIXED} 0002c3a9 ffff 00000002 0102 ffffffff 00000001 03 00000002 00000001 ffffffff 00000002 0100"
+    f" 00000001 {ID.hex()} 00000002 000161 0000 00000001 000169 00000001 0001 0002 01 0003 000170"
+)
+FLEXIBLE = (
+    f"{FIXED} 03c3a9 00 03 0102 00 02 03 03 00000001 ffffffff 03 0100 02 {ID.hex()} 03 0261 01"
+    " 02 0269 02 0001 ffff 00 00 0002 ffff 00 01 0003 ffff 00 000170 00"
+)
+
+
+@pytest.mark.parametrize(("version", "expected"), [(0, PLAIN), (1, FLEXIBLE)])
+def test_every_type_has_its_bytes(version: int, expected: str) -> None:
+    """Source: KIP-482 for the flexible form; written by hand."""
+    built = compiled(Everything, version).encode(_filled())
+    assert built.hex(" ") == bytes.fromhex(expected).hex(" ")
+    assert construct_of(Everything, version).build(_filled()) == built
+    assert compiled(Everything, version).decode(b"xx" + built + b"yy", 2) == (_filled(), 2 + len(built))
+    assert construct_of(Everything, version).parse(built) == _filled()
+
+
+def test_records_are_not_copied() -> None:
+    records_bytes = bytes(1000)
+    chunks: list[bytes | memoryview] = []
+    compiled(Everything, 1).encode_into(Everything(batches=records_bytes), chunks)
+    assert any(chunk is records_bytes for chunk in chunks)
+    frame = b"".join(chunks)
+    parsed = compiled(Everything, 1).parse(frame)
+    assert isinstance(parsed.batches, memoryview) and parsed.batches.obj is frame
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "reason"),
+    [
+        ({"newer": 6}, "newer", "has no such field"),
+        ({"newer_list": [1]}, "newer_list", "has no such field"),
+        ({"newer_pair": Pair(left=1)}, "newer_pair", "has no such field"),
+        ({"text": None}, "text", "not nullable"),
+        ({"blob": None}, "blob", "not nullable"),
+        ({"numbers": None}, "numbers", "not nullable"),
+        ({"pair": None}, "pair", "None is no Pair"),
+        ({"texts": ["a", None]}, "texts[1]", "not nullable"),
+        ({"items": [Item(), Item(pairs=[Pair(), Pair(left=1 << 15)])]}, "items[1].pairs[1].left", "does not fit"),
+        ({"items": [Item(note=3)]}, "items[0].note", "is not a string"),  # type: ignore[arg-type]
+        ({"tiny": 128}, "tiny", "does not fit"),
+        ({"port": -1}, "port", "does not fit"),
+        ({"large": 1 << 63}, "large", "does not fit"),
+        ({"medium": "1"}, "medium", "does not fit"),
+        ({"id": b"short"}, "id", "not 16 bytes"),
+        ({"ids": [ID, b""]}, "ids[1]", "not 16 bytes"),
+        ({"text": "x" * 32768}, "text", "longer than 32767"),
+        ({"plain": "x" * 32768}, "plain", "longer than 32767"),
+        ({"text": "\ud800"}, "text", "no UTF-8"),
+        ({"numbers": [1, 1 << 31]}, "numbers[1]", "does not fit"),
+    ],
+)
+def test_a_value_that_no_bytes_can_carry_is_refused_by_its_path(change: dict[str, Any], path: str, reason: str) -> None:
+    """A non-default value in a field that the version lacks, null where null is not allowed, and values out of range."""
+    value = Everything(**change)
+    for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
+        with pytest.raises(MalformedMessage, match=reason) as caught:
+            codec.build(value)
+        assert (caught.value.path, caught.value.version, caught.value.position) == (path, 1, None)
+
+
+def test_an_absent_field_may_have_any_value_if_it_is_ignorable() -> None:
+    codec = compiled(Everything, 1)
+    assert codec.encode(Everything(dropped="x")) == codec.encode(Everything())
+    assert compiled(Everything, 2).parse(compiled(Everything, 2).encode(Everything(dropped="x"))).dropped == "x"
+
+
+@pytest.mark.parametrize(
+    ("version", "change", "path"),
+    [
+        (0, {"text": "ffff"}, "text"),
+        (0, {"blob": "ffffffff"}, "blob"),
+        (0, {"numbers": "ffffffff"}, "numbers"),
+        (0, {"text": "0001 ff"}, "text"),
+        (0, {"numbers": "7fffffff 00000001"}, "numbers[1]"),
+        (0, {"numbers": "80000000"}, "numbers"),
+        (0, {"texts": "7fffffff 0000"}, "texts[1]"),
+        (1, {"text": "00"}, "text"),
+        (1, {"text": "ffffffffff01"}, "text"),
+        (1, {"text": "ffffffff0f"}, "text"),
+        (1, {"text": "818002"}, "text"),
+        (1, {"blob": "ffffffff07 01"}, "blob"),
+        (1, {"numbers": "ffffffff07 00000001"}, "numbers[1]"),
+        (1, {"ids": f"ffffffff07 {ID.hex()}"}, "ids[1]"),
+        (1, {"texts": "ffffffff07 01"}, "texts[1]"),
+        (1, {"items": "03 0269 ffffffff07 0001 ffff 00"}, "items[0].pairs[1].left"),
+        (1, {"items": "02 0269 01 01 00 03 0261 00"}, "items[0].note"),
+        (1, {"items": "02 0269 01 02 07 01 61 07 01 61"}, "items[0].(tagged)"),
+        (1, {"items": "02 0269 01 02 08 01 61 07 01 61"}, "items[0].(tagged)"),
+    ],
+)
+def test_bytes_that_are_no_message_are_refused_by_their_path(version: int, change: dict[str, str], path: str) -> None:
+    """Null where it is not allowed, text that is not UTF-8, varints that are too long, counts and sizes that lie, tags out of order."""
+    (name, replacement), *_ = change.items()
+    frame = _up_to(name, version) + bytes.fromhex(replacement)
+    for codec in (compiled(Everything, version), construct_of(Everything, version)):
+        with pytest.raises(MalformedMessage) as caught:
+            codec.parse(frame)
+        assert caught.value.path == path
+        assert caught.value.position is not None and len(_up_to(name, version)) <= caught.value.position <= len(frame)
+        assert DISAGREEMENT not in caught.value.reason
+
+
+def _up_to(name: str, version: int) -> bytes:
+    """Build the fields before `name` of a message that is otherwise empty."""
+    values = {"text": b"", "blob": b"", "numbers": 1, "texts": 1, "ids": 1, "items": 1}
+    assert name in values
+    full = compiled(Everything, version)
+    empty = Everything(items=[])
+    fields = [field.name for field in full.layout.fields]
+    struct_of_all = construct_of(Everything, version).reference.subcon
+    before = construct.Struct(*struct_of_all.subcons[: fields.index(name)])
+    return bytes(before.build({field: getattr(empty, field) for field in fields}))
+
+
+def test_unknown_tags_are_kept_and_written_again_in_order() -> None:
+    """A node in the middle must not lose what a newer one says (KIP-482)."""
+    frame = compiled(Everything, 1).encode(Everything(items=[Item(name="i", note="n")]))
+    newer = frame.replace(bytes.fromhex("0269 01 01 00 02 026e"), bytes.fromhex("0269 01 04 00 02 026e 05 01 ff 07 00 c801 02 0102"))
+    assert newer != frame
+    newer = newer[:-1] + bytes.fromhex("01 00 01 09")
+    for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
+        parsed = codec.parse(newer)
+        assert parsed.items[0].note == "n"
+        assert parsed.items[0]._tags == {5: b"\xff", 7: b"", 200: b"\x01\x02"}
+        assert parsed._tags == {0: b"\x09"}
+        assert codec.build(parsed) == newer
+
+
+def test_a_tag_that_is_known_may_not_hide_among_the_unknown_ones() -> None:
+    item = Item()
+    item._tags = {0: b""}  # type: ignore[attr-defined]
+    with pytest.raises(MalformedMessage, match="known"):
+        compiled(Everything, 1).encode(Everything(items=[item]))
+
+
+def test_unknown_tags_in_an_element_of_fixed_size_do_not_shift_the_others() -> None:
+    """The fast path takes all elements in one sweep, and must notice the one that is longer."""
+    pairs = [Pair(left=number) for number in range(5)]
+    pairs[3]._tags = {9: b"ab"}  # type: ignore[attr-defined]
+    frame = compiled(Everything, 1).encode(Everything(items=[Item(pairs=pairs)]))
+    assert frame == construct_of(Everything, 1).build(Everything(items=[Item(pairs=pairs)]))
+    parsed = compiled(Everything, 1).parse(frame).items[0].pairs
+    assert parsed == pairs and [pair._tags for pair in parsed] == [None, None, None, {9: b"ab"}, None]
+
+
+def test_tagged_fields_at_their_default_take_no_bytes() -> None:
+    def size(item: Item) -> int:
+        return len(compiled(Everything, 1).encode(Everything(items=[item])))
+
+    assert size(Item()) == size(Item(pair=Pair())) == size(Item(note=None))
+    assert size(Item(pair=Pair(left=1))) == size(Item()) + 2 + 5
+    assert size(Item(note="")) == size(Item()) + 2 + 1
+
+
+def test_a_message_fits_into_a_struct_interpreted_and_compiled() -> None:
+    around = construct.Struct("before" / construct.Int8ub, "body" / construct_of(Everything, 1), "after" / construct.Int8ub)
+    value = {"before": 1, "body": _filled(), "after": 2}
+    frame = around.build(value)
+    assert frame == b"\x01" + compiled(Everything, 1).encode(_filled()) + b"\x02"
+    fast = around.compile()
+    assert fast.build(value) == frame
+    for parsed in (around.parse(frame), fast.parse(frame)):
+        assert (parsed.before, parsed.body, parsed.after) == (1, _filled(), 2)
+    assert compiled(Everything, 1).parse_stream(io.BytesIO(frame[1:])) == _filled()
+
+
+def test_the_source_of_a_fused_codec_can_be_read_in_a_traceback() -> None:
+    with pytest.raises(MalformedMessage) as caught:
+        compiled(Everything, 2).decode(b"\x01", 0)
+    printed = "".join(traceback.format_exception(caught.value))
+    assert "<Everything v2 decode>" in printed and "unpack_from" in printed
+    assert linecache.getlines("<Everything v2 decode>")
+
+
+def test_an_error_says_where_and_why() -> None:
+    with pytest.raises(MalformedMessage) as caught:
+        compiled(Everything, 1).decode(b"ab" + bytes.fromhex(FIXED) + b"\x01\x00\x00", 2)
+    assert str(caught.value) == "message v1 at blob (byte 48): null, but not nullable"
