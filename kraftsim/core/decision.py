@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from kraftsim.events.event import Event
 from protocol.errors import ErrorCode
 from protocol.schema import Message
 
@@ -16,10 +17,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Result]):
-    """`result` holds once every one of `records` is in the log, in this order and in one batch. No records: it holds already."""
+    """`result` holds once every one of `records` is in the log, in this order and in one batch. No records: it holds already.
+
+    `facts` are to be noted when the records are committed, not earlier: until then nothing has happened.
+    """
 
     records: Sequence[Message]
     result: Result
+    facts: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

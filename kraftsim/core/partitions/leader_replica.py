@@ -25,16 +25,18 @@ from kraftsim.events.event import Event
 from kraftsim.events.partitions import BatchAppended, DuplicateAnswered, LeaderElected, LeadershipLost, ProduceRefused, ProducerStateExpired
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
+from protocol.messages import k02_list_offsets as list_offsets
 
 IN_SYNC_COUNT: Final = 1
 """The leader itself: partitions have one replica for now."""
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
-FIRST_VERSION_OF_SPECIAL_TIMESTAMP: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+FIRST_VERSION_OF_SPECIAL_TIMESTAMP: Final = {
+    list_offsets.LATEST_TIMESTAMP: 0,
+    list_offsets.EARLIEST_TIMESTAMP: 0,
+    list_offsets.MAX_TIMESTAMP: 7,
+    list_offsets.EARLIEST_LOCAL_TIMESTAMP: 8,
+    list_offsets.LATEST_TIERED_TIMESTAMP: 9,
+}
 """ListOffsets versions.   Source: KIP-734, KIP-405, KIP-1005."""
 
 
@@ -217,14 +219,14 @@ class LeaderReplica:
             return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"ListOffsets {api_version} has no timestamp {timestamp}")
         visible_end = self.last_stable_offset if reads_committed else self.high_watermark
         match timestamp:
-            case -1:
+            case list_offsets.LATEST_TIMESTAMP:
                 return OffsetAnswer(offset=visible_end, timestamp=-1, leader_epoch=self.leader_epoch)
-            case -2 | -4:
+            case list_offsets.EARLIEST_TIMESTAMP | list_offsets.EARLIEST_LOCAL_TIMESTAMP:
                 epoch = self.epochs.epoch_at(self.log_start_offset)
                 return OffsetAnswer(offset=self.log_start_offset, timestamp=-1, leader_epoch=NO_LEADER_EPOCH if epoch is None else epoch)
-            case -3:
+            case list_offsets.MAX_TIMESTAMP:
                 return SearchMaxTimestamp(end_offset=visible_end)
-            case -5:
+            case list_offsets.LATEST_TIERED_TIMESTAMP:
                 return NOTHING_FOUND  # nothing is tiered
             case _:
                 return SearchTimestamp(timestamp=timestamp, end_offset=visible_end)

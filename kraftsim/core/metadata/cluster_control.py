@@ -1,0 +1,176 @@
+"""Which brokers there are, and which of them may serve clients.
+
+A broker registers and gets an epoch, reads the metadata log up to its own registration, is let in, and is put out again when it falls silent.
+Source: KIP-631, org.apache.kafka.controller.ClusterControlManager; facts/controller.md 3.3.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.broker_registration import BrokerRegistration, registration_of
+from kraftsim.core.metadata.broker_sessions import BrokerSessions
+from kraftsim.core.metadata.feature_control import FeatureControl
+from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL
+from kraftsim.core.timeline import Journal, TimelineDict
+from kraftsim.events.metadata import BrokerRegistered
+from protocol.errors import ErrorCode
+from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from protocol.metadata.m00_register_broker import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from protocol.metadata.m17_broker_registration_change import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE, BrokerRegistrationChangeRecord
+from protocol.uuids import uuid_text
+
+RESERVED_DIRECTORY_IDS: Final = 100
+"""The first hundred uuids are no directories.   Source: org.apache.kafka.common.DirectoryId."""
+
+
+class ClusterControl:
+    """The registered brokers. Registrations are replicated; `sessions` are not."""
+
+    def __init__(self, journal: Journal, features: FeatureControl, *, cluster_id: str, session_timeout_ms: int) -> None:
+        self._features = features
+        self._cluster_id = cluster_id
+        self._brokers: TimelineDict[int, BrokerRegistration] = TimelineDict(journal)
+        self._register_offsets: TimelineDict[int, int] = TimelineDict(journal)
+        self.sessions = BrokerSessions(session_timeout_ms)
+
+    def broker(self, broker_id: int) -> BrokerRegistration | None:
+        """Return a registration, or None."""
+        return self._brokers.get(broker_id)
+
+    def brokers(self) -> Iterator[BrokerRegistration]:
+        """Yield every registration, by broker id."""
+        return (self._brokers[broker_id] for broker_id in sorted(self._brokers))
+
+    def is_active(self, broker_id: int) -> bool:
+        """Tell whether a broker may lead partitions."""
+        broker = self._brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def is_current(self, broker_id: int, broker_epoch: int) -> bool:
+        """Tell whether an epoch is that of the broker's present registration, fenced or not."""
+        broker = self._brokers.get(broker_id)
+        return broker is not None and broker.broker_epoch == broker_epoch
+
+    def register_offset(self, broker_id: int) -> int | None:
+        """Return the offset of a broker's latest registration record: it must have read that far to be let in."""
+        return self._register_offsets.get(broker_id)
+
+    def decide_register(self, request: BrokerRegistrationRequest, broker_epoch: int, now_ms: int) -> Decision[int] | Refusal:
+        """Propose a registration; the result is the broker's epoch. `broker_epoch` is the offset that the record will get.
+
+        The same incarnation may register again: it keeps epoch and state, and only what it says of itself changes.
+        Refuses with INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED (a broker that migrates from ZooKeeper),
+        INVALID_REGISTRATION or UNSUPPORTED_VERSION.
+        """
+        refusal = self._refuse_identity(request, now_ms) or self._refuse_directories(request) or self._refuse_features(request)
+        if refusal is not None:
+            return refusal
+        known = self._brokers.get(request.broker_id)
+        amended = known if known is not None and known.incarnation_id == request.incarnation_id else None
+        epoch = broker_epoch if amended is None else amended.broker_epoch
+        record = RegisterBrokerRecord(
+            broker_id=request.broker_id,
+            incarnation_id=request.incarnation_id,
+            broker_epoch=epoch,
+            end_points=[
+                BrokerEndpoint(name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol)
+                for listener in request.listeners
+            ],
+            features=[
+                BrokerFeature(name=name, min_supported_version=first, max_supported_version=last)
+                for name, (first, last) in _features(request).items()
+            ],
+            rack=request.rack,
+            fenced=True if amended is None else amended.fenced,
+            in_controlled_shutdown=False if amended is None else amended.in_controlled_shutdown,
+            log_dirs=list(request.log_dirs) if self._features.metadata_level.has_directories else [],
+        )
+        fact = BrokerRegistered(broker_id=request.broker_id, broker_epoch=epoch, incarnation_id=uuid_text(request.incarnation_id))
+        return Decision([record], epoch, (fact,))
+
+    def stale_broker(self, now_ms: int) -> BrokerRegistration | None:
+        """Return the unfenced broker that was silent for the longest time, if its session is over."""
+        silent = self.sessions.longest_silent(self._unfenced_ids())
+        return None if silent is None or self.sessions.is_valid(silent[0], now_ms) else self._brokers[silent[0]]
+
+    def next_stale_at_ms(self) -> int | None:
+        """Return when the next session is over, if nothing is heard until then; None if no broker is unfenced."""
+        silent = self.sessions.longest_silent(self._unfenced_ids())
+        return None if silent is None else silent[1] + self.sessions.session_timeout_ms + 1
+
+    def others_are_caught_up(self, broker_id: int) -> bool:
+        """Tell whether every active broker has read what the controlled shutdown of this one changed."""
+        lowest = self.sessions.lowest_metadata_offset(broker.broker_id for broker in self.brokers() if broker.is_active)
+        return lowest is None or self.sessions.controlled_shutdown_offset(broker_id) <= lowest
+
+    def replay_register(self, record: RegisterBrokerRecord, offset: int) -> None:
+        """Take a registration from the log."""
+        self._brokers[record.broker_id] = registration_of(record)
+        self._register_offsets[record.broker_id] = offset
+        self.sessions.begin_registration(record.broker_id)
+
+    def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        """Take the fencing, unfencing or controlled shutdown of a broker from the log."""
+        assert record.broker_id in self._brokers, f"broker {record.broker_id} changes and is not registered"
+        self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(record)
+
+    def _unfenced_ids(self) -> list[int]:
+        return [broker.broker_id for broker in self.brokers() if not broker.fenced]
+
+    def _refuse_identity(self, request: BrokerRegistrationRequest, now_ms: int) -> Refusal | None:
+        if request.cluster_id != self._cluster_id:
+            return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}")
+        known = self._brokers.get(request.broker_id)
+        is_another = known is not None and known.incarnation_id != request.incarnation_id and not known.fenced
+        if is_another and self.sessions.is_valid(request.broker_id, now_ms):
+            why = f"another incarnation of broker {request.broker_id} was heard within its session"
+            return Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, why)
+        if request.is_migrating_zk_broker:
+            return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+        return None
+
+    def _refuse_directories(self, request: BrokerRegistrationRequest) -> Refusal | None:
+        if not self._features.metadata_level.has_directories:
+            return None
+        directories = request.log_dirs
+        if not directories:
+            return Refusal(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+        if any(int.from_bytes(directory) < RESERVED_DIRECTORY_IDS for directory in directories):
+            return Refusal(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+        if len(dict.fromkeys(directories)) != len(directories):
+            return Refusal(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+        for broker in self.brokers():
+            shared = next((directory for directory in directories if directory in broker.directories), None)
+            if shared is not None and broker.broker_id != request.broker_id:
+                return Refusal(ErrorCode.INVALID_REGISTRATION, f"Broker {broker.broker_id} is already registered with directory {uuid_text(shared)}")
+        return None
+
+    def _refuse_features(self, request: BrokerRegistrationRequest) -> Refusal | None:
+        supported = _features(request)
+        for name, level in self._features.finalized.items():
+            first, last = supported.get(name, (0, 0))
+            if not first <= level <= last:
+                return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"{name} is at level {level}, the broker supports {first} to {last}")
+        return None
+
+
+def _features(request: BrokerRegistrationRequest) -> dict[str, tuple[int, int]]:
+    """Return feature -> (first, last level); a broker that is silent on metadata.version supports the first level with KRaft."""
+    features = {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features}
+    return features if FEATURE in features else {**features, FEATURE: (MINIMUM_LEVEL, MINIMUM_LEVEL)}
+
+
+def fence_record(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:
+    """Return the record that puts a broker out of service."""
+    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=FENCE)
+
+
+def unfence_record(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:
+    """Return the record that lets a broker serve clients."""
+    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=UNFENCE)
+
+
+def controlled_shutdown_record(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:
+    """Return the record with which a broker's controlled shutdown begins."""
+    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)

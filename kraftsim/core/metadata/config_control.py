@@ -1,0 +1,48 @@
+"""The dynamic configurations of topics and brokers.   Source: org.apache.kafka.controller.ConfigurationControlManager."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.topic_configs import complaint_about
+from kraftsim.core.timeline import Journal, TimelineDict
+from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import CreatableTopicConfig
+from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
+
+NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class ConfigControl:
+    """(resource type, resource name) -> its own values by name."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._configs: TimelineDict[tuple[int, str], Mapping[str, str]] = TimelineDict(journal)
+
+    def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
+        """Return what was set on a resource itself; to be read only."""
+        return self._configs.get((resource_type, resource_name)) or NO_CONFIGS
+
+    def decide_topic_configs(self, topic: str, configs: Sequence[CreatableTopicConfig]) -> list[ConfigRecord] | Refusal:
+        """Propose the configurations of a new topic. Refuses with INVALID_CONFIG."""
+        without_value = [config.name for config in configs if config.value is None]
+        if without_value:
+            return Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(without_value)}")
+        values = {config.name: config.value for config in configs if config.value is not None}
+        complaints = [complaint for complaint in (complaint_about(name, value) for name, value in values.items()) if complaint is not None]
+        if complaints:
+            return Refusal(ErrorCode.INVALID_CONFIG, complaints[0])
+        return [ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value) for name, value in values.items()]
+
+    def replay(self, record: ConfigRecord) -> None:
+        """Take a value from the log; null takes it away."""
+        self._configs[record.resource_type, record.resource_name] = changed_configs(
+            self.configs_of(record.resource_type, record.resource_name), record
+        )
+
+
+def changed_configs(configs: Mapping[str, str], record: ConfigRecord) -> Mapping[str, str]:
+    """Return a resource's configurations after a record, as a new mapping."""
+    others = {name: value for name, value in configs.items() if name != record.name}
+    return others if record.value is None else {**others, record.name: record.value}

@@ -1,0 +1,198 @@
+"""Everything that a controller knows from the metadata log, and the operations that touch more than one part of it.
+
+The active controller replays its own records before they are committed, so that two requests in a row see each other; what was not committed when
+it loses its leadership is undone by the journal.   Source: org.apache.kafka.controller.QuorumController.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, BrokerWish, HeartbeatReply, control_state, next_state
+from kraftsim.core.metadata.broker_registration import BrokerRegistration
+from kraftsim.core.metadata.cluster_control import ClusterControl, controlled_shutdown_record, fence_record, unfence_record
+from kraftsim.core.metadata.config_control import ConfigControl
+from kraftsim.core.metadata.create_topics import TopicDefaults
+from kraftsim.core.metadata.feature_control import FeatureControl
+from kraftsim.core.metadata.record_kinds import MetadataRecord
+from kraftsim.core.metadata.replication_control import ReplicationControl
+from kraftsim.core.producer_ids.control import ProducerIdControl
+from kraftsim.core.timeline import Journal, TimelineValue
+from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced
+from protocol.errors import ErrorCode
+from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m04_config import ConfigRecord
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from protocol.metadata.m20_no_op import NoOpRecord
+from protocol.metadata.m21_zk_migration_state import ZkMigrationStateRecord
+from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
+from protocol.metadata.m24_end_transaction import EndTransactionRecord
+from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
+from protocol.schema import Message
+
+ProducerIdControlFactory = Callable[[Journal, Callable[[int, int], bool]], ProducerIdControl]
+
+
+class ControllerState:
+    """The controls of one controller over one journal. Offsets are those of the metadata log; `now_ms` is the monotonic clock."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        session_timeout_ms: int,
+        metadata_version: int,
+        topic_defaults: TopicDefaults,
+        producer_id_control: ProducerIdControlFactory = ProducerIdControl,
+    ) -> None:
+        self.journal = Journal()
+        self.features = FeatureControl(self.journal, metadata_version)
+        self.cluster = ClusterControl(self.journal, self.features, cluster_id=cluster_id, session_timeout_ms=session_timeout_ms)
+        self.configs = ConfigControl(self.journal)
+        self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults)
+        self.producer_ids = producer_id_control(self.journal, self.cluster.is_current)
+        self._transaction_start: TimelineValue[int | None] = TimelineValue(self.journal, None)
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether the log ends inside a metadata transaction."""
+        return self._transaction_start.value is not None
+
+    def activate(self, now_ms: int) -> None:
+        """Begin to judge brokers by their heartbeats: everybody who is unfenced has a full session from now on."""
+        self.cluster.sessions.renew_all((broker.broker_id for broker in self.cluster.brokers() if not broker.fenced), now_ms)
+
+    def decide_register(self, request: BrokerRegistrationRequest, next_offset: int, now_ms: int) -> Decision[int] | Refusal:
+        """Propose a registration; the result is the broker epoch. `next_offset` is where the first of the records will go.
+
+        What another incarnation of the broker still leads after its session is taken from it in the same batch. Refusals: `ClusterControl`.
+        """
+        known = self.cluster.broker(request.broker_id)
+        is_replaced = known is not None and not known.fenced and known.incarnation_id != request.incarnation_id
+        fenced = self._decide_fence(known, "registered again") if known is not None and is_replaced else Decision([], None)
+        registered = self.cluster.decide_register(request, next_offset + len(fenced.records), now_ms)
+        if isinstance(registered, Refusal):
+            return registered
+        return Decision([*fenced.records, *registered.records], registered.result, (*fenced.facts, *registered.facts))
+
+    def decide_heartbeat(self, request: BrokerHeartbeatRequest, next_offset: int, now_ms: int) -> Decision[HeartbeatReply] | Refusal:
+        """Propose what a heartbeat makes of its broker. Also takes note of it: the session is no replicated state.
+
+        Refuses with STALE_BROKER_EPOCH. `next_offset` is where the first of the records will go.
+        """
+        broker = self.cluster.broker(request.broker_id)
+        register_offset = self.cluster.register_offset(request.broker_id)
+        if broker is None or register_offset is None or broker.broker_epoch != request.broker_epoch:
+            return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {request.broker_id} is not at epoch {request.broker_epoch}")
+        self.cluster.sessions.touch(request.broker_id, request.current_metadata_offset, now_ms)
+        is_caught_up = request.current_metadata_offset >= register_offset
+        wish = BrokerWish(
+            wants_fence=request.want_fence,
+            wants_shut_down=request.want_shut_down,
+            is_caught_up=is_caught_up,
+            leads_partitions=self.replication.leads_partitions(request.broker_id),
+            others_are_caught_up=self.cluster.others_are_caught_up(request.broker_id),
+        )
+        current = control_state(broker)
+        following = next_state(current, wish)
+        changed = self._decide_transition(broker, current, following)
+        if following is BrokerControlState.CONTROLLED_SHUTDOWN and changed.records:
+            self.cluster.sessions.begin_controlled_shutdown(request.broker_id, next_offset + len(changed.records) - 1)
+        reply = HeartbeatReply(
+            is_caught_up=is_caught_up,
+            is_fenced=following in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
+            should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
+        )
+        return Decision(changed.records, reply, changed.facts)
+
+    def decide_fence_stale(self, now_ms: int) -> Decision[int] | None:
+        """Propose to fence the broker that was silent for longest, if its session is over; the result is its id. Ask again until None."""
+        broker = self.cluster.stale_broker(now_ms)
+        if broker is None:
+            return None
+        fenced = self._decide_fence(broker, "session timed out")
+        return Decision(fenced.records, broker.broker_id, fenced.facts)
+
+    def record_version(self, record: Message) -> int:
+        """Return the version in which a record is written at the present level of the cluster."""
+        return self.features.metadata_level.record_version(record)
+
+    def replay(self, record: Message, offset: int) -> None:
+        """Apply the record at an offset: the only way in which anything replicated changes. Offsets only grow; control records have none here."""
+        self.journal.mark(offset)
+        self._apply(record, offset)
+
+    def commit_through(self, last_offset: int) -> None:
+        """Give up the way back before an offset, which is inside. A transaction that is open stays undoable as a whole."""
+        start = self._transaction_start.value
+        self.journal.commit_through(last_offset if start is None else min(last_offset, start - 1))
+
+    def revert_to(self, next_offset: int) -> None:
+        """Undo the record at next_offset and everything after it."""
+        self.journal.revert_to(next_offset)
+
+    def _decide_transition(self, broker: BrokerRegistration, current: BrokerControlState, following: BrokerControlState) -> Decision[None]:
+        match following:
+            case BrokerControlState.SHUTDOWN_NOW:
+                return self._decide_fence(broker, "shut down")  # each time: the record is written even for a broker that is fenced
+            case _ if following is current:
+                return Decision([], None)
+            case BrokerControlState.FENCED:
+                return self._decide_fence(broker, "asked for it")
+            case BrokerControlState.UNFENCED:
+                fact = BrokerUnfenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+                return Decision([unfence_record(broker), *self.replication.unfence_records(broker.broker_id)], None, (fact,))
+            case BrokerControlState.CONTROLLED_SHUTDOWN:
+                return Decision([controlled_shutdown_record(broker), *self.replication.fence_records(broker.broker_id)], None)
+
+    def _decide_fence(self, broker: BrokerRegistration, reason: str) -> Decision[None]:
+        fact = BrokerFenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, reason=reason)
+        return Decision([*self.replication.fence_records(broker.broker_id), fence_record(broker)], None, (fact,))
+
+    def _apply(self, record: MetadataRecord, offset: int) -> None:
+        match record:
+            case RegisterBrokerRecord():
+                self.cluster.replay_register(record, offset)
+            case BrokerRegistrationChangeRecord():
+                self.cluster.replay_change(record)
+            case TopicRecord():
+                self.replication.replay_topic(record)
+            case PartitionRecord():
+                self.replication.replay_partition(record)
+            case PartitionChangeRecord():
+                self.replication.replay_partition_change(record)
+            case ConfigRecord():
+                self.configs.replay(record)
+            case FeatureLevelRecord():
+                self.features.replay(record)
+            case ProducerIdsRecord():
+                self.producer_ids.replay(record)
+            case BeginTransactionRecord():
+                assert not self.is_in_transaction, "transactions do not nest"
+                self._transaction_start.value = offset
+            case EndTransactionRecord():
+                assert self.is_in_transaction, "a transaction ends that did not begin"
+                self._transaction_start.value = None
+            case AbortTransactionRecord():
+                self._abort_transaction()
+            case NoOpRecord() | ZkMigrationStateRecord():
+                pass
+            case _:
+                assert_never(record)
+
+    def _abort_transaction(self) -> None:
+        start = self._transaction_start.value
+        assert start is not None, "a transaction is aborted that did not begin"
+        self.journal.revert_to(start)
+
+
+def kinds_of(records: Sequence[Message]) -> str:
+    """Return the kinds of records as the event log lists them."""
+    return ",".join(type(record).__name__ for record in records)

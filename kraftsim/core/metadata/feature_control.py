@@ -1,0 +1,36 @@
+"""The finalized levels of the cluster's features.   Source: KIP-584, KIP-778, org.apache.kafka.controller.FeatureControlManager."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kraftsim.core.metadata.metadata_level import FEATURE, MetadataLevel
+from kraftsim.core.timeline import Journal, TimelineDict
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+
+NO_LEVEL: Final = 0
+
+
+class FeatureControl:
+    """feature -> level; a feature at level 0 is absent. `default_level` of metadata.version holds until the log says otherwise."""
+
+    def __init__(self, journal: Journal, default_level: int) -> None:
+        self._levels: TimelineDict[str, int] = TimelineDict(journal)
+        self._default_level = default_level
+
+    @property
+    def metadata_level(self) -> MetadataLevel:
+        """The finalized level of metadata.version."""
+        level = self._levels.get(FEATURE)
+        return MetadataLevel(self._default_level if level is None else level)
+
+    @property
+    def finalized(self) -> Mapping[str, int]:
+        """Every finalized feature, metadata.version among them, sorted by name."""
+        return dict(sorted({FEATURE: self._default_level, **dict(self._levels.items())}.items()))
+
+    def replay(self, record: FeatureLevelRecord) -> None:
+        """Take a level from the log."""
+        if record.feature_level != NO_LEVEL:
+            self._levels[record.name] = record.feature_level
+        elif record.name in self._levels:
+            del self._levels[record.name]

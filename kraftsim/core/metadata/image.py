@@ -1,0 +1,192 @@
+"""What a broker knows of the cluster: the fold of the committed metadata log, and what changed since it was last looked at.
+
+Records of a metadata transaction show only at its end, all at once.   Source: org.apache.kafka.image.MetadataImage, MetadataBatchLoader.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from kraftsim.core.metadata.broker_registration import BrokerRegistration, registration_of
+from kraftsim.core.metadata.config_control import NO_CONFIGS, changed_configs
+from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL, MetadataLevel
+from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_of
+from kraftsim.core.metadata.record_kinds import MetadataRecord
+from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from protocol.metadata.m20_no_op import NoOpRecord
+from protocol.metadata.m21_zk_migration_state import ZkMigrationStateRecord
+from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
+from protocol.metadata.m24_end_transaction import EndTransactionRecord
+from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
+from protocol.schema import Message
+
+NO_OFFSET: Final = -1
+
+
+@dataclass(slots=True)
+class TopicImage:
+    """A topic; its partitions are numbered from 0."""
+
+    name: str
+    topic_id: bytes
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ImageChanges:
+    """What the log touched. Keys stand in the order in which they were touched first; the values are in the image."""
+
+    topics: dict[bytes, None] = field(default_factory=dict)
+    partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
+    brokers: dict[int, None] = field(default_factory=dict)
+    configs: dict[tuple[int, str], None] = field(default_factory=dict)
+    features: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.partitions or self.brokers or self.configs or self.features)
+
+
+class MetadataImage:
+    """Fed with committed records only, so nothing here is ever undone."""
+
+    def __init__(self) -> None:
+        self.highest_offset = NO_OFFSET
+        """The last offset that the image contains; also that of control records (`skip`)."""
+        self.next_producer_id: int | None = None
+        self._features: dict[str, int] = {}
+        self._brokers: dict[int, BrokerRegistration] = {}
+        self._topics: dict[bytes, TopicImage] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        self._configs: dict[tuple[int, str], Mapping[str, str]] = {}
+        self._changes = ImageChanges()
+        self._transaction: list[MetadataRecord] | None = None
+        """The records of the transaction that is open."""
+
+    @property
+    def metadata_level(self) -> MetadataLevel:
+        """The level of the cluster; the lowest there is while the log has not said."""
+        return MetadataLevel(self._features.get(FEATURE, MINIMUM_LEVEL))
+
+    @property
+    def finalized_features(self) -> Mapping[str, int]:
+        """feature -> level, sorted by name."""
+        return dict(sorted(self._features.items()))
+
+    def broker(self, broker_id: int) -> BrokerRegistration | None:
+        """Return a registration, fenced or not, or None."""
+        return self._brokers.get(broker_id)
+
+    def brokers(self) -> Iterator[BrokerRegistration]:
+        """Yield every registration, fenced or not, by broker id."""
+        return (self._brokers[broker_id] for broker_id in sorted(self._brokers))
+
+    def alive_brokers(self) -> Iterator[BrokerRegistration]:
+        """Yield the brokers that clients may be told of, by broker id."""
+        return (broker for broker in self.brokers() if not broker.fenced)
+
+    def topic(self, name: str) -> TopicImage | None:
+        """Return a topic by its name, or None."""
+        topic_id = self._topic_ids.get(name)
+        return None if topic_id is None else self._topics[topic_id]
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """Return a topic by its id, or None."""
+        return self._topics.get(topic_id)
+
+    def topics(self) -> Iterator[TopicImage]:
+        """Yield every topic, by name."""
+        return (self._topics[self._topic_ids[name]] for name in sorted(self._topic_ids))
+
+    def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
+        """Return a partition, or None."""
+        found = self.topic(topic)
+        return None if found is None else found.partitions.get(partition)
+
+    def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
+        """Return what was set on a resource itself; to be read only."""
+        return self._configs.get((resource_type, resource_name), NO_CONFIGS)
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """Return what was set on a topic itself; to be read only."""
+        return self.configs_of(TOPIC_RESOURCE, topic)
+
+    def take_changes(self) -> ImageChanges:
+        """Return what was touched since the last call, and forget it."""
+        changes, self._changes = self._changes, ImageChanges()
+        return changes
+
+    def skip(self, offset: int) -> None:
+        """Take note of a control record at an offset."""
+        self._reach(offset)
+
+    def replay(self, record: Message, offset: int) -> None:
+        """Apply the committed record at an offset."""
+        match record:
+            case BeginTransactionRecord():
+                assert self._transaction is None, "transactions do not nest"
+                self._transaction = []
+            case EndTransactionRecord():
+                assert self._transaction is not None, "a transaction ends that did not begin"
+                held, self._transaction = self._transaction, None
+                for held_record in held:
+                    self._apply(held_record)
+            case AbortTransactionRecord():
+                assert self._transaction is not None, "a transaction is aborted that did not begin"
+                self._transaction = None
+            case _ if self._transaction is not None:
+                self._transaction.append(record)
+            case _:
+                self._apply(record)
+        self._reach(offset)
+
+    def _reach(self, offset: int) -> None:
+        assert offset > self.highest_offset, f"offset {offset} is replayed after {self.highest_offset}"
+        self.highest_offset = offset
+
+    def _apply(self, record: MetadataRecord) -> None:
+        match record:
+            case RegisterBrokerRecord():
+                self._brokers[record.broker_id] = registration_of(record)
+                self._changes.brokers[record.broker_id] = None
+            case BrokerRegistrationChangeRecord():
+                self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(record)
+                self._changes.brokers[record.broker_id] = None
+            case TopicRecord():
+                self._topics[record.topic_id] = TopicImage(record.name, record.topic_id)
+                self._topic_ids[record.name] = record.topic_id
+                self._changes.topics[record.topic_id] = None
+            case PartitionRecord():
+                self._topics[record.topic_id].partitions[record.partition_id] = partition_of(record)
+                self._changes.partitions[record.topic_id, record.partition_id] = None
+            case PartitionChangeRecord():
+                partitions = self._topics[record.topic_id].partitions
+                partitions[record.partition_id] = partitions[record.partition_id].changed_by(record)
+                self._changes.partitions[record.topic_id, record.partition_id] = None
+            case ConfigRecord():
+                resource = (record.resource_type, record.resource_name)
+                self._configs[resource] = changed_configs(self.configs_of(*resource), record)
+                self._changes.configs[resource] = None
+            case FeatureLevelRecord():
+                self._apply_feature(record)
+            case ProducerIdsRecord():
+                self.next_producer_id = record.next_producer_id
+            case NoOpRecord() | ZkMigrationStateRecord():
+                pass
+            case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
+                raise AssertionError("transactions are handled where records come in")
+            case _:
+                assert_never(record)
+
+    def _apply_feature(self, record: FeatureLevelRecord) -> None:
+        self._changes.features = True
+        if record.feature_level:
+            self._features[record.name] = record.feature_level
+        else:
+            self._features.pop(record.name, None)

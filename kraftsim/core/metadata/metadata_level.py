@@ -1,0 +1,66 @@
+"""What a level of metadata.version allows in the metadata log: which records, and in which version each is written.
+
+The one place in core that compares levels.   Source: org.apache.kafka.server.common.MetadataVersion, facts/releases.md 2.1 and 4.1.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from protocol.schema import Message
+
+FEATURE: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+MINIMUM_LEVEL: Final = 1
+"""3.0-IV1, the first level with KRaft; a broker that says nothing of metadata.version supports just this."""
+
+SINCE_LEVEL: Final = {
+    RegisterBrokerRecord: ((17, 3), (8, 2), (7, 1)),
+    PartitionRecord: ((23, 2), (17, 1)),
+    PartitionChangeRecord: ((23, 2), (17, 1)),
+}
+"""record -> (level, version of the record that is written from this level on), newest first; below all of them, and for every other record: 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataLevel:
+    """A level such as 21, called 3.9-IV0."""
+
+    level: int
+
+    @property
+    def bumps_leader_epoch_on_isr_shrink(self) -> bool:
+        """Before 3.6-IV0 every replica that left the ISR cost a leader epoch (KAFKA-15021)."""
+        return self.level < 12
+
+    @property
+    def has_no_op_records(self) -> bool:
+        """Since 3.3-IV1 the active controller writes NoOpRecords while nothing happens (KIP-835)."""
+        return self.level >= 5
+
+    @property
+    def has_migration_state(self) -> bool:
+        """Since 3.4-IV0 the log says whether it came from ZooKeeper (KIP-866)."""
+        return self.level >= 8
+
+    @property
+    def has_transactions(self) -> bool:
+        """Since 3.6-IV1 records can stand between BeginTransaction and EndTransaction (KIP-868)."""
+        return self.level >= 13
+
+    @property
+    def has_directories(self) -> bool:
+        """Since 3.7-IV2 brokers register their log directories (KIP-858)."""
+        return self.level >= 17
+
+    def record_version(self, record: Message) -> int:
+        """Return the version in which a record is written. A BrokerRegistrationChange that says nothing of shutdowns stays in version 0."""
+        if isinstance(record, BrokerRegistrationChangeRecord):
+            return 1 if record.in_controlled_shutdown else 0
+        for since_level, version in SINCE_LEVEL.get(type(record), ()):
+            if self.level >= since_level:
+                return version
+        return 0

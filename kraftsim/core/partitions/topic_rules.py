@@ -1,0 +1,34 @@
+"""What the configurations of a topic mean for its partitions.   Source: org.apache.kafka.storage.internals.log.LogConfig."""
+
+from collections.abc import Mapping
+
+from kraftsim.core.partitions.batch_rules import AppendRules
+from kraftsim.core.partitions.segments import SegmentSettings
+
+
+def append_rules(configs: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool) -> AppendRules:
+    """Return the rules for batches. `configs` are the effective ones; since 3.7 a partition never demands more replicas in sync than it has."""
+    demanded = int(configs["min.insync.replicas"])
+    return AppendRules(
+        max_message_bytes=int(configs["max.message.bytes"]),
+        segment_bytes=int(configs["segment.bytes"]),
+        keeps_append_time=configs["message.timestamp.type"] == "LogAppendTime",
+        is_compacted="compact" in configs["cleanup.policy"].replace(" ", "").split(","),
+        timestamp_before_max_ms=_timestamp_limit(configs, "before"),
+        timestamp_after_max_ms=_timestamp_limit(configs, "after"),
+        min_in_sync_replicas=min(demanded, replica_count) if bounds_min_in_sync_replicas else demanded,
+    )
+
+
+def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
+    """Return when segments roll and how dense their indexes are. `configs` are the effective ones."""
+    return SegmentSettings(
+        segment_bytes=int(configs["segment.bytes"]),
+        segment_ms=int(configs["segment.ms"]),
+        index_interval_bytes=int(configs["index.interval.bytes"]),
+    )
+
+
+def _timestamp_limit(configs: Mapping[str, str], side: str) -> int:
+    """Return the limit of one side; the older setting for both sides counts where it is the stricter one (KIP-937)."""
+    return min(int(configs[f"message.timestamp.{side}.max.ms"]), int(configs["message.timestamp.difference.max.ms"]))
