@@ -29,6 +29,7 @@ REQUEST_TIMEOUT_MS = 30_000
 OUTBOUND = "outbound"
 """The `listener` of connections that this node opened itself; their `peer` is the `link` of their frames: 'own address>address of the peer'."""
 
+API_NAMES = {int(key): key.name for key in ApiKey}
 VersionRange = tuple[int, int]
 """First and last version, both inside."""
 OnAnswer = Callable[[Message | OSError], None]
@@ -147,9 +148,9 @@ class PeerConnection(asyncio.Protocol):
         theirs = self._peer_versions.get(api_key)
         ours = versions_of(api_key) if self._own_versions is None else self._own_versions.get(api_key)
         if theirs is None or ours is None:
-            raise NoCommonVersion(f"{self._peer} does not offer {ApiKey(api_key).name}")
+            raise NoCommonVersion(f"{self._peer} does not offer {API_NAMES[api_key]}")
         if max(ours[0], theirs[0]) > min(ours[1], theirs[1]):
-            raise NoCommonVersion(f"{self._peer} offers {ApiKey(api_key).name} {theirs[0]}-{theirs[1]}, this side knows {ours[0]}-{ours[1]}")
+            raise NoCommonVersion(f"{self._peer} offers {API_NAMES[api_key]} {theirs[0]}-{theirs[1]}, this side knows {ours[0]}-{ours[1]}")
         return min(ours[1], theirs[1])
 
     def request(self, body: Message, timeout_ms: int | None = None, *, api_version: int | None = None) -> "asyncio.Future[Message]":
@@ -267,7 +268,7 @@ class PeerConnection(asyncio.Protocol):
         if earliest.deadline > self._loop.time():
             self._arm(earliest.deadline)
             return
-        name = ApiKey(earliest.api_key).name
+        name = API_NAMES[earliest.api_key]
         self._end(Disconnected(f"{self._peer} did not answer {name} in time"), overdue=earliest)
 
     def _end(self, reason: Disconnected | RequestTimedOut, overdue: InFlight | None = None) -> None:

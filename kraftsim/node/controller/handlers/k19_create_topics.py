@@ -1,0 +1,71 @@
+"""CreateTopics (19): topics are made, each by itself, in one batch of the metadata log; answered when that is committed.
+
+Source: KIP-4, kafka.server.ControllerApis.createTopics, ReplicationControlManager.createTopics; facts/controller.md 3.4.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.replication_control import NewTopic, RefusedTopic, TopicDraw, is_proper_topic_id
+from kraftsim.events.metadata import TopicRefused
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+UUID_BYTES = 16
+BROKERS_BEYOND_ANY = 1 << 31
+DYNAMIC_TOPIC_CONFIG = 1
+"""ConfigSource.TOPIC_CONFIG in DescribeConfigs: the value was set on the topic itself."""
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer per topic; what can be made is committed first."""
+    request = call.body
+    assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
+    draws = [_draw(controller) for _ in request.topics]
+    decision = controller.ledger.state.replication.decide_create_topics(request, draws)
+    if isinstance(decision, Refusal):
+        return _refused_whole(request, decision)
+    for result in decision.result:
+        if isinstance(result, RefusedTopic):
+            controller.world.note(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
+    return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(topics=[_result(result) for result in decision.result]))
+
+
+def _draw(controller: "Controller") -> TopicDraw:
+    """Draw a topic's id and the broker with which its placement begins."""
+    chance = controller.world.random("topics")
+    topic_id = chance.randbytes(UUID_BYTES)
+    while not is_proper_topic_id(topic_id):
+        topic_id = chance.randbytes(UUID_BYTES)
+    return TopicDraw(topic_id=topic_id, first_broker_index=chance.randrange(BROKERS_BEYOND_ANY))
+
+
+def _result(result: NewTopic | RefusedTopic) -> CreatableTopicResult:
+    if isinstance(result, RefusedTopic):
+        return CreatableTopicResult(name=result.name, error_code=result.refusal.error, error_message=result.refusal.why)
+    return CreatableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_message=None,
+        num_partitions=result.partition_count,
+        replication_factor=result.replication_factor,
+        configs=[CreatableTopicConfigs(name=name, value=value, config_source=DYNAMIC_TOPIC_CONFIG) for name, value in result.configs],
+    )
+
+
+def _refused_whole(request: CreateTopicsRequest, refusal: Refusal) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=topic.name, error_code=refusal.error, error_message=refusal.why) for topic in request.topics]
+    )
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return _refused_whole(call.body, Refusal(error, ""))
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.CREATE_TOPICS, handle=handle, refuse=_refuse)

@@ -1,0 +1,36 @@
+"""BrokerRegistration (62): a broker comes to the cluster and gets its epoch, once the registration is committed.
+
+The epoch is the offset of the record. A broker of the same id that was heard within its session keeps the place.
+Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.registerBroker; facts/controller.md 3.3.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.events.metadata import BrokerRegistrationRefused
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Refuse at once, or answer when the registration is committed."""
+    request = call.body
+    assert isinstance(request, BrokerRegistrationRequest), "dispatch decodes by API key"
+    ledger = controller.ledger
+    decision = ledger.state.cluster.decide_register(request, ledger.next_offset, controller.now_ms())
+    if isinstance(decision, Refusal):
+        controller.world.note(BrokerRegistrationRefused(broker_id=request.broker_id, error_code=decision.error, reason=decision.why))
+        return BrokerRegistrationResponse(error_code=decision.error)
+    return ledger.commit(decision, lambda offsets: BrokerRegistrationResponse(broker_epoch=decision.result))
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return BrokerRegistrationResponse(error_code=error)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.BROKER_REGISTRATION, handle=handle, refuse=_refuse)

@@ -1,0 +1,50 @@
+"""AllocateProducerIds (67): a broker gets the next block of producer ids, once the record that says so is committed.
+
+A block that was not answered is never given again: a retry gets the next one. Fenced brokers are served, too.
+Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest; facts/controller.md 1.3, 1.4.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.raft.leader_log import AppendedOffsets
+from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Refuse at once, or answer when the block is committed."""
+    request = call.body
+    assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
+    decision = controller.ledger.state.producer_ids.decide_allocate(request.broker_id, request.broker_epoch)
+    if isinstance(decision, Refusal):
+        return AllocateProducerIdsResponse(error_code=decision.error)
+    block = decision.result
+
+    def answer(offsets: AppendedOffsets | None) -> Answer:
+        assert offsets is not None, "a block is a record"
+        controller.world.note(
+            ProducerIdBlockAllocated(
+                broker_id=request.broker_id,
+                broker_epoch=request.broker_epoch,
+                first_producer_id=block.first_producer_id,
+                next_producer_id=block.next_producer_id,
+                offset=offsets.first_offset,
+            )
+        )
+        return AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size)
+
+    return controller.ledger.commit(decision, answer)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return AllocateProducerIdsResponse(error_code=error)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALLOCATE_PRODUCER_IDS, handle=handle, refuse=_refuse)

@@ -1,0 +1,177 @@
+"""The client side of a connection: negotiation, pipelining, time-outs, and what becomes of requests when it ends."""
+
+import asyncio
+
+import pytest
+from tests.node.conftest import MakeWorld
+from tests.node.scripted_peer import Answering, Silence, scripted_peer
+
+from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent
+from kraftsim.node.outbound import Disconnected, NoCommonVersion, PeerConnection, RequestTimedOut
+from protocol.api_keys import ApiKey
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.requests import RequestHead
+from protocol.schema import Message
+
+OFFERS = {ApiKey.API_VERSIONS: (0, 4), ApiKey.INIT_PRODUCER_ID: (0, 5)}
+ASK = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
+
+
+def echo(head: RequestHead, body: Message) -> Message:
+    """Answer each request with its correlation id as the producer id."""
+    return InitProducerIdResponse(producer_id=head.correlation_id, producer_epoch=0)
+
+
+def silent(head: RequestHead, body: Message) -> Silence:
+    return Silence.SAY_NOTHING
+
+
+def closing(head: RequestHead, body: Message) -> Silence:
+    return Silence.CLOSE
+
+
+def wrong_correlation_id(head: RequestHead, body: Message) -> bytes:
+    return bytes.fromhex("00000008 00ffffff 00000000")
+
+
+def cut_body(head: RequestHead, body: Message) -> bytes:
+    return bytes.fromhex("00000006") + head.correlation_id.to_bytes(4, "big") + b"\x00\x00"
+
+
+async def test_the_highest_version_that_both_sides_know_is_used() -> None:
+    """KIP-35: the peer names its ranges, the client picks."""
+    for offered, expected in [((0, 5), 5), ((0, 3), 3), ((0, 99), 5)]:
+        async with scripted_peer(echo, {**OFFERS, ApiKey.INIT_PRODUCER_ID: offered}) as peer:
+            connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
+            await connection.connect()
+            await connection.request(ASK)
+            assert [head.api_version for head in peer.heads] == [expected]
+            connection.close()
+
+
+async def test_own_versions_narrow_what_is_spoken() -> None:
+    """A node of an older release must not speak newer versions, even to a newer peer."""
+    async with scripted_peer(echo, OFFERS) as peer:
+        connection = PeerConnection(
+            "127.0.0.1", peer.port, client_id="c", own_versions={ApiKey.API_VERSIONS: (0, 3), ApiKey.INIT_PRODUCER_ID: (0, 2)}
+        )
+        await connection.connect()
+        await connection.request(ASK)
+        assert peer.api_versions_asked == [3]
+        assert peer.heads[0].api_version == 2
+        connection.close()
+
+
+async def test_a_peer_that_does_not_know_our_api_versions_is_asked_in_its_own() -> None:
+    """KIP-511: the refusal is written in version 0 and names the range of ApiVersions itself."""
+    async with scripted_peer(echo, OFFERS, api_versions_known=2) as peer:
+        connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
+        await connection.connect()
+        assert peer.api_versions_asked == [4, 2]
+        assert connection.version_for(ApiKey.INIT_PRODUCER_ID) == 5
+        connection.close()
+
+
+@pytest.mark.parametrize("offers", [{ApiKey.API_VERSIONS: (0, 4)}, {ApiKey.API_VERSIONS: (0, 4), ApiKey.INIT_PRODUCER_ID: (6, 9)}])
+async def test_without_a_common_version_nothing_is_sent(offers: dict[ApiKey, tuple[int, int]]) -> None:
+    """UnsupportedVersionException of Kafka's NetworkClient: the connection stays open."""
+    async with scripted_peer(echo, offers) as peer:
+        connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
+        await connection.connect()
+        with pytest.raises(NoCommonVersion, match="INIT_PRODUCER_ID"):
+            await connection.request(ASK)
+        assert connection.is_open and peer.heads == []
+        connection.close()
+
+
+async def test_pipelined_requests_leave_in_one_piece_and_are_answered_in_order() -> None:
+    """Answers carry the correlation ids of the requests, in the order of the requests."""
+    async with scripted_peer(echo, OFFERS) as peer:
+        connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
+        await connection.connect()
+        reads_before = peer.reads
+        answers = await asyncio.gather(*(connection.request(ASK) for _ in range(50)))
+        assert [answer.producer_id for answer in answers] == [head.correlation_id for head in peer.heads]
+        assert len(peer.heads) == 50
+        assert peer.reads == reads_before + 1
+        assert connection.in_flight_count == 0
+        connection.close()
+
+
+async def test_an_overdue_request_closes_the_connection() -> None:
+    """Kafka's NetworkClient: a late answer could not be told from the next one, so everything under way is lost."""
+    async with scripted_peer(silent, OFFERS) as peer:
+        connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
+        await connection.connect()
+        patient, hasty = connection.request(ASK, timeout_ms=60000), connection.request(ASK, timeout_ms=30)
+        results = await asyncio.gather(patient, hasty, return_exceptions=True)
+        assert [type(result) for result in results] == [Disconnected, RequestTimedOut]
+        assert not connection.is_open
+
+
+async def test_an_answer_in_time_is_no_reason_to_close() -> None:
+    """The alarm of an answered request must not end a later one."""
+    async with scripted_peer(echo, OFFERS) as peer:
+        connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
+        await connection.connect()
+        await connection.request(ASK, timeout_ms=40)
+        await asyncio.sleep(0.06)
+        assert (await connection.request(ASK, timeout_ms=40)).producer_epoch == 0
+        connection.close()
+
+
+@pytest.mark.parametrize("answer", [closing, wrong_correlation_id, cut_body])
+async def test_a_broken_connection_fails_what_is_under_way(answer: Answering) -> None:
+    """Closed by the peer, answered out of order, or answered with rubbish: the fate of the requests is unknown."""
+    async with scripted_peer(answer, OFFERS) as peer:
+        closed: list[PeerConnection] = []
+        connection = PeerConnection("127.0.0.1", peer.port, client_id="c", on_closed=closed.append)
+        await connection.connect()
+        with pytest.raises(Disconnected):
+            await connection.request(ASK)
+        assert closed == [connection] and not connection.is_open
+        with pytest.raises(Disconnected):
+            await connection.request(ASK)
+
+
+async def test_closing_answers_every_callback_once() -> None:
+    """`send` promises exactly one call."""
+    async with scripted_peer(silent, OFFERS) as peer:
+        connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
+        await connection.connect()
+        answers: list[Message | OSError] = []
+        connection.send(ASK, answers.append)
+        connection.send(ASK, answers.append)
+        connection.close()
+        connection.close()
+        await asyncio.sleep(0.01)
+        assert [type(answer) for answer in answers] == [Disconnected, Disconnected]
+
+
+async def test_connecting_to_nobody_is_an_os_error() -> None:
+    """Refused is refused; silence ends with the time-out."""
+    async with scripted_peer(echo, OFFERS) as peer:
+        port = peer.port
+    with pytest.raises(ConnectionRefusedError):
+        await PeerConnection("127.0.0.1", port, client_id="c").connect()
+    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+    with pytest.raises(RequestTimedOut, match="within 30 ms"):
+        await PeerConnection("127.0.0.1", server.sockets[0].getsockname()[1], client_id="c").connect(timeout_ms=30)
+    server.close()
+
+
+async def test_both_ends_name_a_connection_alike(make_world: MakeWorld) -> None:
+    """Ingest pairs frames by `link`; it is also the `peer` of the outbound connection events."""
+    world = make_world()
+    async with scripted_peer(echo, OFFERS) as peer:
+        connection = PeerConnection("127.0.0.1", peer.port, client_id="c", world=world, frame_events=True, number=7)
+        await connection.connect()
+        await connection.request(ASK)
+        own, far = peer.transports[0].get_extra_info("peername"), peer.transports[0].get_extra_info("sockname")
+        connection.close()
+    link = f"{own[0]}:{own[1]}>{far[0]}:{far[1]}"
+    sent, received = world.noted_of(FrameSent), world.noted_of(FrameReceived)
+    assert [(event.api_key, event.link, event.connection) for event in sent] == [(18, link, 7), (22, link, 7)]  # type: ignore[attr-defined]
+    assert [(event.api_key, event.is_response, event.link) for event in received] == [(18, True, link), (22, True, link)]  # type: ignore[attr-defined]
+    assert world.noted_of(ConnectionOpened) == [ConnectionOpened(connection=7, listener="outbound", peer=link)]
+    assert len(world.noted_of(ConnectionClosed)) == 1
