@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from itertools import count
 from random import Random
-from typing import TypeVar, TypeVarTuple, Unpack
+from typing import TypeVar, TypeVarTuple, Unpack, cast
 
 from kraftsim.world.simulated.call import NANOSECONDS, Call, SequencedFuture, SequencedTask
 from kraftsim.world.simulated.errors import SimulationDeadlock, SimulationLivelock, SimulationTimeLimit
@@ -42,6 +42,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.runnable: list[Process] = []
         self.harness: Process
         self.on_trouble: Callable[[dict[str, object]], None] = lambda context: None
+        self.graveyard: list[asyncio.Task[object]] = []
+        """Tasks of dead processes. They are kept, because collecting a coroutine would run its `finally` blocks."""
         self._draw = Random(f"{seed}/schedule").random
         self._heap: list[tuple[int, int, Call]] = []
         self._next_sequence = count().__next__
@@ -228,6 +230,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             name = f"{process.host.name}/{self.take_number()}"
         task: SequencedTask[T] = SequencedTask(coro, loop=self, name=str(name), context=context)  # type: ignore[arg-type]
         task.process = process
+        if not process.is_alive:
+            self.graveyard.append(cast("asyncio.Task[object]", task))
         return task
 
     def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> "asyncio.Future[T]":

@@ -82,6 +82,7 @@ class Pipe:
     def clear(self) -> None:
         """Lose everything that is on its way; the arrivals find nothing."""
         self.queue.clear()
+        self.unread_bytes = 0
 
     def retransmit(self) -> None:
         """Make up for lost arrivals: the link was healed."""

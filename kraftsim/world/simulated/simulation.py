@@ -68,7 +68,6 @@ class Simulation:
         self.network = Network(self.loop, seed, network or NetworkSettings())
         self.loop.network = self.network
         self._flush_ns = flush_ns
-        self._graveyard: list[asyncio.Task[object]] = []
         self._stop_reason: str | None = None
         self.harness = self._new_host(HARNESS)
         self.loop.harness = self.harness.process
@@ -126,7 +125,7 @@ class Simulation:
         if not process.is_alive:
             return 0
         self.log(host.name, process.incarnation).is_open = False
-        self._graveyard += [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask) and task.process is process]
+        self.loop.graveyard += [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask) and task.process is process]
         host.is_powered = not power_loss
         self.network.on_process_death(process, power_loss=power_loss)
         lost_bytes = 0
@@ -268,7 +267,7 @@ class Simulation:
         if self.is_closed:
             return
         self.is_closed = True
-        pending = self._graveyard + [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask)]
+        pending = self.loop.graveyard + [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask)]
         for host in self.hosts.values():
             host.process.bury()
         for log in self.book.logs():
@@ -277,7 +276,7 @@ class Simulation:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with suppress(BaseException):
                 task.get_coro().close()
-        self._graveyard.clear()
+        self.loop.graveyard.clear()
         self.loop.close()
 
     def _new_host(self, name: str) -> Host:

@@ -1,0 +1,21 @@
+"""A process stands still for a while, as in a long garbage collection: its peers hear nothing, and all that waited happens at once afterwards."""
+
+from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.strike import Strike
+
+
+def strike(strike: Strike) -> None:
+    """Stop the target's process now and let it go on later."""
+    simulation = strike.simulation
+    target = strike.target
+    simulation.pause(target)
+
+    def resume() -> None:
+        waited = simulation.resume(target)
+        if waited:
+            strike.bite(f"{waited} callbacks had to wait")
+
+    strike.lasting(resume, strike.integer("duration_ms"))
+
+
+FAULT = FaultKind(name="pause", title="a process that stands still", strike=strike, params={"duration_ms": 5000})

@@ -1,0 +1,250 @@
+"""The virtual event loop: time, order, repetition, and what happens to the code of a process that was killed."""
+
+import asyncio
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kraftsim.events.nodes import NodeReady, NodeStopped
+from kraftsim.world.simulated import Simulation, SimulationDeadlock, SimulationLivelock, SimulationStopped, SimulationTimeLimit
+
+PROGRAM = Path(__file__).parent / "loop_program.py"
+
+
+def test_a_day_passes_in_no_time():
+    with Simulation(1) as sim:
+
+        async def nap():
+            await asyncio.sleep(86400)
+            return asyncio.get_running_loop().time()
+
+        assert sim.run_until(nap(), limit_s=90000) == 86400
+        assert sim.now_ns == 86400 * 10**9 and sim.loop.steps < 10
+
+
+def test_the_same_seed_gives_the_same_bytes_twice_in_one_process():
+    run = runpy.run_path(str(PROGRAM))["run"]
+    contents = [run(seed).event_bytes() for seed in (1, 1, 2)]
+    assert contents[0] == contents[1]
+    assert contents[0] != contents[2]
+    assert contents[0].count(b"FaultBit") >= 4, "the program exercises faults"
+
+
+def test_the_same_seed_gives_the_same_bytes_under_any_hash_seed():
+    """Own code depends neither on the hash of strings nor on addresses, not even where it iterates a set of tasks."""
+    digests = []
+    for hash_seed in ("0", "1", "random"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        digests.append(subprocess.run([sys.executable, PROGRAM, "3"], env=environment, check=True, capture_output=True, text=True).stdout)
+    assert len(set(digests)) == 1 and len(digests[0]) == 65
+
+
+def test_which_process_runs_next_is_a_choice_of_the_seed_and_order_inside_a_process_is_not():
+    orders = set()
+    for seed in range(8):
+        with Simulation(seed) as sim:
+            order: list[str] = []
+            for name in ("a", "b"):
+                sim.add_host(name)
+                for i in range(3):
+                    sim.loop.schedule(sim.host(name).process, 1000, order.append, f"{name}{i}")
+            sim.run_for(1)
+            assert [step for step in order if step[0] == "a"] == ["a0", "a1", "a2"]
+            orders.add(tuple(order))
+    assert len(orders) == 2
+
+
+def test_tiny_delays_still_move_time():
+    """A delay that floats round to nothing must not stop virtual time for ever."""
+    with Simulation(1) as sim:
+
+        async def rearm():
+            for _ in range(100):
+                await asyncio.sleep(1e-12)
+
+        sim.run_until(rearm())
+        assert sim.now_ns >= 100_000
+
+
+def test_standing_still_waiting_for_nothing_and_waiting_too_long_are_told_apart():
+    with Simulation(1) as sim:
+
+        async def spin():
+            while True:
+                await asyncio.sleep(0)
+
+        with pytest.raises(SimulationDeadlock):
+            sim.run_until(sim.loop.create_future())
+        with pytest.raises(SimulationTimeLimit):
+            sim.run_until(asyncio.sleep(100), limit_s=10)
+        assert sim.now_ns == 10 * 10**9
+        with pytest.raises(SimulationLivelock):
+            sim.run_until(spin())
+
+
+def test_a_killed_process_does_nothing_more_not_even_finally():
+    with Simulation(1) as sim:
+        host = sim.add_host("a")
+        world, trace = sim.world_of(host), []
+
+        async def work():
+            try:
+                while True:
+                    await asyncio.sleep(1)
+                    trace.append(sim.now_ns)
+            finally:
+                trace.append("finally")
+
+        task = sim.spawn(host, work())
+        sim.run_for(2.5)
+        sim.kill(host)
+        world.note(NodeReady())
+        sim.run_for(10)
+        assert len(trace) == 2 and not task.done()
+        assert b"NodeReady" not in sim.event_bytes()
+
+
+def test_code_that_kills_its_own_host_goes_on_without_effect():
+    """A fault strikes in the middle of a node's callback; the rest of that callback must not happen."""
+    with Simulation(1) as sim:
+        host = sim.add_host("a")
+        world, after = sim.world_of(host), []
+
+        async def work():
+            file = world.disk.open("f")
+            file.append([b"before"])
+            sim.kill(host)
+            file.append([b"after"])
+            world.note(NodeReady())
+            asyncio.get_running_loop().call_soon(after.append, 1)
+            asyncio.get_running_loop().call_later(1, after.append, 2)
+            asyncio.ensure_future(asyncio.sleep(1))
+            await asyncio.sleep(1)
+            after.append(3)
+
+        sim.spawn(host, work())
+        sim.run_for(5)
+        sim.restart(host)
+        sim.run_for(5)
+        assert after == []
+        assert sim.world_of(host).disk.read("f") == b"before"
+        assert b"NodeReady" not in sim.event_bytes()
+
+
+def test_a_restart_is_the_next_incarnation_and_runs_what_it_is_told():
+    with Simulation(1) as sim:
+        host = sim.add_host("a")
+        seen = []
+
+        async def main(world):
+            seen.append((world.incarnation, world.random("x").random()))
+
+        sim.on_restart = lambda host: main(sim.world_of(host))
+        sim.run_until(sim.spawn(host, main(sim.world_of(host))))
+        sim.kill(host)
+        sim.restart(host)
+        sim.run_for(1)
+        assert [incarnation for incarnation, _ in seen] == [1, 2]
+        assert seen[0][1] != seen[1][1]
+
+
+def test_a_paused_process_makes_up_for_it_later():
+    with Simulation(1) as sim:
+        host = sim.add_host("a")
+        ticks = []
+
+        async def tick():
+            while True:
+                await asyncio.sleep(1)
+                ticks.append(sim.now_ns // 10**9)
+
+        sim.spawn(host, tick())
+        sim.run_for(2.5)
+        sim.pause(host)
+        sim.run_for(5)
+        assert ticks == [1, 2]
+        assert sim.resume(host) == 1
+        sim.run_for(1.5)
+        assert ticks == [1, 2, 7, 8]
+
+
+def test_clocks_of_hosts_go_wrong_one_by_one():
+    with Simulation(1) as sim:
+        right, jumped, fast = (sim.add_host(name) for name in ("right", "jumped", "fast"))
+        jumped.clock.jump(-5_000_000_000)
+        fast.clock.drift(1000)
+
+        async def nap():
+            await asyncio.sleep(1001)
+            return sim.now_ns
+
+        assert sim.run_until(sim.spawn(right, nap()), 2000) == 1001 * 10**9
+        assert right.clock.wall_ms() - jumped.clock.wall_ms() == 5000
+        assert right.clock.monotonic_ns() == jumped.clock.monotonic_ns() == sim.now_ns
+        assert fast.clock.monotonic_ms() - right.clock.monotonic_ms() == 1001
+        fast.clock.drift(0)
+        started = sim.now_ns
+        assert sim.run_until(sim.spawn(fast, nap()), 2000) - started == 1001 * 10**9
+        fast.clock.drift(1000)
+        started = sim.now_ns
+        assert sim.run_until(sim.spawn(fast, nap()), 2000) - started == pytest.approx(1000 * 10**9, rel=1e-9)
+
+
+def test_an_oracle_stops_the_run_and_no_task_hears_of_it():
+    with Simulation(1) as sim:
+        host = sim.add_host("a")
+        world, swallowed = sim.world_of(host), []
+
+        async def work():
+            while True:
+                try:
+                    await asyncio.sleep(1)
+                    world.note(NodeStopped(reason="x"))
+                except BaseException as error:
+                    swallowed.append(error)
+                    raise
+
+        def oracle(node, incarnation, n, t_ns, event):
+            if isinstance(event, NodeStopped) and n == 2:
+                sim.violation("toy", "three is too many", (f"{node}.{incarnation}.{n}",))
+
+        sim.observe(oracle)
+        task = sim.spawn(host, work())
+        with pytest.raises(SimulationStopped, match="three is too many"):
+            sim.run_until(task)
+        assert sim.now_ns == 3 * 10**9 and swallowed == []
+        assert sim.violations[0].witnesses == ("a.1.2",)
+
+
+def test_a_failed_assertion_of_a_node_ends_the_run():
+    with Simulation(1) as sim:
+        host = sim.add_host("a")
+
+        def callback():
+            assert False, "what was believed"  # noqa: B011
+
+        sim.loop.schedule(host.process, 1000, callback)
+        with pytest.raises(SimulationStopped, match="a: AssertionError: what was believed"):
+            sim.run_for(1)
+        assert sim.troubles[0].host == "a"
+
+
+def test_a_closed_simulation_closes_what_waits_without_a_word(recwarn, capsys):
+    with Simulation(1) as sim:
+        host = sim.add_host("a")
+
+        async def stubborn():
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                await asyncio.sleep(1)
+
+        sim.spawn(host, stubborn())
+        sim.run_for(1)
+        sim.kill(host)
+    assert not recwarn.list
+    assert capsys.readouterr().err == ""
