@@ -1,0 +1,154 @@
+"""A client as plain as can be: one blocking socket, requests in any version, and bytes that no client would send.
+
+It judges nodes from outside, so it shares nothing with them but the codec.
+"""
+
+import itertools
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from protocol.requests import decode_response, request_chunks
+from protocol.schema import Message, declaration_of
+
+Answer = TypeVar("Answer", bound=Message)
+
+CLIENT_ID = "kraftsim-conformance"
+ANSWER_SECONDS = 20.0
+"""Nobody takes that long; a node that does is not answering."""
+
+
+class PeerClosed(ConnectionError):
+    """The node closed the connection instead of answering."""
+
+
+class PeerSilent(TimeoutError):
+    """The node keeps the connection open and says nothing."""
+
+
+class Peer:
+    """One connection. Use as a context manager."""
+
+    def __init__(self, host: str, port: int, timeout_seconds: float = ANSWER_SECONDS) -> None:
+        self._correlation_ids = itertools.count(1)
+        self._received = b""
+        self._timeout_seconds = timeout_seconds
+        self._socket = socket.create_connection((host, port), timeout=timeout_seconds)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @classmethod
+    def at(cls, address: str, timeout_seconds: float = ANSWER_SECONDS) -> "Peer":
+        """Connect to HOST:PORT. Raises ValueError for anything else, OSError if nobody listens."""
+        host, port = split_address(address)
+        return cls(host, port, timeout_seconds)
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._socket.close()
+
+    def ask(self, body: Message, version: int, expected: type[Answer]) -> Answer:
+        """Send a request and return its answer. Raises PeerClosed or PeerSilent if there is none."""
+        correlation_id = self.send(body, version)
+        return self.receive(body, version, correlation_id, expected)
+
+    def send(self, body: Message, version: int) -> int:
+        """Send a request and return its correlation id."""
+        correlation_id = next(self._correlation_ids)
+        self.send_bytes(request_bytes(body, version, correlation_id))
+        return correlation_id
+
+    def receive(self, body: Message, version: int, correlation_id: int, expected: type[Answer]) -> Answer:
+        """Wait for the answer to what was sent; it must be the next one on this connection."""
+        found, answer = decode_response(api_key_of(body), version, self.receive_frame())
+        assert isinstance(answer, expected), f"{type(body).__name__} is answered by {type(answer).__name__}"
+        if found != correlation_id:
+            raise PeerClosed(f"the answer to {found} came where the one to {correlation_id} was due")
+        return answer
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes as they are. A node that has closed already is noticed when its answer is missing."""
+        try:
+            self._socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    def finish_sending(self) -> None:
+        """Close the sending half; answers can still come."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def receive_frame(self, timeout_seconds: float | None = None) -> bytes:
+        """Return the next frame without its size. Raises PeerClosed or PeerSilent."""
+        size = int.from_bytes(self._receive(4, timeout_seconds), signed=True)
+        return self._receive(size, timeout_seconds)
+
+    def is_closed_by_node(self, within_seconds: float = 5.0) -> bool:
+        """Tell whether the node closes the connection, without a byte, in that time."""
+        try:
+            self._receive(1, within_seconds)
+        except PeerClosed:
+            return True
+        except PeerSilent:
+            return False
+        return False
+
+    def is_silent(self, for_seconds: float = 0.3) -> bool:
+        """Tell whether the node says nothing for a while and keeps the connection."""
+        try:
+            self._receive(1, for_seconds)
+        except PeerSilent:
+            return True
+        except PeerClosed:
+            return False
+        return False
+
+    def _receive(self, size: int, timeout_seconds: float | None) -> bytes:
+        self._socket.settimeout(self._timeout_seconds if timeout_seconds is None else timeout_seconds)
+        while len(self._received) < size:
+            try:
+                data = self._socket.recv(65536)
+            except TimeoutError as trouble:
+                raise PeerSilent("no answer") from trouble
+            except ConnectionResetError as trouble:
+                raise PeerClosed("connection reset") from trouble
+            if not data:
+                raise PeerClosed("connection closed")
+            self._received += data
+        wanted, self._received = self._received[:size], self._received[size:]
+        return wanted
+
+
+def api_key_of(body: Message) -> int:
+    """Return the API key that a message belongs to."""
+    api_key = declaration_of(type(body)).api_key
+    assert api_key is not None, f"{type(body).__name__} is no request"
+    return api_key
+
+
+def request_bytes(body: Message, version: int, correlation_id: int, client_id: str | None = CLIENT_ID) -> bytes:
+    """Return a whole request with its size in front."""
+    return b"".join(request_chunks(api_key_of(body), version, correlation_id, client_id, body))
+
+
+def framed(payload: bytes) -> bytes:
+    """Return bytes with their size in front."""
+    return len(payload).to_bytes(4) + payload
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT. Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise ValueError(f"{address}: write an address as HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def joined(chunks: Sequence[bytes | memoryview]) -> bytes:
+    """Return chunks as one piece."""
+    return b"".join(chunks)

@@ -1,0 +1,122 @@
+"""The node under judgement, and the things that checks need made on it: topics, producer ids, connections to a partition's leader."""
+
+import itertools
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kraftsim.conformance.expect import Unmet, error_name
+from kraftsim.conformance.peer import Peer, split_address
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import registry
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+SETTLE_SECONDS = 20.0
+PAUSE_SECONDS = 0.02
+TOPIC_IDS_SINCE = 10
+"""The first version of Metadata that names topic ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic made for one check. `leader` is the address of the leader of its partition 0."""
+
+    name: str
+    topic_id: bytes
+    leader: str
+
+
+class Target:
+    """A cluster, by the address of one of its brokers."""
+
+    def __init__(self, address: str) -> None:
+        split_address(address)
+        self.address = address
+        self._numbers = itertools.count(1)
+        self._ranges: Mapping[int, tuple[int, int]] | None = None
+
+    def peer(self, address: str | None = None) -> Peer:
+        """Return a new connection to the node, or to another one of its cluster."""
+        return Peer.at(address or self.address)
+
+    def fresh_name(self, word: str = "conformance") -> str:
+        """Return a name that nobody has used on this cluster."""
+        return f"{word}-{os.getpid()}-{time.time_ns() // 1000}-{next(self._numbers)}"
+
+    def ranges(self) -> Mapping[int, tuple[int, int]]:
+        """Return what the node advertises: API key -> first and last version."""
+        if self._ranges is None:
+            with self.peer() as peer:
+                answer = peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        return self._ranges
+
+    def versions(self, api_key: ApiKey, since: int = 0) -> Iterator[int]:
+        """Yield the versions of an API, from `since` on, that the node advertises and this side can speak."""
+        ours_first, ours_last = registry.versions_of(api_key)
+        if api_key not in self.ranges():
+            raise Unmet(f"{api_key.name} is not advertised")
+        first, last = self.ranges()[api_key]
+        return iter(range(max(first, ours_first, since), min(last, ours_last) + 1))
+
+    def newest(self, api_key: ApiKey, until: int = 99) -> int:
+        """Return the newest version of an API, not above `until`, that both sides speak."""
+        return max(version for version in self.versions(api_key) if version <= until)
+
+    def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> Topic:
+        """Make a topic with one replica and return when its partitions have leaders that answer."""
+        name = self.fresh_name()
+        rows = [CreatableTopicConfig(name=key, value=value) for key, value in sorted((configs or {}).items())]
+        wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=rows)
+        with self.peer() as peer:
+            answer = peer.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=15000), self.newest(ApiKey.CREATE_TOPICS), CreateTopicsResponse)
+        code = answer.topics[0].error_code
+        if code != ErrorCode.NONE:
+            raise Unmet(f"a topic could not be made: {error_name(code)} {answer.topics[0].error_message}")
+        return self._when_led(name)
+
+    def producer_id(self) -> tuple[int, int]:
+        """Return a fresh producer id and its epoch, asking again while the node fetches a block."""
+        version = self.newest(ApiKey.INIT_PRODUCER_ID)
+        give_up_at = time.monotonic() + SETTLE_SECONDS
+        with self.peer() as peer:
+            while True:
+                answer = peer.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000), version, InitProducerIdResponse)
+                if answer.error_code == ErrorCode.NONE:
+                    return answer.producer_id, answer.producer_epoch
+                if answer.error_code not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT) or time.monotonic() > give_up_at:
+                    raise Unmet(f"no producer id was to be had: {error_name(answer.error_code)}")
+                time.sleep(PAUSE_SECONDS)
+
+    def _when_led(self, name: str) -> Topic:
+        give_up_at = time.monotonic() + SETTLE_SECONDS
+        version = self.newest(ApiKey.METADATA)
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        while True:
+            with self.peer() as peer:
+                answer = peer.ask(asked, version, MetadataResponse)
+            topic = answer.topics[0]
+            addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+            leaders = [addresses.get(partition.leader_id) for partition in topic.partitions if partition.error_code == ErrorCode.NONE]
+            if topic.error_code == ErrorCode.NONE and leaders and len(leaders) == len(topic.partitions) and self._all_know(name, leaders):
+                assert leaders[0] is not None, "a leader among the brokers"
+                return Topic(name=name, topic_id=topic.topic_id, leader=leaders[0])
+            if time.monotonic() > give_up_at:
+                raise Unmet(f"{name} got no leader: {error_name(topic.error_code)}")
+            time.sleep(PAUSE_SECONDS)
+
+    def _all_know(self, name: str, leaders: list[str | None]) -> bool:
+        """Tell whether the leaders themselves have heard of the topic: metadata reaches brokers one by one."""
+        for leader in leaders:
+            if leader is None:
+                return False
+            with self.peer(leader) as peer:
+                answer = peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), self.newest(ApiKey.METADATA), MetadataResponse)
+            if answer.topics[0].error_code != ErrorCode.NONE or any(row.leader_id < 0 for row in answer.topics[0].partitions):
+                return False
+        return True
