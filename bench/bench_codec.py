@@ -6,6 +6,7 @@ Each declared request and response is measured at its newest version that kio kn
 fields. All codecs get the same bytes: typical values, three elements per list. Before anything is timed, what the others
 build must equal what we build. Figures are the best of the rounds; ratios are geometric means: they are to be trusted,
 microseconds drift with the machine.
+"""
 
 import argparse
 import gc
