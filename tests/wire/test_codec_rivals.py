@@ -1,0 +1,92 @@
+"""Two independent implementations read what we build, and build the same: a mistake would have to be made three times.
+
+kafka-python and kio have the client's messages, kio also those between nodes. Neither is asked about values that it refuses on principle.
+"""
+
+import importlib
+import io
+import pkgutil
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+from protocol.codec import compiled
+from protocol.declaration import ArrayOf, Primitive, StructureOf, snake_case
+from protocol.examples import example
+from protocol.resolve import layout_of
+from protocol.schema import declaration_of
+
+kafka_protocol = pytest.importorskip("kafka.protocol")
+kio_serial = pytest.importorskip("kio.serial")
+
+EXAMPLES_PER_VERSION = 4
+KNOWN_ERROR_CODE = 35
+"""An error code both know; kafka-python reads an ApiVersions response with an error as version 0, so that one carries none."""
+TIMESTAMP_MS = 1_700_000_000_000
+
+
+def test_others_build_the_same_bytes(message_class: type) -> None:
+    declaration = declaration_of(message_class)
+    if declaration.kind not in ("request", "response"):
+        pytest.skip("only requests and responses are known to others")
+    compared = 0
+    for version in range(declaration.versions.first, declaration.versions.last + 1):
+        dice = Random(f"{message_class.__name__} {version}")
+        for _ in range(EXAMPLES_PER_VERSION):
+            message = example(layout_of(message_class, version), dice.randrange, unknown_tags=False)
+            _tame(message, error_code=0 if declaration.name == "ApiVersionsResponse" else KNOWN_ERROR_CODE)
+            frame = compiled(message_class, version).encode(message)
+            for again in (_by_kafka_python(declaration.name, version, frame), _by_kio(declaration.name, declaration.kind, version, frame)):
+                assert again is None or again == frame, f"version {version}"
+                compared += again is not None
+    if not compared:
+        pytest.skip("unknown to both")
+
+
+def _tame(message: Any, *, error_code: int) -> None:
+    """Replace the values that kio has narrower types for: error codes and timestamps."""
+    for field in declaration_of(type(message)).fields:
+        value = getattr(message, field.name)
+        match field.type:
+            case StructureOf(structure) if value is not None and value != structure():
+                _tame(value, error_code=error_code)
+            case ArrayOf(StructureOf()):
+                for element in value or ():
+                    _tame(element, error_code=error_code)
+            case Primitive.INT16 if "error_code" in field.name and value != field.default:
+                setattr(message, field.name, error_code)
+            case Primitive.INT64 if ("timestamp" in field.name or field.name.endswith("_time_ms")) and value != field.default:
+                setattr(message, field.name, TIMESTAMP_MS)
+
+
+@cache
+def _kafka_python_classes() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for module_info in pkgutil.walk_packages(kafka_protocol.__path__, "kafka.protocol."):
+        if ".old" not in module_info.name and "generate" not in module_info.name:
+            members = vars(importlib.import_module(module_info.name))
+            found |= {name: value for name, value in members.items() if isinstance(value, type) and hasattr(value, "decode")}
+    return found
+
+
+def _by_kafka_python(name: str, version: int, frame: bytes) -> bytes | None:
+    rival = _kafka_python_classes().get(name)
+    if rival is None or not rival.min_version <= version <= rival.max_version:
+        return None
+    message = rival.decode(frame, version=version)
+    message._header = None
+    return bytes(message.encode(version=version))
+
+
+def _by_kio(name: str, kind: str, version: int, frame: bytes) -> bytes | None:
+    api_name = snake_case(name.removesuffix("Request").removesuffix("Response"))
+    try:
+        rival = getattr(importlib.import_module(f"kio.schema.{api_name}.v{version}.{kind}"), name)
+    except (ImportError, AttributeError):
+        return None
+    entity, size = kio_serial.entity_reader(rival)(frame, 0)
+    assert size == len(frame)
+    buffer = io.BytesIO()
+    kio_serial.entity_writer(rival)(buffer, entity)
+    return buffer.getvalue()
