@@ -1,0 +1,117 @@
+"""Compares what is declared here with what Apache Kafka defines, version by version and field by field.
+
+Of every version that both sides know, the layout must be the same: names, types, order, nullability, tags, compactness. Defaults and what may be
+dropped silently are compared with the newest release that has the field. `exceptions` lists where we differ on purpose.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from protocol.declaration import ArrayOf, Declaration, Field, StructureOf
+from protocol.drift.declared import declared_messages
+from protocol.drift.definitions import TOP, Definition
+from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, RENAMED, VERSIONS_LEFT_OUT
+from protocol.drift.facts import Facts, Shape
+from protocol.drift.layouts import declared_layout, defined_layout
+from protocol.schema import declaration_of
+
+
+def drifts(facts: Facts) -> list[str]:
+    """Return one line per difference, and per exception that hides none; empty when the declarations are as Kafka's."""
+    declarations = [declaration_of(cls) for cls in declared_messages()]
+    found: list[str] = []
+    for declaration in declarations:
+        shapes = facts.get(declaration.name)
+        found += _drifts_of_message(declaration, shapes) if shapes else [f"{declaration.name}: the file of facts does not have it"]
+    names = {declaration.name for declaration in declarations}
+    found += [f"{name}: an exception for a message that is not declared" for name in (*VERSIONS_LEFT_OUT, *RENAMED, *ALLOWED) if name not in names]
+    return found
+
+
+def _drifts_of_message(declaration: Declaration, shapes: Sequence[Shape]) -> Iterator[str]:
+    name = declaration.name
+    compared = [shape for shape in shapes if not _is_left_out(declaration, shape)]
+    yield from (f"{name}: {line}" for line in _drifts_of_versions(declaration, compared))
+    allowed = ALLOWED.get(name, {})
+    hidden: list[str] = []
+    seen: set[str] = set()
+    for shape in reversed(compared):
+        lines = [
+            *_drifts_of_shape(declaration, shape.definition, is_newest=shape is compared[-1]),
+            *_drifts_of_words(declaration, declaration.fields, shape.definition, TOP, "", seen),
+        ]
+        for line in lines:
+            reasons = [start for start in allowed if line.startswith(start)]
+            hidden += reasons
+            if not reasons:
+                yield f"{name} ({shape.releases[-1]}): {line}"
+    yield from (f"{name}: nothing begins with {start!r} any more" for start in allowed if start not in hidden)
+    their_names = {field.name for shape in compared for fields in shape.definition.structures.values() for field in fields}
+    yield from (f"{name}: nothing is called {word} any more" for word in RENAMED.get(name, {}) if word not in their_names)
+
+
+def _is_left_out(declaration: Declaration, shape: Shape) -> bool:
+    return all((declaration.kind, release) in NOT_COMPARED or (declaration.name, release) in NOT_COMPARED for release in shape.releases)
+
+
+def _drifts_of_versions(declaration: Declaration, shapes: Sequence[Shape]) -> Iterator[str]:
+    left_out = VERSIONS_LEFT_OUT.get(declaration.name, {})
+    defined = sorted({version for shape in shapes for version in _versions(shape.definition)})
+    declared = list(range(declaration.versions.first, declaration.versions.last + 1))
+    wanted = [version for version in defined if version not in left_out]
+    if declared != wanted:
+        yield f"versions {declared} are declared, Kafka has {wanted} besides those left out on purpose"
+    if not set(left_out) <= set(defined):
+        yield f"versions {sorted(left_out)} are left out, Kafka has {defined}"
+
+
+def _drifts_of_shape(declaration: Declaration, definition: Definition, *, is_newest: bool) -> Iterator[str]:
+    if (declaration.kind, declaration.api_key) != (definition.kind, definition.api_key):
+        yield f"it is {declaration.kind} {declaration.api_key}, Kafka says {definition.kind} {definition.api_key}"
+    for version in _versions(definition):
+        if version in declaration.versions:
+            theirs = defined_layout(definition, version)
+            ours = declared_layout(declaration, version)
+            if not is_newest:
+                # A later release may add tagged fields to a version that exists already (KIP-482).
+                known = {slot.path for slot in theirs}
+                ours = [slot for slot in ours if not slot.is_tagged or slot.path in known]
+            different = next((pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]), None)
+            if different:
+                yield f"v{version}: {different[0]}, Kafka has {different[1]}"
+            elif len(ours) != len(theirs):
+                yield f"v{version}: only on one side is {max(ours, theirs, key=len)[min(len(ours), len(theirs))]}"
+    is_unstable = definition.latest_unstable and declaration.versions.last == definition.versions.last
+    if is_newest and declaration.latest_unstable != is_unstable:
+        yield f"latest_unstable is {declaration.latest_unstable}"
+
+
+def _drifts_of_words(
+    declaration: Declaration, ours: Iterable[Field], definition: Definition, structure: str, path: str, seen: set[str]
+) -> Iterator[str]:
+    """Compare what does not depend on a version (names, defaults, what may be dropped silently) of fields that no newer release had in `seen`."""
+    renamed = RENAMED.get(definition.name, {})
+    for their_field in definition.structures[structure]:
+        their_name = renamed.get(their_field.name, (their_field.name,))[0]
+        our_field = next((field for field in ours if field.is_called(their_name)), None)
+        where = f"{path}{their_name}"
+        if our_field is None:
+            if their_field.versions.intersection(declaration.versions):
+                yield f"{where} is missing"
+            continue
+        is_structure = their_field.element_type in definition.structures
+        if where not in seen:
+            seen.add(where)
+            if our_field.default != their_field.default_value or type(our_field.default) is not type(their_field.default_value):
+                yield f"{where}: default {our_field.default!r}, Kafka has {their_field.default_value!r}"
+            if our_field.ignorable != their_field.ignorable:
+                yield f"{where}: ignorable is {our_field.ignorable}"
+            if is_structure and our_field.kafka_type != their_field.type:
+                yield f"{where}: it is a {our_field.kafka_type}, Kafka says {their_field.type}"
+        element = our_field.type.element if isinstance(our_field.type, ArrayOf) else our_field.type
+        if is_structure and isinstance(element, StructureOf):
+            fields = declaration_of(element.structure).fields
+            yield from _drifts_of_words(declaration, fields, definition, their_field.element_type, f"{where}.", seen)
+
+
+def _versions(definition: Definition) -> range:
+    return range(definition.versions.first, definition.versions.last + 1)

@@ -1,0 +1,42 @@
+"""Where the declarations differ from Apache Kafka's on purpose, each with the reason.
+
+An exception that no longer hides anything is reported as well, so that this list cannot grow old.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+MESSAGE_FORMATS_BEFORE_2 = "speaks message format 0 or 1, which this project does not build; dropped in 4.0 (KIP-896)"
+AFTER_THE_DEFAULT_RELEASE = "newer than the default release, and nothing that is built needs it yet"
+
+VERSIONS_LEFT_OUT: Final[Mapping[str, Mapping[int, str]]] = {
+    "ProduceRequest": dict.fromkeys(range(3), MESSAGE_FORMATS_BEFORE_2),
+    "ProduceResponse": dict.fromkeys(range(3), MESSAGE_FORMATS_BEFORE_2),
+    "FetchRequest": dict.fromkeys(range(4), MESSAGE_FORMATS_BEFORE_2),
+    "FetchResponse": dict.fromkeys(range(4), MESSAGE_FORMATS_BEFORE_2),
+    "ApiVersionsRequest": {5: AFTER_THE_DEFAULT_RELEASE},
+    "ApiVersionsResponse": {5: AFTER_THE_DEFAULT_RELEASE},
+    "InitProducerIdRequest": {6: "unstable everywhere: two-phase commit (KIP-939)"},
+    "InitProducerIdResponse": {6: "unstable everywhere: two-phase commit (KIP-939)"},
+}
+"""Versions that some release has and the declaration does not."""
+
+NOT_COMPARED: Final[Mapping[tuple[str, str], str]] = {
+    ("metadata", "2.8.2"): "KRaft was a preview: records had no tagged fields and frame version 0, which every later release rejects",
+    ("LeaderChangeMessage", "2.8.2"): "KRaft was a preview: the version did not stand in the message yet",
+}
+"""By kind or name of a message, and release."""
+
+RENAMED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    "FetchResponse": {
+        "PartitionResponses": ("Partitions", "2.8's word for it"),
+        "Partition": ("PartitionIndex", "2.8's word for it"),
+        "RecordSet": ("Records", "2.8's word for it"),
+    },
+}
+"""By message: what some release calls a field, what we call it, and why."""
+
+ALLOWED: Final[Mapping[str, Mapping[str, str]]] = {
+    "RequestHeader": {"ClientId: ignorable": "4.0 has no header v0 left that would lack the field; up to 3.9 it is ignorable"},
+}
+"""By message: how the line of a difference begins, and why the difference stays."""

@@ -1,0 +1,60 @@
+"""Where Apache Kafka's definitions are found: in the jars of the local Maven repository, which `mvn` can be asked to fill.
+
+Nothing here runs on import, and nothing touches a network unless `download` is called.
+"""
+
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from protocol.drift.definitions import Definition, parse_definition
+
+RELEASES = ("2.8.2", "3.9.1", "4.1.2", "4.4.0")
+"""The oldest release of KRaft's ancestors, the default persona, and two of the 4.x line; a declaration must agree with all of them."""
+
+ARTIFACTS = ("kafka-clients", "kafka-metadata", "kafka-raft")
+REPOSITORY = Path.home() / ".m2" / "repository" / "org" / "apache" / "kafka"
+MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get"
+
+
+def jar_path(artifact: str, release: str) -> Path:
+    """Return where the local repository keeps a jar."""
+    return REPOSITORY / artifact / release / f"{artifact}-{release}.jar"
+
+
+def missing_jars() -> list[tuple[str, str]]:
+    """Return (artifact, release) of every jar that is not there yet."""
+    return [(artifact, release) for release in RELEASES for artifact in ARTIFACTS if not jar_path(artifact, release).exists()]
+
+
+def download() -> None:
+    """Let Maven fetch what is missing. Raises FileNotFoundError without `mvn`, CalledProcessError when it fails."""
+    for artifact, release in missing_jars():
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise FileNotFoundError("mvn is needed to fetch Apache Kafka's jars")
+        arguments = ["-q", "-B", MAVEN_PLUGIN, f"-Dartifact=org.apache.kafka:{artifact}:{release}", "-Dtransitive=false"]
+        subprocess.run([maven, *arguments], check=True, capture_output=True)
+
+
+def definitions_of(release: str) -> Mapping[str, Definition]:
+    """Return every message that the jars of a release define, by name."""
+    found: dict[str, Definition] = {}
+    for artifact in ARTIFACTS:
+        found |= read_definitions(jar_path(artifact, release))
+    return found
+
+
+def read_definitions(source: Path) -> dict[str, Definition]:
+    """Return the messages of a jar, of a folder of JSON files, or of one such file."""
+    if source.is_dir():
+        texts = [file.read_text() for file in sorted(source.glob("*.json"))]
+    elif source.suffix == ".jar":
+        with zipfile.ZipFile(source) as jar:
+            texts = [jar.read(name).decode() for name in sorted(jar.namelist()) if name.startswith("common/") and name.endswith(".json")]
+    else:
+        texts = [source.read_text()]
+    definitions = (parse_definition(text) for text in texts)
+    return {definition.name: definition for definition in definitions if definition is not None}

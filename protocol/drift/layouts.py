@@ -1,0 +1,78 @@
+"""The layout of one version, as a list of fields that can be compared: once from a declaration, once from a definition."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from protocol.declaration import ArrayOf, Declaration, Field, StructureOf
+from protocol.drift.definitions import TOP, DefinedField, Definition
+from protocol.drift.exceptions import RENAMED
+from protocol.schema import declaration_of
+
+UNTAGGED = -1
+
+
+class Slot(NamedTuple):
+    """A field where it stands on the wire; `path` is in lower case without underscores, `is_tagged` also of fields inside a tagged one."""
+
+    path: str
+    type: str
+    nullable: bool
+    tag: int
+    is_tagged: bool
+    compact: bool
+
+
+def declared_layout(declaration: Declaration, version: int) -> list[Slot]:
+    """Return the fields that our declaration puts on the wire, nested ones behind the field that holds them."""
+
+    def walk(fields: Sequence[Field], path: str, is_tagged: bool) -> Iterator[Slot]:
+        present = [field for field in fields if version in field.versions]
+        for field in sorted(present, key=lambda field: _tag(field, version)):
+            element = field.type.element if isinstance(field.type, ArrayOf) else field.type
+            slot = Slot(
+                path=path + field.name.replace("_", ""),
+                type=_bare(field.kafka_type, isinstance(element, StructureOf)),
+                nullable=version in field.nullable,
+                tag=_tag(field, version),
+                is_tagged=is_tagged or version in field.tagged,
+                compact=version in (declaration.flexible if field.flexible is None else field.flexible),
+            )
+            yield slot
+            if isinstance(element, StructureOf):
+                yield from walk(declaration_of(element.structure).fields, f"{slot.path}.", slot.is_tagged)
+
+    return list(walk(declaration.fields, "", False))
+
+
+def defined_layout(definition: Definition, version: int) -> list[Slot]:
+    """Return the fields that Kafka's definition puts on the wire."""
+    renamed = RENAMED.get(definition.name, {})
+
+    def walk(fields: Sequence[DefinedField], path: str, is_tagged: bool) -> Iterator[Slot]:
+        present = [field for field in fields if version in field.versions]
+        for field in sorted(present, key=lambda field: _tag(field, version)):
+            is_structure = field.element_type in definition.structures
+            slot = Slot(
+                path=path + renamed.get(field.name, (field.name,))[0].lower(),
+                type=_bare(field.type, is_structure),
+                nullable=version in field.nullable,
+                tag=_tag(field, version),
+                is_tagged=is_tagged or version in field.tagged,
+                compact=version in (definition.flexible if field.flexible is None else field.flexible),
+            )
+            yield slot
+            if is_structure:
+                yield from walk(definition.structures[field.element_type], f"{slot.path}.", slot.is_tagged)
+
+    return list(walk(definition.structures[TOP], "", False))
+
+
+def _tag(field: Field | DefinedField, version: int) -> int:
+    return field.tag if field.tag is not None and version in field.tagged else UNTAGGED
+
+
+def _bare(kafka_type: str, is_structure: bool) -> str:
+    """Return the type without the name of its structure: releases rename structures, the wire does not know."""
+    if not is_structure:
+        return kafka_type
+    return "[]structure" if kafka_type.startswith("[]") else "structure"

@@ -1,0 +1,121 @@
+"""The declarations are those of Apache Kafka: held against facts from its jars, version by version, field by field."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.drift.comparison import drifts
+from protocol.drift.declared import declared_messages
+from protocol.drift.definitions import Definition, parse_definition
+from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, RENAMED, VERSIONS_LEFT_OUT
+from protocol.drift.facts import Facts, Shape, extract_facts, facts_text, load_facts
+from protocol.drift.jars import RELEASES, download, missing_jars
+from protocol.drift.layouts import declared_layout, defined_layout
+from protocol.drift.scaffold import scaffold
+from protocol.schema import declaration_of
+
+FILE = Path(__file__).parent / "definitions.json"
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    return load_facts(FILE)
+
+
+def test_declarations_are_as_apache_kafka_defines_them(facts: Facts) -> None:
+    """Names, types, versions, nullability, defaults, tags, compactness, what may be dropped; four releases from 2.8 to 4.4."""
+    assert drifts(facts) == []
+
+
+def test_the_facts_cover_every_declared_message_in_every_release_that_has_it(facts: Facts) -> None:
+    assert set(facts) == {declaration_of(cls).name for cls in declared_messages()}
+    in_release = {release: [name for name, shapes in facts.items() if any(release in shape.releases for shape in shapes)] for release in RELEASES}
+    assert {release: len(names) > 30 for release, names in in_release.items()} == dict.fromkeys(RELEASES, True)
+
+
+def test_every_exception_has_its_reason() -> None:
+    reasons = [*NOT_COMPARED.values()]
+    reasons += [reason for versions in VERSIONS_LEFT_OUT.values() for reason in versions.values()]
+    reasons += [reason for words in RENAMED.values() for _, reason in words.values()]
+    reasons += [reason for lines in ALLOWED.values() for reason in lines.values()]
+    assert all(len(reason) > 10 for reason in reasons)
+
+
+def words(line: int, before: str, after: str) -> Callable[[dict[str, Any]], None]:
+    def change(message: dict[str, Any]) -> None:
+        assert before in message["fields"][""][line], "the row changes what is there"
+        message["fields"][""][line] = message["fields"][""][line].replace(before, after)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (words(0, "TransactionalId", "TransactionId"), "transactionid"),
+        (words(1, "int32", "int64"), "int64"),
+        (words(2, "3+", "4+"), "v3"),
+        (words(0, "nullable=0+", "nullable=1+"), "v0"),
+        (words(2, "default=-1", "default=0"), "default"),
+        (words(1, "0+", "0+ ignorable"), "ignorable"),
+        (words(3, "3+", "3+ tag=0 tagged=3+"), "tag=0"),
+        (lambda message: message.update(flexible="3+"), "compact"),
+        (lambda message: message.update(key=23), "request 22"),
+        (lambda message: message.update(versions="0-7"), "versions"),
+        (lambda message: message["fields"][""].pop(3), "only on one side"),
+        (lambda message: message["fields"][""].append("More int8 2+"), "missing"),
+        (lambda message: message["fields"][""].reverse(), "v0"),
+    ],
+)
+def test_any_difference_is_found(change: Callable[[dict[str, Any]], None], told: str) -> None:
+    """The check itself can fail: one change in the facts of one message (InitProducerIdRequest), one complaint about it at least."""
+    found = json.loads(FILE.read_text())
+    newest = found["messages"]["InitProducerIdRequest"][-1]
+    change(newest)
+    changed = Definition.from_facts("InitProducerIdRequest", newest)
+    facts = {**load_facts(FILE), "InitProducerIdRequest": [Shape(RELEASES, changed)]}
+    lines = drifts(facts)
+    assert lines and all(line.startswith("InitProducerIdRequest") for line in lines)
+    assert any(told in line for line in lines)
+
+
+def test_a_scaffold_declares_what_the_definition_says(facts: Facts) -> None:
+    """Scaffolded source, run as Python, has the layout of the definition in every version."""
+    for name, shapes in facts.items():
+        definition = shapes[-1].definition
+        scope: dict[str, Any] = {}
+        exec(scaffold(definition), scope)
+        declaration = declaration_of(scope[name])
+        for version in range(definition.versions.first, definition.versions.last + 1):
+            assert declared_layout(declaration, version) == defined_layout(definition, version)
+
+
+def test_a_definition_is_read_in_spite_of_its_comments() -> None:
+    """Kafka's files have comments everywhere; one of 2.8.2 has text behind the object."""
+    text = """// a licence
+    { "apiKey": 1, "type": "request", "name": "XRequest", // "validVersions": "9"
+      "validVersions": "0-2", "flexibleVersions": "none", "latestVersionUnstable": true,
+      "fields": [ { "name": "Host", "type": "string", "versions": "0+", "nullableVersions": "1+", "default": "null",
+                    "about": "as in http://host // no comment" },
+                  { "name": "Rows", "type": "[]Row", "versions": "1+", "fields": [ { "name": "Key", "type": "int32", "versions": "1+",
+                    "default": "0x7fffffff", "tag": 0, "taggedVersions": "2+", "ignorable": true } ] } ] } and more"""
+    definition = parse_definition(text)
+    assert definition is not None and definition.latest_unstable
+    assert [field.line() for field in definition.structures[""]] == ["Host string 0+ nullable=1+ default=null", "Rows []Row 1+"]
+    (key,) = definition.structures["Row"]
+    assert key.line() == "Key int32 1+ tag=0 tagged=2+ ignorable default=0x7fffffff" and key.default_value == 2**31 - 1
+    assert Definition.from_facts("XRequest", definition.facts()) == definition
+    assert parse_definition(text.replace('"0-2"', '"none"')) is None, "a message without versions is gone (keys 4 to 7 in 4.0)"
+
+
+@pytest.mark.interop
+def test_the_facts_are_what_the_jars_say() -> None:
+    """`python -m protocol.drift extract tests/wire/definitions.json` would change nothing."""
+    if missing_jars() and shutil.which("mvn") is None:
+        pytest.skip("the jars of Apache Kafka are not in the local Maven repository, and there is no mvn to fetch them")
+    download()
+    assert facts_text(extract_facts()) == FILE.read_text()
