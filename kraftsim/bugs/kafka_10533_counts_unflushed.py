@@ -1,0 +1,26 @@
+"""KAFKA-10533: the leader of the metadata log counts a record before it is flushed.
+
+A broker's block of producer ids is answered as soon as the record is written. If the controller loses power before the flush, the record is gone,
+and the next AllocateProducerIds hands out the same block again: two producers share an id, and one's records are taken for the other's retries.
+
+Source: KAFKA-10533, fixed by flushing before the high watermark may pass (org.apache.kafka.raft.KafkaRaftClient).
+"""
+
+from kraftsim.bugs.bug import Bug
+from kraftsim.core.raft.leader_log import LeaderLog
+
+
+class CountsUnflushed(LeaderLog):
+    """Takes what is written for durable."""
+
+    def _counted_end_offset(self) -> int:
+        return self.log_end_offset  # right: what is flushed
+
+
+BUG = Bug(
+    name="KAFKA-10533",
+    title="the metadata log's high watermark passes records that are not flushed",
+    fixed_in=("2.8.0",),
+    swap=lambda parts: parts.replacing(leader_log=CountsUnflushed),
+    caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
+)

@@ -1,0 +1,1 @@
+"""Many seeds: spread over the cores, counted and judged together."""

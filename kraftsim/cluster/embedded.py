@@ -1,0 +1,169 @@
+"""A cluster inside the calling process, on a thread and an event loop of its own, so that blocking clients cannot deadlock it.
+
+A kill aborts a node: its connections are reset, nothing is flushed, no clean-shutdown marker is written. What the operating system was given
+stays (it is the same process), so this mode cannot lose power; simulation can.
+"""
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import uvloop
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.launch import build_node, real_world_of
+from kraftsim.cluster.ports import require_free_ports
+from kraftsim.cluster.probe import wait_until_answering
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.node import Node
+from kraftsim.world.real.clock import RealClock
+from kraftsim.world.real.world import RealWorld
+
+T = TypeVar("T")
+READY_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNode:
+    """A node and the world it lives in."""
+
+    node: Node
+    world: RealWorld
+
+
+class EmbeddedCluster:
+    """A running cluster for a test: `with EmbeddedCluster(spec) as cluster: client(cluster.bootstrap)`.
+
+    Every verb exists for synchronous callers; `kill_node`, `restart_node` and `answering`
+    are the same without blocking the caller's event loop.
+    """
+
+    def __init__(self, spec: ClusterSpec, directory: RunDirectory | None = None) -> None:
+        self.spec = spec
+        self._temporary = tempfile.TemporaryDirectory(prefix="kraftsim-") if directory is None else None
+        self.directory = RunDirectory(Path(self._temporary.name)) if self._temporary is not None else directory or RunDirectory(Path())
+        self._nodes: dict[str, RunningNode] = {}
+        self.started_ns = RealClock(0).monotonic_ns()
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="kraftsim-embedded", daemon=True)
+
+    def __enter__(self) -> "EmbeddedCluster":
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> "EmbeddedCluster":
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    @property
+    def bootstrap(self) -> str:
+        """What any Kafka client in any language puts into bootstrap.servers."""
+        return self.spec.bootstrap
+
+    def start(self) -> None:
+        """Start every node and return when every broker answers. Raises SpecError if a port is taken."""
+        require_free_ports(self.spec)
+        self.directory.create()
+        self._thread.start()
+        try:
+            self._wait(self._start_all(), READY_SECONDS)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop all nodes cleanly and end the thread."""
+        if not self._thread.is_alive():
+            return
+        try:
+            self._wait(self._stop_all(), STOP_SECONDS)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(STOP_SECONDS)
+            self._loop.close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
+
+    def kill(self, name: str) -> None:
+        """Abort a node as SIGKILL would end its process."""
+        self._wait(self._kill(name), STOP_SECONDS)
+
+    def restart(self, name: str) -> None:
+        """Start a killed node again on its disk and return when it listens."""
+        self._wait(self._launch(name), READY_SECONDS)
+
+    def wait_until_ready(self) -> None:
+        """Return when every broker answers and knows every other one as alive."""
+        self._wait(self._answering(), READY_SECONDS)
+
+    async def kill_node(self, name: str) -> None:
+        """`kill` without blocking the caller's loop."""
+        await asyncio.wrap_future(self._submit(self._kill(name)))
+
+    async def restart_node(self, name: str) -> None:
+        """`restart` without blocking the caller's loop."""
+        await asyncio.wrap_future(self._submit(self._launch(name)))
+
+    async def answering(self, *, timeout_seconds: float = READY_SECONDS) -> None:
+        """`wait_until_ready` without blocking the caller's loop. Raises TimeoutError."""
+        async with asyncio.timeout(timeout_seconds):
+            await asyncio.wrap_future(self._submit(self._answering()))
+
+    def is_down(self, name: str) -> bool:
+        """Tell whether a node was killed and not restarted."""
+        return name not in self._nodes
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _wait(self, work: Coroutine[object, object, T], seconds: float) -> T:
+        return self._submit(work).result(seconds)
+
+    async def _start_all(self) -> None:
+        for name in self.spec.node_names:
+            await self._launch(name)
+        await self._answering()
+
+    async def _answering(self) -> None:
+        brokers = [self.spec.node(name) for name in self.spec.broker_names]
+        await wait_until_answering([(node.host, node.port) for node in brokers], brokers=len(brokers))
+
+    async def _launch(self, name: str) -> None:
+        assert name not in self._nodes, f"{name} is running"
+        places = {"log.dirs": str(self.directory.data(name)), "kraftsim.events.dir": str(self.directory.events)}
+        config = NodeConfig.parse({**self.spec.node(name).properties, **places})
+        world = real_world_of(config, self.started_ns)
+        node = build_node(config, world)
+        self._nodes[name] = RunningNode(node, world)
+        await node.start()
+
+    async def _kill(self, name: str) -> None:
+        running = self._nodes.pop(name)
+        running.node.abort()
+        running.world.close()
+
+    async def _stop_all(self) -> None:
+        for names in (self.spec.broker_names, self.spec.controller_names):
+            for name in names:
+                if name in self._nodes:
+                    running = self._nodes.pop(name)
+                    await running.node.stop()
+                    running.world.close()

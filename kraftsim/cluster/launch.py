@@ -1,0 +1,57 @@
+"""The composition root: from a property set to a node that runs, with the parts that its release and the chosen bugs ask for.
+
+Nothing else in the house knows how a node is put together; all three modes come through here.
+"""
+
+from pathlib import Path
+
+from kraftsim.bugs.bug import bug
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.controller.controller import Controller
+from kraftsim.node.node import Node
+from kraftsim.node.parts import Parts
+from kraftsim.releases.catalogue import release
+from kraftsim.world.interface import World
+from kraftsim.world.real.event_files import next_incarnation
+from kraftsim.world.real.world import RealWorld, real_world
+
+EVENTS_BESIDE_DATA = "events"
+"""Where a node that was told nothing about events keeps them: in a directory beside its data."""
+
+
+def parts_of(config: NodeConfig) -> Parts:
+    """Return the parts of the node's release, with the parts of each chosen bug swapped in, in the order in which the bugs are named.
+
+    Raises KeyError with a readable message for a bug or release that does not exist.
+    """
+    parts = Parts.for_release(release(config.release))
+    for name in config.bugs:
+        parts = bug(name).into(parts)
+    return parts
+
+
+def real_world_of(config: NodeConfig, started_ns: int) -> RealWorld:
+    """Return the real world of a node: its data directory, its next event file, its clock.
+
+    `started_ns` is the moment on the monotonic clock from which the node's events count time, unless the configuration names the run's own.
+    """
+    data = Path(config.log_dir)
+    events = Path(config.events_dir) if config.events_dir is not None else data.parent / EVENTS_BESIDE_DATA
+    return real_world(
+        run=config.run,
+        node=config.node_name,
+        incarnation=next_incarnation(events, config.node_name),
+        data_dir=data,
+        events_dir=events,
+        seed=config.seed,
+        started_ns=config.run_started_ns if config.run_started_ns is not None else started_ns,
+    )
+
+
+def build_node(config: NodeConfig, world: World, parts: Parts | None = None) -> Node:
+    """Put a node together; nothing runs until its `start`."""
+    chosen = parts_of(config) if parts is None else parts
+    if config.is_controller:
+        return Controller(world, config, chosen)
+    return Broker(world, config, chosen)

@@ -1,0 +1,42 @@
+"""Are the ports of a cluster free? Asked before anything starts, so that the answer is one clear line."""
+
+import socket
+
+from kraftsim.cluster.spec import ClusterSpec, SpecError
+
+
+def require_free_ports(spec: ClusterSpec) -> None:
+    """Raise SpecError naming the first node whose port is taken or whose host is not an address of this machine."""
+    for node in spec.nodes():
+        with socket.socket(socket.AF_INET6 if ":" in node.host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((node.host, node.port))
+            except OSError as trouble:
+                raise SpecError(f"{node.name} cannot listen on {node.host}:{node.port}: {trouble.strerror}; choose another --port") from trouble
+
+
+def free_port_range(size: int, host: str = "127.0.0.1") -> int:
+    """Return a port P such that P .. P+size-1 and the controllers' ports above them were all free a moment ago."""
+    from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE
+
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            first = int(probe.getsockname()[1])
+        if first + CONTROLLER_PORT_DISTANCE + size < 65535 and all(_is_free(host, first + step) for step in _steps(size, CONTROLLER_PORT_DISTANCE)):
+            return first
+    raise SpecError(f"no {size} neighbouring free ports were found on {host}")
+
+
+def _steps(size: int, distance: int) -> list[int]:
+    return [*range(size), distance]
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,30 @@
+"""Does a cluster answer? Asks brokers for Metadata, as any client would, until each of them knows all of them."""
+
+import asyncio
+from collections.abc import Sequence
+
+from kraftsim.node.outbound import PeerConnection
+from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+
+RETRY_SECONDS = 0.02
+ANSWER_MS = 2000
+
+
+async def wait_until_answering(addresses: Sequence[tuple[str, int]], *, brokers: int) -> None:
+    """Return when every address answers Metadata with `brokers` live brokers. Waits for ever: the caller sets the limit."""
+    for host, port in addresses:
+        while not await _knows(host, port, brokers):
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _knows(host: str, port: int, brokers: int) -> bool:
+    connection = PeerConnection(host, port, client_id="kraftsim-probe")
+    try:
+        await connection.connect(timeout_ms=ANSWER_MS)
+        answer = await connection.request(MetadataRequest(topics=[]), timeout_ms=ANSWER_MS)
+    except OSError:
+        return False
+    finally:
+        connection.close()
+    assert isinstance(answer, MetadataResponse), "Metadata was asked"
+    return len(answer.brokers) >= brokers

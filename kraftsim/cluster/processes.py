@@ -1,0 +1,168 @@
+"""A cluster of separate operating-system processes on this machine: started, watched, killed for real, restarted, stopped.
+
+A kill is SIGKILL: the process has no chance to flush or to say goodbye, but the operating system keeps its page cache.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.ports import require_free_ports
+from kraftsim.cluster.probe import wait_until_answering
+from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text
+from kraftsim.world.real.clock import RealClock
+
+STOP_SECONDS = 10.0
+"""How long a node may take to stop cleanly before it is killed."""
+POLL_SECONDS = 0.02
+
+
+class ClusterFailed(RuntimeError):
+    """A node did not come up or went down by itself; the message says which, and where its log is."""
+
+
+@dataclass(slots=True)
+class NodeProcess:
+    """A node's process and what it was started with."""
+
+    spec: NodeSpec
+    process: subprocess.Popen[bytes]
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the process is there."""
+        return self.process.poll() is None
+
+
+class ProcessCluster:
+    """All nodes of a spec as processes. Use as an async context manager, or `start` and `stop` by hand."""
+
+    def __init__(self, spec: ClusterSpec, directory: RunDirectory) -> None:
+        self.spec = spec
+        self.directory = directory
+        self.nodes: dict[str, NodeProcess] = {}
+        self.started_ns = RealClock(0).monotonic_ns()
+
+    async def __aenter__(self) -> "ProcessCluster":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client puts into bootstrap.servers."""
+        return self.spec.bootstrap
+
+    def pid(self, name: str) -> int:
+        """Return the process id of a node."""
+        return self.nodes[name].process.pid
+
+    async def start(self, *, timeout_seconds: float = 30.0) -> None:
+        """Start every node and return when every broker answers. Raises SpecError if a port is taken, ClusterFailed if a node dies or is late."""
+        require_free_ports(self.spec)
+        self.directory.create()
+        for node in self.spec.nodes():
+            self._launch(node)
+        try:
+            await self.wait_until_ready(timeout_seconds=timeout_seconds)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def wait_until_ready(self, *, timeout_seconds: float = 30.0) -> None:
+        """Return when every broker answers and knows every other one as alive."""
+        brokers = [self.spec.node(name) for name in self.spec.broker_names]
+        probe = asyncio.ensure_future(wait_until_answering([(node.host, node.port) for node in brokers], brokers=len(brokers)))
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + timeout_seconds
+        try:
+            while not probe.done():
+                self.require_running()
+                if loop.time() > give_up_at:
+                    raise TimeoutError(f"the brokers did not answer within {timeout_seconds:g} s; their logs are in {self.directory.root / 'logs'}")
+                await asyncio.sleep(POLL_SECONDS)
+            probe.result()
+        finally:
+            probe.cancel()
+
+    def require_running(self) -> None:
+        """Raise ClusterFailed with the last words of the first node that is down without having been killed."""
+        for name, node in self.nodes.items():
+            if not node.is_running:
+                raise ClusterFailed(f"{name} ended with status {node.process.returncode}: {self._last_words(name)}")
+
+    def kill(self, name: str) -> None:
+        """End a node by SIGKILL and reap it."""
+        node = self.nodes.pop(name)
+        node.process.kill()
+        node.process.wait()
+
+    def restart(self, name: str) -> None:
+        """Start a node that is down again, with the same properties on the same disk; it is the next incarnation."""
+        assert name not in self.nodes or not self.nodes[name].is_running, f"{name} is still running"
+        self._launch(self.spec.node(name))
+
+    async def kill_node(self, name: str) -> None:
+        """`kill`, for callers that do not know how nodes run."""
+        self.kill(name)
+
+    async def restart_node(self, name: str) -> None:
+        """`restart`, for callers that do not know how nodes run."""
+        self.restart(name)
+
+    async def answering(self, *, timeout_seconds: float = 30.0) -> None:
+        """Return when every broker answers and knows every other one as alive. Raises TimeoutError, or ClusterFailed if a node died by itself."""
+        await self.wait_until_ready(timeout_seconds=timeout_seconds)
+
+    def is_down(self, name: str) -> bool:
+        """Tell whether a node was killed and not restarted."""
+        return name not in self.nodes
+
+    async def stop(self) -> None:
+        """Stop brokers, then controllers, cleanly; whoever does not stop in time is killed."""
+        for role_names in (self.spec.broker_names, self.spec.controller_names):
+            await self._stop_all([self.nodes[name] for name in role_names if name in self.nodes])
+        self.nodes.clear()
+
+    async def _stop_all(self, nodes: list[NodeProcess]) -> None:
+        for node in nodes:
+            if node.is_running:
+                node.process.send_signal(signal.SIGTERM)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + STOP_SECONDS
+        while any(node.is_running for node in nodes) and loop.time() < give_up_at:
+            await asyncio.sleep(POLL_SECONDS)
+        for node in nodes:
+            if node.is_running:
+                node.process.kill()
+            node.process.wait()
+
+    def _launch(self, node: NodeSpec) -> None:
+        properties = {
+            **node.properties,
+            "log.dirs": str(self.directory.data(node.name)),
+            "kraftsim.events.dir": str(self.directory.events),
+            "kraftsim.run.started.ns": str(self.started_ns),
+        }
+        path = self.directory.properties(node.name)
+        path.write_text(properties_text(properties))
+        with open(self.directory.human_log(node.name), "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "kraftsim", "node", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"},
+                start_new_session=True,
+            )
+        self.nodes[node.name] = NodeProcess(node, process)
+
+    def _last_words(self, name: str) -> str:
+        lines = self.directory.human_log(name).read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,176 @@
+"""The stage over sockets and real time: for a cluster of processes and for an embedded one."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.scenario import LivenessLost, Mode
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.topics import create_topic
+from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
+from kraftsim.events.event import Event
+from kraftsim.events.runs import FaultArmed, FaultEnded, FaultFired
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.trigger import AtTime
+from kraftsim.node.clients import InitProducerIdClient, ProducerClient
+from kraftsim.node.clients import ReaderClient as OwnReader
+from kraftsim.world.interface import World
+from kraftsim.world.real.world import RealWorld, real_world
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the world)
+
+HARNESS = "harness"
+RESTART = "restart"
+"""The one kind of fault that has a meaning over sockets."""
+DOWN_MS = 1000
+
+
+class RealCluster(Protocol):
+    """What the stage asks of a cluster, however its nodes run."""
+
+    spec: ClusterSpec
+    started_ns: int
+
+    async def kill_node(self, name: str) -> None:
+        """End a node as SIGKILL would."""
+        ...
+
+    async def restart_node(self, name: str) -> None:
+        """Start a node that is down."""
+        ...
+
+    def is_down(self, name: str) -> bool:
+        """Tell whether a node was killed and not restarted."""
+        ...
+
+    async def answering(self, *, timeout_seconds: float) -> None:
+        """Return when every broker answers and knows every other one as alive. Raises TimeoutError or ClusterFailed."""
+        ...
+
+
+class RealStage:
+    """Plays over sockets. Faults with a trigger other than a time are left out; power loss is played as a kill: see `kraftsim.cluster.scenario`."""
+
+    def __init__(self, cluster: ProcessCluster | EmbeddedCluster, mode: Mode, directory: RunDirectory, schedule: Sequence[Fault]) -> None:
+        self.cluster: RealCluster = cluster
+        self.mode = mode
+        self.spec = cluster.spec
+        self.seed = cluster.spec.seed
+        self._directory = directory
+        self._worlds: list[RealWorld] = []
+        self._harness = self._world_of(HARNESS)
+        self._schedule = [fault for fault in schedule if self.can_play(fault)]
+        self._under_way: list[asyncio.Task[None]] = []
+
+    def can_play(self, fault: Fault) -> bool:
+        """Tell whether a fault has a meaning over sockets."""
+        return fault.kind == RESTART and isinstance(fault.trigger, AtTime)
+
+    def random(self, purpose: str) -> "Random":
+        """Return the stream of random numbers for a purpose."""
+        return self._harness.random(purpose)
+
+    def note(self, event: Event) -> None:
+        """Add a fact to the harness's event log."""
+        self._harness.note(event)
+        self._harness.flush_events()
+
+    def now_seconds(self) -> float:
+        """Return seconds since the run began."""
+        return self._harness.clock.monotonic_ns() / 1e9
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    async def gather(self, *work: Awaitable[object]) -> None:
+        """Run work side by side; the first failure cancels the rest and is raised."""
+        tasks = [asyncio.ensure_future(each) for each in work]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def inject(self) -> None:
+        """Start a task for each fault that has a time."""
+        for fault in self._schedule:
+            self.note(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
+            self._under_way.append(asyncio.ensure_future(self._carry_out(fault)))
+
+    async def heal(self, timeout_seconds: float) -> None:
+        """Let the faults under way end, restart what is down, and wait until every broker answers."""
+        await asyncio.gather(*self._under_way)
+        for name in self.spec.node_names:
+            if self.cluster.is_down(name):
+                await self.cluster.restart_node(name)
+        try:
+            await self.cluster.answering(timeout_seconds=timeout_seconds)
+        except TimeoutError as late:
+            raise LivenessLost(f"the brokers did not all answer within {timeout_seconds:g} s after the last fault was healed") from late
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic and wait for its leaders."""
+        await create_topic(self._addresses, topic, partitions)
+
+    def producer(self, client_id: str) -> ProducerDriver:
+        """Return a new producer: librdkafka for processes, our own for an embedded cluster."""
+        if self.mode is Mode.PROCESSES:
+            from kraftsim.cluster.librdkafka import LibrdkafkaProducer
+
+            return LibrdkafkaProducer(self.spec.bootstrap, client_id, self._world_of(client_id))
+        return ProducerClient(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id)
+
+    def reader(self, client_id: str) -> ReaderDriver:
+        """Return a new reader: librdkafka for processes, our own for an embedded cluster."""
+        if self.mode is Mode.PROCESSES:
+            from kraftsim.cluster.librdkafka import LibrdkafkaReader
+
+            return LibrdkafkaReader(self.spec.bootstrap, client_id, self._world_of(client_id))
+        return OwnReader(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id)
+
+    def id_asker(self, client_id: str) -> IdAsker:
+        """Return a new asker, our own in every mode."""
+        return InitProducerIdClient(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, retry_backoff_ms=20)
+
+    def close(self) -> None:
+        """Let the event logs of harness and clients go."""
+        for task in self._under_way:
+            task.cancel()
+        for world in self._worlds:
+            world.close()
+        self._worlds.clear()
+
+    @property
+    def _addresses(self) -> list[tuple[str, int]]:
+        return [(node.host, node.port) for node in (self.spec.node(name) for name in self.spec.broker_names)]
+
+    async def _carry_out(self, fault: Fault) -> None:
+        assert isinstance(fault.trigger, AtTime), "only faults with a time are played over sockets"
+        down_ms = fault.params.get("after_ms", DOWN_MS)
+        assert isinstance(down_ms, int), "after_ms is a number"
+        await asyncio.sleep(fault.trigger.at_ms / 1000)
+        if self.cluster.is_down(fault.target):
+            return
+        self.note(FaultFired(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
+        await self.cluster.kill_node(fault.target)
+        await asyncio.sleep(down_ms / 1000)
+        await self.cluster.restart_node(fault.target)
+        self.note(FaultEnded(fault=fault.kind, target=fault.target))
+
+    def _world_of(self, name: str) -> World:
+        world = real_world(
+            run=self.spec.run,
+            node=name,
+            incarnation=1,
+            data_dir=self._directory.data(name),
+            events_dir=self._directory.events,
+            seed=self.seed,
+            started_ns=self.cluster.started_ns,
+        )
+        self._worlds.append(world)
+        return world

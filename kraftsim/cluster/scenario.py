@@ -1,0 +1,123 @@
+"""A scenario: one story, told once, played in simulation, in separate processes, or embedded.
+
+What differs between the modes is said here and nowhere else:
+
+| verb of the stage | sim                                         | processes                    | embedded                                  |
+|-------------------|---------------------------------------------|------------------------------|-------------------------------------------|
+| kill              | node vanishes, peers see RST, disk cache stays | SIGKILL                   | node aborted: no flush, no clean marker |
+| power_loss        | node vanishes silently, unflushed writes are lost by seed | not possible: played as a kill | not possible: played as a kill |
+| restart           | next incarnation on the same disk           | next process on the same directory | next node object on the same directory |
+| sleep             | virtual time                                | real time                    | real time                                 |
+| clients           | our own                                     | librdkafka; ids by our own   | our own                                   |
+| faults with a trigger (nth write, nth frame, event) | yes               | left out, and counted as such | left out, and counted as such            |
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from kraftsim.catalogue import Catalogue
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
+from kraftsim.events.event import Event
+from kraftsim.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+
+class Mode(StrEnum):
+    """How the nodes of a scenario run."""
+
+    SIM = "sim"
+    PROCESSES = "processes"
+    EMBEDDED = "embedded"
+
+
+class StoryFailed(RuntimeError):
+    """The story did not come true; the message says what was seen instead."""
+
+
+class LivenessLost(StoryFailed):
+    """After all faults were healed, something did not settle within its bound."""
+
+
+class Stage(Protocol):
+    """What a scenario plays on: a cluster, time, clients, and faults."""
+
+    mode: Mode
+    seed: int
+    spec: ClusterSpec
+
+    def random(self, purpose: str) -> "Random":
+        """Return the stream of random numbers for a purpose, keyed by the seed."""
+        ...
+
+    def note(self, event: Event) -> None:
+        """Add a fact to the harness's event log."""
+        ...
+
+    def now_seconds(self) -> float:
+        """Return seconds since the run began, in this mode's time."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+    async def gather(self, *work: Awaitable[object]) -> None:
+        """Run work side by side; the first failure cancels the rest and is raised."""
+        ...
+
+    def inject(self) -> None:
+        """Arm the faults that were drawn for this run; times count from now."""
+        ...
+
+    async def heal(self, timeout_seconds: float) -> None:
+        """End every fault, restart what is down, and return when every broker answers. Raises LivenessLost if that takes too long."""
+        ...
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic with replication factor 1 and return when every partition has a leader that answers."""
+        ...
+
+    def producer(self, client_id: str) -> ProducerDriver:
+        """Return a new producer on a host of its own."""
+        ...
+
+    def reader(self, client_id: str) -> ReaderDriver:
+        """Return a new reader on a host of its own."""
+        ...
+
+    def id_asker(self, client_id: str) -> IdAsker:
+        """Return a new client that asks for producer ids at one broker after the other."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scenario:
+    """One story. `faults` draws a schedule from a seed before anything runs; `play` does the rest on a stage."""
+
+    name: str
+    story: str
+    must_exercise: tuple[str, ...]
+    play: Callable[[Stage], Awaitable[None]]
+    faults: Callable[["Random", Mode], tuple[Fault, ...]]
+    controllers: int = 1
+    brokers: int = 3
+    settings: Mapping[str, str] = field(default_factory=dict)
+    limit_seconds: float = 600.0
+
+
+SCENARIOS: Catalogue[Scenario] = Catalogue("scenarios", "SCENARIO", Scenario)
+
+
+def scenarios() -> tuple[Scenario, ...]:
+    """Return every scenario, sorted by name."""
+    return SCENARIOS.all()
+
+
+def scenario(name: str) -> Scenario:
+    """Return a scenario by its name; '-' and '_' are the same. Raises KeyError naming the ones there are."""
+    return SCENARIOS.named(name.replace("-", "_"))

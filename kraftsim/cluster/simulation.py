@@ -1,0 +1,238 @@
+"""A cluster in virtual time: every node on a simulated host of its own, and the stage on which scenarios play there."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.launch import build_node
+from kraftsim.cluster.probe import wait_until_answering
+from kraftsim.cluster.scenario import LivenessLost, Mode
+from kraftsim.cluster.spec import ClusterSpec, NodeSpec
+from kraftsim.cluster.topics import create_topic
+from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
+from kraftsim.core.clients.producer_steps import ProducerSettings
+from kraftsim.events.event import Event
+from kraftsim.faults.schedule import FaultSchedule
+from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient, ReadRecord
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.node import Node
+from kraftsim.world.simulated import Host, Simulation
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the simulation)
+
+T = TypeVar("T")
+SEGMENT_SUFFIX = ".log"
+SIMULATED_SETTINGS = {"kraftsim.frame.events": "true", "log.dirs": "/data"}
+"""Frames are in the log of a simulation: they cost little in virtual time and make its report readable."""
+
+
+class SimulatedCluster:
+    """The nodes of a spec on simulated hosts."""
+
+    def __init__(self, spec: ClusterSpec, simulation: Simulation) -> None:
+        self.spec = spec
+        self.simulation = simulation
+        self.nodes: dict[str, Node] = {}
+        self.hosts: dict[str, Host] = {name: simulation.add_host(name) for name in spec.node_names}
+        self.failures: list[str] = []
+        """What nodes died of that was neither a fault nor a broken disk: always a mistake of ours."""
+        self._names = {host.name: name for name, host in self.hosts.items()}
+        simulation.on_restart = self._main_of
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where the brokers listen, for clients inside the simulation."""
+        return [(node.host, node.port) for node in self._specs(self.spec.broker_names)]
+
+    def start(self) -> None:
+        """Let every node begin; nothing runs before the simulation does."""
+        for host in self.hosts.values():
+            self.simulation.spawn(host, self._main_of(host))
+
+    async def wait_until_ready(self) -> None:
+        """Return when every broker answers and knows every other one as alive."""
+        await wait_until_answering(self.addresses, brokers=self.spec.brokers)
+
+    async def stop(self) -> None:
+        """Stop brokers, then controllers, cleanly."""
+        for name in (*self.spec.broker_names, *self.spec.controller_names):
+            if self.hosts[name].is_alive and name in self.nodes:
+                await self.simulation.spawn(self.hosts[name], self.nodes.pop(name).stop())
+
+    def segment_files(self) -> dict[str, bytes]:
+        """Return the bytes of every partition segment on the brokers' disks, by 'NODE/TOPIC-PARTITION/FILE'."""
+        found = {}
+        for name in self.spec.broker_names:
+            disk = self.hosts[name].platter
+            found.update({f"{name}/{path}": bytes(disk.names[path].cache) for path in sorted(disk.names) if path.endswith(SEGMENT_SUFFIX)})
+        return found
+
+    def write_disks(self, directory: RunDirectory) -> None:
+        """Copy every node's simulated disk to the run's directory, for people and tools to look at."""
+        for name, host in self.hosts.items():
+            for path in sorted(host.platter.names):
+                target = directory.data(name) / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(bytes(host.platter.names[path].cache))
+
+    def _specs(self, names: Sequence[str]) -> list[NodeSpec]:
+        return [self.spec.node(name, host_is_name=True) for name in names]
+
+    async def _main_of(self, host: Host) -> None:
+        name = self._names[host.name]
+        config = NodeConfig.parse({**SIMULATED_SETTINGS, **self.spec.node(name, host_is_name=True).properties})
+        node = build_node(config, self.simulation.world_of(host))
+        self.nodes[name] = node
+        try:
+            await node.start()
+            trouble = await node.failed()
+        except OSError as failure:
+            trouble = failure
+        if not isinstance(trouble, OSError):
+            self.failures.append(f"{name}: {type(trouble).__name__}: {trouble}")
+            self.simulation.violation("nodes-believe-the-truth", self.failures[-1], ())
+
+
+class OnHost:
+    """A client on a host of its own: each of its verbs runs there, so that its connections and timers belong to that host."""
+
+    def __init__(self, simulation: Simulation, host: Host) -> None:
+        self._simulation = simulation
+        self._host = host
+
+    async def run(self, work: Coroutine[object, object, T]) -> T:
+        """Carry out one verb of the client on its host."""
+        return await self._simulation.spawn(self._host, work)
+
+
+class SimulatedProducer(OnHost):
+    """Our own producer in virtual time."""
+
+    def __init__(self, simulation: Simulation, host: Host, client: ProducerClient) -> None:
+        super().__init__(simulation, host)
+        self._client = client
+
+    async def start(self) -> None:
+        """Obtain a producer id."""
+        await self.run(self._client.start())
+
+    async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
+        """Hand over a record."""
+        await self.run(self._client.send(topic, partition, key, value))
+
+    async def flush(self, timeout_seconds: float) -> int:
+        """Wait for what is under way."""
+        return await self.run(self._client.flush(timeout_seconds))
+
+    async def close(self) -> None:
+        """End the client."""
+        await self.run(self._client.close())
+
+
+class SimulatedReader(OnHost):
+    """Our own reader in virtual time."""
+
+    def __init__(self, simulation: Simulation, host: Host, client: ReaderClient) -> None:
+        super().__init__(simulation, host)
+        self._client = client
+
+    async def read_all(self, topic: str, partitions: Sequence[int]) -> list[ReadRecord]:
+        """Return every record of the partitions."""
+        return await self.run(self._client.read_all(topic, partitions))
+
+    async def close(self) -> None:
+        """End the client."""
+        await self.run(self._client.close())
+
+
+class SimulatedAsker(OnHost):
+    """Our own asker for producer ids in virtual time."""
+
+    def __init__(self, simulation: Simulation, host: Host, client: InitProducerIdClient) -> None:
+        super().__init__(simulation, host)
+        self._client = client
+
+    async def ask(self, count: int) -> list[int]:
+        """Return fresh producer ids."""
+        return await self.run(self._client.ask(count))
+
+    async def close(self) -> None:
+        """End the client."""
+        await self.run(self._client.close())
+
+
+class SimulatedStage:
+    """The stage in virtual time. The scenario itself runs on the simulation's harness host."""
+
+    mode = Mode.SIM
+
+    def __init__(self, cluster: SimulatedCluster, schedule: FaultSchedule) -> None:
+        self.cluster = cluster
+        self.spec = cluster.spec
+        self.seed = cluster.spec.seed
+        self._simulation = cluster.simulation
+        self._world = self._simulation.world_of(self._simulation.harness)
+        self._schedule = schedule
+
+    def random(self, purpose: str) -> "Random":
+        """Return the stream of random numbers for a purpose."""
+        return self._world.random(purpose)
+
+    def note(self, event: Event) -> None:
+        """Add a fact to the harness's event log."""
+        self._world.note(event)
+
+    def now_seconds(self) -> float:
+        """Return virtual seconds since the run began."""
+        return self._simulation.now_ns / 1e9
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(seconds)
+
+    async def gather(self, *work: Awaitable[object]) -> None:
+        """Run work side by side; the first failure cancels the rest and is raised."""
+        await asyncio.gather(*work)
+
+    def inject(self) -> None:
+        """Arm the schedule."""
+        self._schedule.arm()
+
+    async def heal(self, timeout_seconds: float) -> None:
+        """End every fault, restart what is down, and wait until every broker answers."""
+        self._schedule.heal()
+        for name, host in self.cluster.hosts.items():
+            if not host.is_alive:
+                self._simulation.restart(self.cluster.hosts[name])
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self.cluster.wait_until_ready()
+        except TimeoutError as late:
+            raise LivenessLost(f"the brokers did not all answer within {timeout_seconds:g} s after the last fault was healed") from late
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic and wait for its leaders."""
+        await self.cluster.wait_until_ready()
+        await create_topic(self.cluster.addresses, topic, partitions)
+
+    def producer(self, client_id: str) -> ProducerDriver:
+        """Return a new producer on a host of its own."""
+        host = self._simulation.add_host(client_id)
+        client = ProducerClient(
+            self._simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=client_id, settings=ProducerSettings(), frame_events=True
+        )
+        return SimulatedProducer(self._simulation, host, client)
+
+    def reader(self, client_id: str) -> ReaderDriver:
+        """Return a new reader on a host of its own."""
+        host = self._simulation.add_host(client_id)
+        client = ReaderClient(self._simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=client_id, frame_events=True)
+        return SimulatedReader(self._simulation, host, client)
+
+    def id_asker(self, client_id: str) -> IdAsker:
+        """Return a new asker on a host of its own."""
+        host = self._simulation.add_host(client_id)
+        client = InitProducerIdClient(self._simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=client_id, retry_backoff_ms=20)
+        return SimulatedAsker(self._simulation, host, client)

@@ -1,0 +1,141 @@
+"""What a cluster consists of: how many nodes, of which release, with which settings, and the property set of each.
+
+Node ids follow one rule in all modes: brokers are 1, 2, ..., controllers 101, 102, ...; a node is named after role and id (`controller-101`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+FIRST_CONTROLLER_ID = 101
+CONTROLLER_PORT_DISTANCE = 100
+"""Controllers listen this far above the first broker."""
+CLIENT_LISTENER = "PLAINTEXT"
+CONTROLLER_LISTENER = "CONTROLLER"
+DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
+"""22 characters of base64, as Kafka's own cluster ids."""
+
+
+class SpecError(ValueError):
+    """A cluster that cannot be built, in one line that says what to change."""
+
+
+class Role(StrEnum):
+    """What a node does; the value is Kafka's `process.roles`."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeSpec:
+    """One node: who it is, where it listens, and its Kafka properties (without directories, which depend on the mode)."""
+
+    name: str
+    node_id: int
+    role: Role
+    host: str
+    port: int
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterSpec:
+    """A whole cluster. `settings` go to every node, `node_settings[name]` to one; both are Kafka properties and win over what is derived here."""
+
+    controllers: int = 1
+    brokers: int = 3
+    release: str = "3.9"
+    host: str = "127.0.0.1"
+    port: int = 9092
+    cluster_id: str = DEFAULT_CLUSTER_ID
+    seed: int = 0
+    run: str = "run"
+    bugs: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.controllers != 1:
+            raise SpecError(f"{self.controllers} controllers were asked for, but the quorum has exactly one voter for now: use --controllers 1")
+        if not 1 <= self.brokers <= CONTROLLER_PORT_DISTANCE:
+            raise SpecError(f"a cluster has 1 to {CONTROLLER_PORT_DISTANCE} brokers, not {self.brokers}")
+        if not 1 <= self.port <= 65535 - CONTROLLER_PORT_DISTANCE - self.controllers:
+            raise SpecError(f"port {self.port} leaves no room for the controllers at {self.port + CONTROLLER_PORT_DISTANCE}")
+        unknown = sorted(set(self.node_settings) - set(self.node_names))
+        if unknown:
+            raise SpecError(f"settings name a node that is not there: {unknown[0]} (nodes: {', '.join(self.node_names)})")
+
+    @property
+    def controller_names(self) -> tuple[str, ...]:
+        """Names of the controllers, in order of their ids."""
+        return tuple(f"controller-{FIRST_CONTROLLER_ID + index}" for index in range(self.controllers))
+
+    @property
+    def broker_names(self) -> tuple[str, ...]:
+        """Names of the brokers, in order of their ids."""
+        return tuple(f"broker-{1 + index}" for index in range(self.brokers))
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """All names, controllers first: the order in which nodes are started."""
+        return self.controller_names + self.broker_names
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client puts into bootstrap.servers."""
+        return ",".join(f"{node.host}:{node.port}" for node in self.nodes() if node.role is Role.BROKER)
+
+    def nodes(self, *, host_is_name: bool = False) -> tuple[NodeSpec, ...]:
+        """Return every node, controllers first. With `host_is_name` each node has a host of its own, called like it (simulation, containers)."""
+        return tuple(self._node(name, host_is_name) for name in self.node_names)
+
+    def node(self, name: str, *, host_is_name: bool = False) -> NodeSpec:
+        """Return one node by name. Raises SpecError if the cluster has none of that name."""
+        if name not in self.node_names:
+            raise SpecError(f"no node is called {name} (nodes: {', '.join(self.node_names)})")
+        return self._node(name, host_is_name)
+
+    def _node(self, name: str, host_is_name: bool) -> NodeSpec:
+        role_word, _, id_text = name.partition("-")
+        role, node_id = Role(role_word), int(id_text)
+        host, port = self._address(name, role, node_id, host_is_name)
+        listener = CLIENT_LISTENER if role is Role.BROKER else CONTROLLER_LISTENER
+        properties = {
+            "process.roles": role.value,
+            "node.id": str(node_id),
+            "listeners": f"{listener}://{host}:{port}",
+            "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
+            "controller.listener.names": CONTROLLER_LISTENER,
+            "controller.quorum.voters": self._voters(host_is_name),
+            "kraftsim.cluster.id": self.cluster_id,
+            "kraftsim.release": self.release,
+            "kraftsim.run": self.run,
+            "kraftsim.node.name": name,
+            "kraftsim.seed": str(self.seed),
+        }
+        if role is Role.BROKER:
+            properties["inter.broker.listener.name"] = CLIENT_LISTENER
+        if self.bugs:
+            properties["kraftsim.bugs"] = ",".join(self.bugs)
+        properties.update(self.settings)
+        properties.update(self.node_settings.get(name, {}))
+        return NodeSpec(name=name, node_id=node_id, role=role, host=host, port=port, properties=properties)
+
+    def _address(self, name: str, role: Role, node_id: int, host_is_name: bool) -> tuple[str, int]:
+        distance = node_id - 1 if role is Role.BROKER else CONTROLLER_PORT_DISTANCE + node_id - FIRST_CONTROLLER_ID
+        if host_is_name:
+            return name, self.port if role is Role.BROKER else self.port + CONTROLLER_PORT_DISTANCE
+        return self.host, self.port + distance
+
+    def _voters(self, host_is_name: bool) -> str:
+        voters = []
+        for index, name in enumerate(self.controller_names):
+            host, port = self._address(name, Role.CONTROLLER, FIRST_CONTROLLER_ID + index, host_is_name)
+            voters.append(f"{FIRST_CONTROLLER_ID + index}@{host}:{port}")
+        return ",".join(voters)
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """Return the properties as a Java properties file, sorted by key."""
+    return "".join(f"{key}={value}\n" for key, value in sorted(properties.items()))

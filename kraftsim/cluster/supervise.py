@@ -1,0 +1,160 @@
+"""`kraftsim up` and `down`: a cluster in the foreground until it is told to stop, or in the background until `down`."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.processes import STOP_SECONDS, ClusterFailed, ProcessCluster
+from kraftsim.cluster.spec import ClusterSpec
+
+WATCH_SECONDS = 0.25
+Announce = Callable[[str], None]
+
+
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
+    """What `up` leaves for `down` and for people: who supervises, and the process id of every node."""
+
+    supervisor: int
+    bootstrap: str
+    nodes: dict[str, int]
+
+
+def up(spec: ClusterSpec, data: Path, detach: bool, announce: Announce) -> int:
+    """Run a cluster; return 0 after a clean stop.
+
+    In the foreground until SIGTERM or Ctrl-C. With `detach` a supervisor process does that in the background, and this returns once every
+    broker answers. Raises SpecError or ClusterFailed with one clear line.
+    """
+    directory = RunDirectory(data.absolute())
+    state = read_state(directory)
+    if state is not None and _is_alive(state.supervisor):
+        raise ClusterFailed(f"a cluster already runs on {data} (bootstrap {state.bootstrap}); stop it by: kraftsim down --data {data}")
+    if detach:
+        return _detach(spec, directory, announce)
+    return asyncio.run(_foreground(spec, directory, announce))
+
+
+def down(data: Path) -> int:
+    """Stop the cluster that runs on a data directory and return how many nodes it had; 0 if none runs."""
+    directory = RunDirectory(data.absolute())
+    state = read_state(directory)
+    if state is None:
+        return 0
+    if _is_alive(state.supervisor):
+        os.kill(state.supervisor, signal.SIGTERM)
+        asyncio.run(_wait_until_gone(state.supervisor, 2 * STOP_SECONDS + 1))
+    directory.state_file.unlink(missing_ok=True)
+    return len(state.nodes)
+
+
+def read_state(directory: RunDirectory) -> ClusterState | None:
+    """Return what a running `up` wrote, or None."""
+    try:
+        return msgspec.json.decode(directory.state_file.read_bytes(), type=ClusterState)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    cluster = ProcessCluster(spec, directory)
+    starting = asyncio.ensure_future(cluster.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        if not await _first_of(starting, stopping):
+            starting.cancel()
+            return 0
+        nodes = {name: cluster.pid(name) for name in spec.node_names}
+        directory.state_file.write_bytes(msgspec.json.encode(ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes)))
+        announce(f"bootstrap.servers={spec.bootstrap}")
+        while not stop.is_set():
+            cluster.require_running()
+            await asyncio.sleep(WATCH_SECONDS)
+        return 0
+    finally:
+        stopping.cancel()
+        await cluster.stop()
+        directory.state_file.unlink(missing_ok=True)
+
+
+async def _first_of(starting: "asyncio.Future[None]", stopping: "asyncio.Future[Literal[True]]") -> bool:
+    """Return True once the cluster is up, False if it is told to stop before. Raises what went wrong while starting."""
+    while not starting.done():
+        if stopping.done():
+            return False
+        await asyncio.sleep(0.01)
+    starting.result()
+    return True
+
+
+def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> int:
+    directory.create()
+    plan = directory.root / "config" / "cluster.json"
+    plan.write_bytes(msgspec.json.encode(spec))
+    log = directory.human_log("supervisor")
+    with open(log, "wb") as output:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "kraftsim.cluster.supervise", str(plan), str(directory.root)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    state = asyncio.run(_wait_for_state(directory, supervisor))
+    if state is None:
+        supervisor.wait()
+        words = log.read_text(errors="replace").strip().splitlines()
+        raise ClusterFailed(words[-1] if words else f"the supervisor ended with status {supervisor.returncode}")
+    announce(f"bootstrap.servers={state.bootstrap}")
+    return 0
+
+
+async def _wait_for_state(directory: RunDirectory, supervisor: subprocess.Popen[bytes]) -> ClusterState | None:
+    while supervisor.poll() is None:
+        state = read_state(directory)
+        if state is not None and state.supervisor == supervisor.pid:
+            return state
+        await asyncio.sleep(0.02)
+    return None
+
+
+async def _wait_until_gone(pid: int, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + seconds
+    while _is_alive(pid) and loop.time() < give_up_at:
+        await asyncio.sleep(0.02)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _supervise(plan: str, root: str) -> int:
+    """Run a cluster in the background process that `_detach` started."""
+    spec = msgspec.json.decode(Path(plan).read_bytes(), type=ClusterSpec)
+    try:
+        return up(spec, Path(root), False, print)
+    except (ValueError, RuntimeError) as trouble:
+        print(trouble, file=sys.stderr)
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(_supervise(sys.argv[1], sys.argv[2]))

@@ -1,0 +1,97 @@
+"""Plays a scenario over sockets and real time, with the nodes as processes or embedded, and judges it from the files it left."""
+
+import asyncio
+from collections.abc import Sequence
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.processes import ClusterFailed, ProcessCluster
+from kraftsim.cluster.real_stage import RealStage
+from kraftsim.cluster.scenario import Mode, StoryFailed
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.core.partitions.final_log import final_log_events
+from kraftsim.events.event import Event
+from kraftsim.events.runs import FaultFired, RunEnded, RunStarted
+from kraftsim.explore.conclude import Ending, FaultCounts, conclude
+from kraftsim.explore.judge import Noted, judge, read_events
+from kraftsim.explore.record import wall_text
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.result import RunResult
+from kraftsim.faults.fault import Fault
+from kraftsim.world.chance import stream
+from kraftsim.world.real.clock import RealClock
+from kraftsim.world.real.world import real_world
+
+FINAL = "final"
+"""The log, beside those of the nodes, that lists what is on the disks when the run is over."""
+
+
+def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
+    """Play the scenario on free ports of this machine."""
+    spec = request.spec(port=free_port_range(request.scenario.brokers))
+    schedule = request.scenario.faults(stream(request.seed, "harness", 1, "faults"), request.mode)
+    directory.create()
+    cluster = EmbeddedCluster(spec, directory) if request.mode is Mode.EMBEDDED else ProcessCluster(spec, directory)
+    stage = RealStage(cluster, request.mode, directory, schedule)
+    started = wall_text(RealClock(0))
+    trouble: str | None = None
+    try:
+        stage.note(RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed))
+        asyncio.run(_play(request, cluster, stage))
+    except (StoryFailed, ClusterFailed, TimeoutError) as failure:
+        trouble = f"{type(failure).__name__}: {failure}"
+    seconds = stage.now_seconds()
+    stage.note(RunEnded(outcome="ok" if trouble is None else "failed"))
+    stage.close()
+    _note_final_logs(spec, directory, cluster.started_ns)
+    noted = read_events(directory.events)
+    ending = Ending(
+        verdicts=judge(noted, request.scenario.must_exercise),
+        trouble=trouble,
+        faults=_counts(schedule, noted),
+        played=[str(fault) for fault in schedule if stage.can_play(fault)],
+        left_out=[str(fault) for fault in schedule if not stage.can_play(fault)],
+        event_count=len(noted),
+        seconds=seconds,
+        started=started,
+    )
+    return conclude(request, spec, ending, directory)
+
+
+async def _play(request: RunRequest, cluster: ProcessCluster | EmbeddedCluster, stage: RealStage) -> None:
+    async with asyncio.timeout(request.scenario.limit_seconds), cluster:
+        await request.scenario.play(stage)
+
+
+def _note_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int) -> None:
+    """Write what the segments on the disks hold as events of their own log."""
+    world = real_world(
+        run=spec.run,
+        node=FINAL,
+        incarnation=1,
+        data_dir=directory.data(FINAL),
+        events_dir=directory.events,
+        seed=spec.seed,
+        started_ns=started_ns,
+    )
+    for event in final_events(directory, spec.broker_names):
+        world.note(event)
+    world.close()
+
+
+def final_events(directory: RunDirectory, brokers: Sequence[str]) -> list[Event]:
+    """Return what the brokers' segments hold."""
+    files = {
+        f"{broker}/{path.relative_to(directory.data(broker))}": path.read_bytes()
+        for broker in brokers
+        for path in sorted(directory.data(broker).glob("*/*.log"))
+    }
+    return list(final_log_events(files))
+
+
+def _counts(schedule: Sequence[Fault], noted: Sequence[Noted]) -> FaultCounts:
+    """Return armed and fired by kind; what a kill over sockets changed is not observed, so it counts as a bite when it was done."""
+    fired = [event.fault for _, event in noted if isinstance(event, FaultFired)]
+    kinds = sorted({fault.kind for fault in schedule})
+    return {kind: (sum(fault.kind == kind for fault in schedule), fired.count(kind), fired.count(kind)) for kind in kinds}

@@ -1,0 +1,60 @@
+"""`run.json`: what ran, so that anyone can tell from the directory alone, and run it again."""
+
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from kraftsim import __version__
+from kraftsim.explore.request import RunRequest
+from kraftsim.releases.catalogue import DEFAULT_RELEASE
+from kraftsim.world.interface import Clock
+
+RUN_FILE = "run.json"
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The description of one run. `faults` are the schedule as drawn, `command` is the line that replays the run."""
+
+    run: str
+    scenario: str
+    mode: str
+    seed: int
+    releases: Mapping[str, str]
+    faults: tuple[str, ...]
+    faults_left_out: tuple[str, ...]
+    bugs: tuple[str, ...]
+    settings: Mapping[str, str]
+    must_exercise: tuple[str, ...]
+    versions: Mapping[str, str]
+    outcome: str
+    started: str
+    command: str
+
+    def write(self, root: Path) -> None:
+        """Write the record into the run's directory."""
+        (root / RUN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a run depends on."""
+    return {"kraftsim": __version__, "python": platform.python_version(), "platform": platform.platform(terse=True)}
+
+
+def replay_command(request: RunRequest) -> str:
+    """Return the command line that plays the same run again."""
+    words = ["kraftsim", "scenario", request.scenario.name, "--mode", request.mode.value, "--seed", str(request.seed)]
+    for bug in request.bugs:
+        words += ["--bug", bug]
+    if request.release != DEFAULT_RELEASE:
+        words += ["--release", request.release]
+    for key, value in sorted(request.settings.items()):
+        words += ["--set", f"{key}={value}"]
+    return " ".join([*words, "--out", f"runs/{request.scenario.name}-{request.seed}"])
+
+
+def wall_text(clock: Clock) -> str:
+    """Return a clock's date and time in UTC, for people."""
+    return datetime.fromtimestamp(clock.wall_ms() / 1000, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,43 @@
+"""What came of one run: verdicts, what broke, and how to see it again."""
+
+import msgspec
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one scenario run.
+
+    `violations` are one line each; `trouble` is what ended the run before its time (liveness lost, a node's own mistake), if anything did.
+    `seconds` are virtual in simulation. `faults` counts fault kinds: armed, fired, bit. `events_sha256` is over the event log of all nodes, in
+    simulation only.
+    """
+
+    scenario: str
+    mode: str
+    seed: int
+    outcome: str
+    violations: tuple[str, ...]
+    invariants_violated: tuple[str, ...]
+    verdicts: dict[str, str]
+    trouble: str | None
+    faults: dict[str, tuple[int, int, int]]
+    event_count: int
+    seconds: float
+    events_sha256: str | None
+    out: str | None
+    command: str
+
+    def lines(self) -> list[str]:
+        """Return the result as text for people."""
+        where = f"{self.scenario} ({self.mode}, seed {self.seed})"
+        text = [f"{where}: {self.outcome}, {self.event_count} events in {self.seconds:.1f} s"]
+        text += [f"  {name}: {verdict}" for name, verdict in self.verdicts.items()]
+        for kind, (armed, fired, bit) in self.faults.items():
+            text.append(f"  fault {kind}: {armed} armed, {fired} fired, {bit} bit")
+        text += [f"  violated: {violation}" for violation in self.violations]
+        if self.trouble is not None:
+            text.append(f"  trouble: {self.trouble}")
+        if self.violations or self.trouble is not None:
+            text.append(f"  replay: {self.command}")
+        if self.out is not None:
+            text.append(f"  kept in {self.out}; next: kraftsim analyze {self.out}")
+        return text

@@ -1,0 +1,41 @@
+"""Plays a scenario once, in any mode, and judges it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.result import RunResult
+from kraftsim.releases.catalogue import DEFAULT_RELEASE
+
+
+def play(
+    name: str,
+    *,
+    mode: str = "sim",
+    seed: int = 0,
+    out: Path | None = None,
+    release: str | None = None,
+    bugs: tuple[str, ...] = (),
+    settings: Mapping[str, str] | None = None,
+) -> RunResult:
+    """Play a scenario and return what came of it. With `out` the run's directory is left there, as `kraftsim.cluster.directories` describes.
+
+    Raises KeyError for a scenario or bug that does not exist, SpecError for a cluster that cannot be, FileExistsError if `out` holds a run already.
+    """
+    request = RunRequest(
+        scenario=scenario(name), mode=Mode(mode), seed=seed, release=release or DEFAULT_RELEASE, bugs=bugs, settings=dict(settings or {})
+    )
+    directory = None if out is None else RunDirectory(out)
+    if directory is not None and directory.run_file.exists():
+        raise FileExistsError(f"{out} holds a run already: choose another --out, or remove it")
+    if request.mode is Mode.SIM:
+        from kraftsim.explore.virtual import play_in_virtual_time
+
+        return play_in_virtual_time(request, directory)
+    from kraftsim.explore.over_sockets import play_over_sockets
+
+    if directory is None:
+        raise ValueError("a run over sockets needs a directory: use --out")
+    return play_over_sockets(request, directory)

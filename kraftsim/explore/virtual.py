@@ -1,0 +1,88 @@
+"""Plays a scenario in virtual time: the invariants watch while it happens, and the same seed gives the same event log, byte for byte."""
+
+import hashlib
+from contextlib import suppress
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.scenario import Stage, StoryFailed
+from kraftsim.cluster.simulation import SimulatedCluster, SimulatedStage
+from kraftsim.cluster.topics import TopicFailed
+from kraftsim.core.partitions.final_log import final_log_events
+from kraftsim.events.event import Event
+from kraftsim.events.runs import RunEnded, RunStarted
+from kraftsim.explore.conclude import Ending, conclude
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.result import RunResult
+from kraftsim.faults.schedule import FaultSchedule
+from kraftsim.invariants.oracle import Envelope, Oracle
+from kraftsim.world.chance import stream
+from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped
+
+PORT = 9092
+FINAL = "final"
+NANOSECONDS = 1e9
+STARTED = "virtual time 0"
+STOP_SECONDS = 60.0
+
+
+def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) -> RunResult:
+    """Play the scenario in a simulation of its own."""
+    spec = request.spec(port=PORT)
+    oracle = Oracle(must_exercise=request.scenario.must_exercise)
+    with Simulation(request.seed, run=spec.run) as simulation:
+        _watch(simulation, oracle)
+        cluster = SimulatedCluster(spec, simulation)
+        drawn = request.scenario.faults(stream(request.seed, "harness", 1, "faults"), request.mode)
+        schedule = FaultSchedule(simulation, drawn)
+        stage = SimulatedStage(cluster, schedule)
+        simulation.log("harness", 1).note(RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed))
+        cluster.start()
+        trouble = _play(request, simulation, stage)
+        if trouble is None or not simulation.violations:
+            with suppress(SimulationError, TimeoutError):
+                simulation.run_until(cluster.stop(), limit_s=STOP_SECONDS)
+        files = cluster.segment_files()
+        with suppress(SimulationStopped):
+            for event in final_log_events(files):
+                simulation.log(FINAL, 1).note(event)
+        simulation.log("harness", 1).note(RunEnded(outcome="ok" if trouble is None else "failed"))
+        content = simulation.event_bytes()
+        ending = Ending(
+            verdicts=oracle.finish(),
+            trouble=trouble,
+            faults=schedule.counts(),
+            played=[str(fault) for fault in drawn],
+            left_out=(),
+            event_count=content.count(b"\n"),
+            seconds=simulation.now_ns / NANOSECONDS,
+            started=STARTED,
+            events_sha256=hashlib.sha256(content).hexdigest(),
+        )
+        if directory is not None:
+            directory.create()
+            simulation.write_events(directory.events)
+            cluster.write_disks(directory)
+        return conclude(request, spec, ending, directory)
+
+
+def _watch(simulation: Simulation, oracle: Oracle) -> None:
+    def examine(node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        for violation in oracle.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event):
+            simulation.violation(violation.invariant, violation.message, violation.witnesses)
+
+    simulation.observe(examine)
+
+
+def _play(request: RunRequest, simulation: Simulation, stage: Stage) -> str | None:
+    """Return what ended the run before its time, or None."""
+    try:
+        simulation.run_until(_story(request, stage), limit_s=request.scenario.limit_seconds)
+    except SimulationStopped as stopped:
+        return None if simulation.violations else str(stopped)
+    except (SimulationError, StoryFailed, TopicFailed, TimeoutError) as failure:
+        return f"{type(failure).__name__}: {failure}"
+    return None
+
+
+async def _story(request: RunRequest, stage: Stage) -> None:
+    await request.scenario.play(stage)

@@ -1,0 +1,109 @@
+"""Four producers write every line of a real text while a broker and then the controller are killed; consumers find each line exactly once.
+
+The text ships with Python: the help topics of `pydoc`. In process mode producers and consumers are librdkafka, a client we did not write. In the
+other modes a part of the text does.
+
+Source: KIP-98.
+"""
+
+from pydoc_data.topics import topics
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.trigger import AtTime
+from kraftsim.node.clients import ReadRecord
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+TOPIC = "lines"
+PARTITIONS = 8
+WRITERS = 4
+READERS = 2
+LINES_AT_A_TIME = 25
+WRITING_SECONDS = 8.0
+"""How long the writers take when nothing is in their way: the kills fall in between."""
+KILLS = (("broker-2", 2000), ("controller-101", 5000))
+DOWN_MS = 700
+PART_OF_TEXT = 800
+HEAL_SECONDS = 60.0
+SETTLE_SECONDS = 90.0
+
+
+def text(mode: Mode) -> list[str]:
+    """Return the lines that are written; the number of a line is its key."""
+    lines = [line for _, text in sorted(topics.items()) for line in text.splitlines()]
+    return lines if mode is Mode.PROCESSES else lines[:PART_OF_TEXT]
+
+
+async def play(stage: Stage) -> None:
+    """Write, kill, restart, read back and compare."""
+    lines = text(stage.mode)
+    await stage.create_topic(TOPIC, PARTITIONS)
+    stage.note(PhaseBegan(phase="faults"))
+    stage.inject()
+    await stage.gather(_heal(stage), *(_write(stage, lines, number) for number in range(WRITERS)))
+    read: list[ReadRecord] = []
+    await stage.gather(*(_read(stage, number, read) for number in range(READERS)))
+    _compare(lines, read)
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Return the two kills of the story: always the same, so that every reader sees the same picture."""
+    return tuple(
+        Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": False, "after_ms": DOWN_MS})
+        for target, at_ms in KILLS
+    )
+
+
+async def _heal(stage: Stage) -> None:
+    await stage.sleep(WRITING_SECONDS)
+    stage.note(PhaseBegan(phase="liveness"))
+    await stage.heal(HEAL_SECONDS)
+
+
+async def _write(stage: Stage, lines: list[str], number: int) -> None:
+    writer = stage.producer(f"writer-{number + 1}")
+    await writer.start()
+    own = range(number, len(lines), WRITERS)
+    pause = WRITING_SECONDS * LINES_AT_A_TIME / max(len(own), 1)
+    for count, index in enumerate(own, 1):
+        await writer.send(TOPIC, index % PARTITIONS, str(index), lines[index].encode())
+        if count % LINES_AT_A_TIME == 0:
+            await stage.sleep(pause)
+    left = await writer.flush(SETTLE_SECONDS)
+    await writer.close()
+    if left:
+        raise StoryFailed(f"writer-{number + 1} still waits for {left} lines {SETTLE_SECONDS:g} s after it sent the last one")
+
+
+async def _read(stage: Stage, number: int, read: list[ReadRecord]) -> None:
+    reader = stage.reader(f"reader-{number + 1}")
+    read += await reader.read_all(TOPIC, range(number, PARTITIONS, READERS))
+    await reader.close()
+
+
+def _compare(lines: list[str], read: list[ReadRecord]) -> None:
+    """Raise StoryFailed unless every line was read exactly once, unchanged."""
+    times = [0] * len(lines)
+    for record in read:
+        index = int(record.key)
+        times[index] += 1
+        if record.value.decode() != lines[index]:
+            raise StoryFailed(f"line {index} was changed on its way")
+    lost, doubled = times.count(0), sum(count > 1 for count in times)
+    if lost or doubled:
+        raise StoryFailed(f"of {len(lines)} lines {lost} are lost and {doubled} were read more than once")
+
+
+SCENARIO = Scenario(
+    name="every_line_exactly_once",
+    story="Real producers write a real text while a broker and the controller are killed; consumers find every line exactly once.",
+    must_exercise=("producer-id-blocks-disjoint", "producer-id-unique", "one-append-per-sequence", "acknowledged-records-in-final-log"),
+    play=play,
+    faults=faults,
+    settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
+    limit_seconds=300.0,
+)

@@ -1,0 +1,121 @@
+"""Brokers and the controller are killed and restarted while producers work: no producer id is handed out twice, no record is lost or doubled.
+
+Writers send numbered records with idempotence and acks=all; askers use up block after block of producer ids, so that the controller is asked
+for new ones all the time. In simulation the controller also loses power at the moments that matter: just before or after a flush of its log,
+and right after it answered with a block. Brokers are only killed: with replication factor 1 and Kafka's default flush settings a broker that
+loses power loses acknowledged records, and Kafka promises nothing else.
+
+Source: KIP-730, KIP-98, KAFKA-10533.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.workload import ProducerDriver
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+TOPIC = "ledger"
+PARTITIONS = 6
+WRITERS = 4
+RECORDS_PER_WRITER = 120
+PAUSE_SECONDS = 0.05
+ASKERS = 2
+IDS_PER_ASKER = 1200
+WORK_SECONDS = 6.0
+"""How long faults go on; writers and askers take about as long when nothing is in their way."""
+HEAL_SECONDS = 60.0
+SETTLE_SECONDS = 60.0
+BROKERS = ("broker-1", "broker-2", "broker-3")
+CONTROLLER = "controller-101"
+
+
+async def play(stage: Stage) -> None:
+    """Work through the faults, heal, and see that everything settles; what was promised is judged from the events."""
+    await stage.create_topic(TOPIC, PARTITIONS)
+    writers = [stage.producer(f"writer-{number}") for number in range(1, WRITERS + 1)]
+    stage.note(PhaseBegan(phase="faults"))
+    stage.inject()
+    work = [_write(stage, writer, number) for number, writer in enumerate(writers, 1)]
+    work += [_ask(stage, number) for number in range(1, ASKERS + 1)]
+    await stage.gather(_heal(stage), *work)
+    for writer in writers:
+        await writer.close()
+    reader = stage.reader("reader-1")
+    read = await reader.read_all(TOPIC, range(PARTITIONS))
+    await reader.close()
+    if len({record.key for record in read}) < WRITERS * RECORDS_PER_WRITER:
+        raise StoryFailed(f"{WRITERS * RECORDS_PER_WRITER} records were sent, but the reader found {len({record.key for record in read})} of them")
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw two to five restarts; in simulation at least one of them hits the controller's disk at a moment that matters."""
+    schedule = [_timed(random) for _ in range(random.randint(1, 3))]
+    if mode is Mode.SIM:
+        schedule += [_triggered(random) for _ in range(random.randint(1, 2))]
+    return tuple(schedule)
+
+
+def _timed(random: "Random") -> Fault:
+    target = random.choice((*BROKERS, CONTROLLER))
+    at_ms = random.randint(200, int(WORK_SECONDS * 1000))
+    return _restart(target, AtTime(at_ms=at_ms), random, power_loss=False)
+
+
+def _triggered(random: "Random") -> Fault:
+    trigger = random.choice(
+        (
+            OnEvent(kind="ProducerIdBlockAllocated", host=CONTROLLER, nth=random.randint(1, 8)),
+            OnDisk(
+                operation="flush",
+                file_class=FileClass.METADATA_LOG,
+                host=CONTROLLER,
+                nth=random.randint(1, 30),
+                moment=random.choice(("before", "after")),
+            ),
+            OnDisk(operation="write", file_class=FileClass.METADATA_LOG, host=CONTROLLER, nth=random.randint(1, 30)),
+        )
+    )
+    return _restart(CONTROLLER, trigger, random, power_loss=True)
+
+
+def _restart(target: str, trigger: Trigger, random: "Random", *, power_loss: bool) -> Fault:
+    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": random.randint(50, 1500)})
+
+
+async def _heal(stage: Stage) -> None:
+    await stage.sleep(WORK_SECONDS)
+    stage.note(PhaseBegan(phase="liveness"))
+    await stage.heal(HEAL_SECONDS)
+
+
+async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
+    await writer.start()
+    for index in range(RECORDS_PER_WRITER):
+        key = f"{number}-{index}"
+        await writer.send(TOPIC, (number + index) % PARTITIONS, key, f"line {index} of writer {number}".encode())
+        await stage.sleep(PAUSE_SECONDS)
+    left = await writer.flush(SETTLE_SECONDS)
+    if left:
+        raise LivenessLost(f"writer-{number} still waits for {left} records {SETTLE_SECONDS:g} s after it sent the last one")
+
+
+async def _ask(stage: Stage, number: int) -> None:
+    asker = stage.id_asker(f"asker-{number}")
+    await asker.ask(IDS_PER_ASKER)
+    await asker.close()
+
+
+SCENARIO = Scenario(
+    name="producer_ids_survive_failover",
+    story="Brokers and the controller are killed and restarted while producers work; no producer id is handed out twice, no record lost or doubled.",
+    must_exercise=("producer-id-blocks-disjoint", "producer-id-unique", "one-append-per-sequence", "acknowledged-records-in-final-log"),
+    play=play,
+    faults=faults,
+    settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
+    limit_seconds=300.0,
+)
