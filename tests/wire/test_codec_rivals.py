@@ -11,11 +11,13 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from protocol.codec import compiled
 from protocol.declaration import ArrayOf, Primitive, StructureOf, snake_case
 from protocol.examples import example
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
+from tests.wire.conftest import declared_messages
 
 kafka_protocol = pytest.importorskip("kafka.protocol")
 kio_serial = pytest.importorskip("kio.serial")
@@ -24,19 +26,19 @@ EXAMPLES_PER_VERSION = 4
 KNOWN_ERROR_CODE = 35
 """An error code both know; kafka-python reads an ApiVersions response with an error as version 0, so that one carries none."""
 TIMESTAMP_MS = 1_700_000_000_000
+REQUESTS_AND_RESPONSES = [cls for cls in declared_messages() if declaration_of(cls).kind in ("request", "response")]
 
 
-def test_others_build_the_same_bytes(message_class: type) -> None:
-    declaration = declaration_of(message_class)
-    if declaration.kind not in ("request", "response"):
-        pytest.skip("only requests and responses are known to others")
+@pytest.mark.parametrize("cls", REQUESTS_AND_RESPONSES, ids=[cls.__name__ for cls in REQUESTS_AND_RESPONSES])
+def test_others_build_the_same_bytes(cls: type) -> None:
+    declaration = declaration_of(cls)
     compared = 0
     for version in range(declaration.versions.first, declaration.versions.last + 1):
-        dice = Random(f"{message_class.__name__} {version}")
+        dice = Random(f"{cls.__name__} {version}")
         for _ in range(EXAMPLES_PER_VERSION):
-            message = example(layout_of(message_class, version), dice.randrange, unknown_tags=False)
+            message = example(layout_of(cls, version), dice.randrange, unknown_tags=False)
             _tame(message, error_code=0 if declaration.name == "ApiVersionsResponse" else KNOWN_ERROR_CODE)
-            frame = compiled(message_class, version).encode(message)
+            frame = compiled(cls, version).encode(message)
             for again in (_by_kafka_python(declaration.name, version, frame), _by_kio(declaration.name, declaration.kind, version, frame)):
                 assert again is None or again == frame, f"version {version}"
                 compared += again is not None
