@@ -40,7 +40,7 @@ class FaultKind:
     params: Mapping[str, Value] = field(default_factory=dict)
 
 
-FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=("arm", "strike", "trigger", "targets"))
+FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=("arm", "schedule", "strike", "trigger", "targets"))
 
 
 def to_json(faults: list[Fault]) -> bytes:

@@ -6,7 +6,7 @@ losses tied to writes five did.
 
 import msgspec
 
-from kraftsim.world.simulated import FileClass
+from kraftsim.world.simulated import FileClass as FileClass
 
 
 class AtTime(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="time"):

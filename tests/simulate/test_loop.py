@@ -122,9 +122,9 @@ def test_code_that_kills_its_own_host_goes_on_without_effect():
             world.note(NodeReady())
             asyncio.get_running_loop().call_soon(after.append, 1)
             asyncio.get_running_loop().call_later(1, after.append, 2)
-            asyncio.ensure_future(asyncio.sleep(1))
+            after_kill = asyncio.ensure_future(asyncio.sleep(1))
             await asyncio.sleep(1)
-            after.append(3)
+            after.append(after_kill)
 
         sim.spawn(host, work())
         sim.run_for(5)

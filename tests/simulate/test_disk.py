@@ -1,0 +1,229 @@
+"""The simulated disk: what survives a kill, what a power loss takes, and how disks refuse."""
+
+import asyncio
+import errno
+
+import pytest
+
+from kraftsim.world.simulated import FileClass, Simulation
+from kraftsim.world.simulated.file_class import file_class
+
+LOG = "t-0/00000000000000000000.log"
+
+
+@pytest.fixture
+def sim():
+    with Simulation(5) as simulation:
+        simulation.add_host("a")
+        yield simulation
+
+
+def disk_of(sim):
+    return sim.world_of("a").disk
+
+
+def run(sim, coroutine):
+    return sim.run_until(sim.spawn("a", coroutine))
+
+
+def reboot(sim, *, power_loss):
+    lost = sim.kill("a", power_loss=power_loss)
+    sim.restart("a")
+    return lost
+
+
+def test_a_file_behaves_as_on_a_real_disk(sim):
+    disk = disk_of(sim)
+    file = disk.open(LOG)
+    assert file.append([b"abc", memoryview(b"de")]) == 0 and file.append([b"fg"]) == 5
+    assert file.read(1, 3) == b"bcd" and file.read(5, 100) == b"fg" and file.size_bytes == 7
+    file.truncate(3)
+    assert disk.read(LOG) == b"abc" and disk.exists(LOG)
+    assert disk.list("") == ["t-0"] and disk.list("t-0") == ["00000000000000000000.log"] and disk.list("x") == []
+    assert disk.open(LOG).size_bytes == 3
+    disk.remove(LOG)
+    for missing in (disk.read, disk.remove):
+        with pytest.raises(FileNotFoundError):
+            missing(LOG)
+    with pytest.raises(ValueError):
+        disk.open("../x")
+
+
+def test_a_kill_keeps_what_was_written_flushed_or_not(sim):
+    disk_of(sim).open(LOG).append([b"abc"])
+    assert reboot(sim, power_loss=False) == 0
+    assert disk_of(sim).read(LOG) == b"abc"
+
+
+def test_a_power_loss_keeps_what_was_flushed_and_named(sim):
+    async def write():
+        file = disk_of(sim).open(LOG)
+        file.append([b"abc"])
+        await file.flush()
+        await disk_of(sim).flush_directory("t-0")
+
+    run(sim, write())
+    assert sim.now_ns > 0, "a flush takes time"
+    assert reboot(sim, power_loss=True) == 0
+    assert disk_of(sim).read(LOG) == b"abc"
+
+
+def test_fates_of_unflushed_bytes_and_names():
+    """A power loss loses everything, a torn end, some sectors or nothing: every fate occurs, and never a byte that was not written."""
+    fates, names = set(), set()
+    written = bytes(range(1, 251)) * 10
+    for seed in range(60):
+        with Simulation(seed) as sim:
+            sim.add_host("a")
+
+            async def write(disk):
+                file = disk.open("named")
+                file.append([b"flushed"])
+                await file.flush()
+                await disk.flush_directory("")
+                file.append([written])
+                new = disk.open("unnamed")
+                new.append([b"x"])
+                await new.flush()
+
+            run(sim, write(disk_of(sim)))
+            lost = reboot(sim, power_loss=True)
+            content = disk_of(sim).read("named")
+            names.add(disk_of(sim).exists("unnamed"))
+            assert content.startswith(b"flushed")
+            kept = content[7:]
+            assert len(kept) <= len(written) and all(byte in (0, written[i]) for i, byte in enumerate(kept))
+            survivors = sum(1 for i, byte in enumerate(kept) if byte == written[i])
+            assert lost == len(written) - survivors + (not disk_of(sim).exists("unnamed"))
+            fates.add("all lost" if not kept else "all kept" if kept == written else "prefix" if written.startswith(kept) else "sectors")
+    assert fates == {"all lost", "all kept", "prefix", "sectors"}
+    assert names == {True, False}
+
+
+def test_an_unflushed_truncation_may_come_undone():
+    sizes = set()
+    for seed in range(20):
+        with Simulation(seed) as sim:
+            sim.add_host("a")
+
+            async def write(disk):
+                file = disk.open("f")
+                file.append([b"0123456789"])
+                await file.flush()
+                await disk.flush_directory("")
+                file.truncate(4)
+                assert file.read(0, 10) == b"0123"
+
+            run(sim, write(disk_of(sim)))
+            reboot(sim, power_loss=True)
+            sizes.add(disk_of(sim).read("f"))
+    assert sizes == {b"0123456789", b"0123"}
+
+
+def test_replace_leaves_the_old_or_the_new_file_at_every_moment():
+    """The crash comes after k nanoseconds, for many k; at the end the new file is there for sure."""
+    for power_loss in (True, False):
+        seen = []
+        for step in range(40):
+            with Simulation(step) as sim:
+                sim.add_host("a")
+                run(sim, disk_of(sim).replace("meta/quorum-state", b"old"))
+                sim.spawn("a", disk_of(sim).replace("meta/quorum-state", b"new one"))
+                sim.run_for(step * 100e-6)
+                reboot(sim, power_loss=power_loss)
+                seen.append(disk_of(sim).read("meta/quorum-state"))
+        assert set(seen) == {b"old", b"new one"}
+        assert seen[0] == b"old" and seen[-1] == b"new one"
+
+
+def test_a_flush_that_is_refused_forgets_what_was_dirty(sim):
+    """A second flush succeeds and makes nothing durable (fsyncgate)."""
+    faults = sim.host("a").platter.faults
+    bites = []
+
+    async def write():
+        file = disk_of(sim).open(LOG)
+        file.append([b"0123456789"])
+        await file.flush()
+        await disk_of(sim).flush_directory("t-0")
+        faults.flush_errors, faults.flush_error = 1, bites.append
+        file.append([b"doomed"])
+        with pytest.raises(OSError) as refused:
+            await file.flush()
+        assert refused.value.errno == errno.EIO
+        file.append([b"fine"])
+        await file.flush()
+        assert file.read(0, 100) == b"0123456789doomedfine"
+
+    run(sim, write())
+    assert bites
+    assert reboot(sim, power_loss=True) == 6
+    assert disk_of(sim).read(LOG) == b"0123456789" + bytes(6) + b"fine"
+
+
+def test_a_full_disk_takes_a_part_and_refuses(sim):
+    file = disk_of(sim).open(LOG)
+    sim.host("a").platter.faults.full = lambda effect: None
+    with pytest.raises(OSError) as refused:
+        file.append([b"0123456789"])
+    assert refused.value.errno == errno.ENOSPC
+    assert b"0123456789".startswith(file.read(0, 100))
+    sim.host("a").platter.faults.full = None
+    assert file.append([b"x"]) == file.size_bytes - 1
+
+
+def test_a_slow_disk_is_slow(sim):
+    sim.host("a").platter.faults.slowness = 100
+    run(sim, disk_of(sim).open(LOG).flush())
+    assert sim.now_ns >= 50_000_000
+
+
+def test_a_cancelled_flush_still_happens(sim):
+    async def write():
+        file = disk_of(sim).open(LOG)
+        await disk_of(sim).flush_directory("t-0")
+        file.append([b"abc"])
+        task = asyncio.ensure_future(file.flush())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(1)
+
+    run(sim, write())
+    assert sim.host("a").platter.unflushed_bytes == 0
+
+
+def test_two_flushes_of_one_file_cover_what_was_written_before_each(sim):
+    async def write():
+        file = disk_of(sim).open(LOG)
+        inode = sim.host("a").platter.names[LOG]
+        file.append([b"a"])
+        first = asyncio.ensure_future(file.flush())
+        await asyncio.sleep(0)
+        file.append([b"b"])
+        await first
+        assert inode.flushed_bytes == 1
+        second = asyncio.ensure_future(file.flush())
+        await asyncio.sleep(0)
+        file.truncate(0)
+        file.append([b"xyz"])
+        await second
+        assert inode.flushed_bytes == 0, "what was written after a truncation is not covered by a flush that began before it"
+
+    run(sim, write())
+
+
+@pytest.mark.parametrize(
+    "path, kind",
+    [
+        ("__cluster_metadata-0/00000000000000000000.log", FileClass.METADATA_LOG),
+        ("__cluster_metadata-0/quorum-state", FileClass.QUORUM_STATE),
+        ("__cluster_metadata-0/00000000000000000012-0000000001.checkpoint", FileClass.CHECKPOINT),
+        ("orders-3/00000000000000000000.log", FileClass.PARTITION_LOG),
+        ("orders-3/leader-epoch-checkpoint", FileClass.CHECKPOINT),
+        ("orders-3/00000000000000000010.snapshot", FileClass.CHECKPOINT),
+        ("orders-3/00000000000000000000.index", FileClass.OTHER),
+        ("meta.properties", FileClass.CHECKPOINT),
+    ],
+)
+def test_files_are_classed_by_their_names(path, kind):
+    assert file_class(path) is kind

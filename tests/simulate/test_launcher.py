@@ -1,0 +1,27 @@
+"""A pinned process repeats even what depends on hashes and addresses."""
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+from kraftsim.world.simulated.launcher import relaunch_pinned
+pinning = relaunch_pinned(sys.orig_argv[1:])
+import os, time
+print(pinning.hash_seed, pinning.addresses, os.environ["AIOKAFKA_NO_EXTENSIONS"], time.time.__module__, sys.argv[1:])
+print(hash("broker-1"), hash(None) if pinning.addresses else 0, [*{"a", "b", "c", None, (None, "x")}] if pinning.addresses else 0)
+"""
+
+
+def test_a_pinned_process_has_the_same_hashes_every_time():
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONHASHSEED", "KRAFTSIM_PINNED")}
+    runs = [
+        subprocess.run([sys.executable, "-c", PROGRAM, "one", "two words"], env=environment, check=True, capture_output=True, text=True)
+        for _ in range(3)
+    ]
+    assert len({run.stdout for run in runs}) == 1
+    first_line = runs[0].stdout.splitlines()[0]
+    assert first_line.startswith("True") and first_line.endswith("1 kraftsim.world.simulated.ambient ['one', 'two words']")
+    refused = first_line.split()[1] == "False"
+    assert ("could not be fixed" in runs[0].stderr) == refused, "what was refused is said"

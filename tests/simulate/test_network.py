@@ -1,0 +1,371 @@
+"""The simulated network: streams in order, whatever happens to connects, partitions, cuts and hosts that die."""
+
+import asyncio
+import errno
+import socket
+
+import pytest
+
+from kraftsim.world.simulated import NetworkSettings, Simulation, SimulationEscape
+
+PORT = 9092
+HOUR = 3600.0
+
+
+class Recorder(asyncio.Protocol):
+    """Remembers everything it is told, with the virtual second."""
+
+    def __init__(self, sim, *, reply=False, keep_open=False):
+        self.sim, self.reply, self.keep_open = sim, reply, keep_open
+        self.chunks, self.told, self.transport = [], [], None
+
+    @property
+    def received(self):
+        return b"".join(self.chunks)
+
+    def tell(self, what):
+        self.told.append((what, self.sim.now_ns // 10**9))
+
+    def connection_made(self, transport):
+        self.transport = transport
+        self.tell("made")
+
+    def data_received(self, data):
+        self.chunks.append(data)
+        if self.reply:
+            self.transport.write(data)
+
+    def eof_received(self):
+        self.tell("eof")
+        return self.keep_open
+
+    def connection_lost(self, exc):
+        self.tell(type(exc).__name__ if exc else "closed")
+
+    def pause_writing(self):
+        self.tell("pause")
+
+    def resume_writing(self):
+        self.tell("resume")
+
+
+class Pair:
+    """A client on host a, connected to a server on host b."""
+
+    def __init__(self, sim, **options):
+        self.sim = sim
+        self.a, self.b = sim.add_host("a"), sim.add_host("b")
+        self.servers = []
+        self.listen(**options)
+        self.client = self.connect()
+        self.server = self.servers[0]
+
+    def listen(self, **options):
+        def make():
+            self.servers.append(Recorder(self.sim, **options))
+            return self.servers[-1]
+
+        async def serve():
+            return await asyncio.get_running_loop().create_server(make, "b", PORT)
+
+        self.listener = self.sim.run_until(self.sim.spawn("b", serve()))
+
+    def connect(self, name="b", port=PORT, host="a"):
+        async def dial():
+            _, protocol = await asyncio.get_running_loop().create_connection(lambda: Recorder(self.sim), name, port)
+            return protocol
+
+        protocol = self.sim.run_until(self.sim.spawn(host, dial()), HOUR)
+        self.sim.run_for(0.1)
+        return protocol
+
+
+@pytest.fixture
+def sim():
+    with Simulation(5) as simulation:
+        yield simulation
+
+
+def test_streams_of_asyncio_echo_through_names_of_hosts(sim):
+    sim.add_host("broker-1"), sim.add_host("client-1")
+
+    async def echo(reader, writer):
+        while data := await reader.read(100):
+            writer.write(data.upper())
+            await writer.drain()
+        writer.close()
+
+    async def serve():
+        await asyncio.start_server(echo, "broker-1", PORT)
+
+    async def dial():
+        reader, writer = await asyncio.open_connection("broker-1", PORT)
+        writer.write(b"hello")
+        writer.write_eof()
+        data = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return data, writer.get_extra_info("peername")
+
+    sim.run_until(sim.spawn("broker-1", serve()))
+    data, peer = sim.run_until(sim.spawn("client-1", dial()))
+    assert data == b"HELLO" and peer == (sim.host("broker-1").address, PORT)
+    assert sim.network.connections == {}, "connections that are over are forgotten"
+
+
+def test_both_ends_agree_on_their_names(sim):
+    pair = Pair(sim)
+    for name, other in (("sockname", "peername"), ("peername", "sockname")):
+        assert pair.client.transport.get_extra_info(name) == pair.server.transport.get_extra_info(other)
+    assert pair.client.transport.get_extra_info("socket").getpeername() == (pair.b.address, PORT)
+
+
+def test_localhost_is_the_own_host(sim):
+    pair = Pair(sim)
+    with pytest.raises(ConnectionRefusedError):
+        pair.connect("127.0.0.1")
+    assert pair.connect("127.0.0.1", host="b").transport.get_extra_info("sockname")[0] == "127.0.0.1"
+    addresses = sim.run_until(sim.loop.getaddrinfo("a", PORT))
+    assert addresses == [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (pair.a.address, PORT))]
+
+
+def test_bytes_arrive_in_order_in_other_portions_than_they_were_written():
+    with Simulation(3, network=NetworkSettings(torn_writes=0.5)) as sim:
+        pair = Pair(sim)
+        written = []
+        for i in range(300):
+            written.append(b"%d;" % i)
+            pair.client.transport.write(written[-1])
+            if i % 10 == 0:
+                sim.run_for(0.0005)
+        sim.run_for(1)
+        assert pair.server.received == b"".join(written)
+        assert any(not chunk.endswith(b";") for chunk in pair.server.chunks), "some writes are torn"
+        assert any(chunk.count(b";") > 1 for chunk in pair.server.chunks), "some arrive together"
+
+
+def test_a_writer_is_stopped_until_the_reader_reads(sim):
+    pair = Pair(sim)
+    pair.server.transport.pause_reading()
+    pair.client.transport.write(bytes(100_000))
+    sim.run_for(5)
+    assert pair.client.told[-1][0] == "pause" and pair.server.received == b""
+    assert pair.client.transport.get_write_buffer_size() == 100_000
+    pair.server.transport.resume_reading()
+    sim.run_for(5)
+    assert pair.client.told[-1] == ("resume", 5) and len(pair.server.received) == 100_000
+
+
+def test_a_half_closed_connection_still_answers(sim):
+    pair = Pair(sim, reply=True, keep_open=True)
+    pair.client.transport.write(b"x")
+    pair.client.transport.write_eof()
+    sim.run_for(1)
+    assert pair.server.told[-1][0] == "eof" and pair.client.received == b"x"
+    pair.server.transport.close()
+    sim.run_for(1)
+    assert [what for what, _ in pair.client.told] == ["made", "eof", "closed"]
+
+
+def test_a_write_to_an_end_that_is_closed_comes_back_as_a_reset(sim):
+    pair = Pair(sim, keep_open=True)
+    pair.server.transport.close()
+    pair.client.keep_open = True
+    sim.run_for(1)
+    assert [what for what, _ in pair.client.told] == ["made", "eof"]
+    pair.client.transport.write(b"x")
+    sim.run_for(1)
+    assert pair.client.told[-1][0] == "ConnectionResetError"
+
+
+def test_connects_fail_as_they_do_on_real_hosts(sim):
+    pair = Pair(sim)
+    with pytest.raises(ConnectionRefusedError):
+        pair.connect(port=1)
+    with pytest.raises(socket.gaierror):
+        pair.connect("nowhere")
+    pair.listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        pair.connect()
+    with pytest.raises(OSError) as taken:
+        pair.listen()
+        pair.listen()
+    assert taken.value.errno == errno.EADDRINUSE
+    sim.kill("b")
+    with pytest.raises(ConnectionRefusedError):
+        pair.connect()
+    sim.restart("b")
+    sim.kill("b", power_loss=True)
+    started = sim.now_ns
+    with pytest.raises(TimeoutError):
+        pair.connect()
+    assert sim.now_ns - started == pytest.approx(30 * 10**9, abs=2 * 10**7)
+
+
+def test_a_partition_holds_bytes_back_and_they_come_in_order_when_it_heals(sim):
+    pair = Pair(sim)
+    bites = []
+    pair.client.transport.write(b"1")
+    sim.network.block("a", "b", bites.append)
+    for i in range(2, 6):
+        pair.client.transport.write(b"%d" % i)
+        sim.run_for(1)
+    pair.server.transport.write(b"the other direction works")
+    sim.run_for(1)
+    assert pair.server.received == b"" and pair.client.received == b"the other direction works" and bites
+    sim.network.unblock("a", "b", bites.append)
+    pair.client.transport.write(b"6")
+    sim.run_for(1)
+    assert pair.server.received == b"123456"
+
+
+def test_two_partitions_of_one_link_end_one_after_the_other(sim):
+    pair = Pair(sim)
+    first, second = (lambda effect: None), (lambda effect: None)
+    for bite in (first, second):
+        sim.network.block("a", "b", bite)
+    pair.client.transport.write(b"x")
+    sim.network.unblock("a", "b", first)
+    sim.run_for(5)
+    assert pair.server.received == b""
+    sim.network.unblock("a", "b", second)
+    sim.run_for(5)
+    assert pair.server.received == b"x"
+
+
+def test_a_connection_that_is_not_acknowledged_for_too_long_fails(sim):
+    pair = Pair(sim)
+    sim.network.block("a", "b", lambda effect: None)
+    pair.client.transport.write(b"x")
+    sim.run_for(100)
+    assert pair.client.told[-1] == ("TimeoutError", 60)
+    assert pair.server.told == [("made", 0)], "who sends nothing notices nothing"
+
+
+def test_a_connect_waits_for_a_partition_to_end(sim):
+    pair = Pair(sim)
+    bites = []
+    sim.network.block("b", "a", bites.append)
+    sim.triggers.at(5 * 10**9, lambda occasion: sim.network.unblock("b", "a", bites.append))
+    pair.connect()
+    assert 5 * 10**9 < sim.now_ns < 10 * 10**9 and bites
+
+
+def test_a_cut_loses_what_is_under_way_and_resets_both_ends(sim):
+    pair = Pair(sim)
+    pair.client.transport.write(b"x")
+    assert sim.network.cut("b", "a") == 1
+    sim.run_for(1)
+    assert pair.server.received == b""
+    assert pair.client.told[-1] == pair.server.told[-1] == ("ConnectionResetError", 0)
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 5, 10, 11, 15])
+def test_a_cut_after_k_bytes_lets_exactly_k_through(sim, allowed):
+    pair = Pair(sim, reply=True)
+    pair.client.transport.cut_after(allowed)
+    pair.client.transport.write(b"0123456789")
+    pair.client.transport.write(b"abcdefghij")
+    sim.run_for(1)
+    assert pair.server.received == b"0123456789abcdefghij"[:allowed]
+    assert pair.client.told[-1][0] == pair.server.told[-1][0] == "ConnectionResetError"
+
+
+def test_a_killed_process_resets_its_connections_after_its_last_bytes(sim):
+    pair = Pair(sim)
+    pair.server.transport.write(b"last words")
+    sim.kill("b")
+    sim.run_for(1)
+    assert pair.client.received == b"last words"
+    assert pair.client.told[-1] == ("ConnectionResetError", 0)
+    assert pair.server.told == [("made", 0)], "the dead hear nothing"
+
+
+def test_a_host_without_power_is_silent_until_it_is_back(sim):
+    pair = Pair(sim)
+    sim.kill("b", power_loss=True)
+    sim.run_for(10)
+    assert pair.client.told == [("made", 0)], "nothing tells an idle peer"
+    pair.client.transport.write(b"x")
+    sim.run_for(10)
+    assert pair.client.told == [("made", 0)]
+    sim.restart("b")
+    sim.run_for(1)
+    assert pair.client.told[-1] == ("ConnectionResetError", 20)
+
+
+def test_a_host_that_stays_without_power_times_out(sim):
+    pair = Pair(sim)
+    pair.client.transport.write(b"under way")
+    sim.kill("b", power_loss=True)
+    sim.run_for(100)
+    assert pair.client.told[-1] == ("TimeoutError", 60)
+
+
+def test_an_idle_connection_to_a_restarted_host_is_reset_at_the_first_write(sim):
+    pair = Pair(sim)
+    sim.kill("b", power_loss=True)
+    sim.restart("b")
+    sim.run_for(10)
+    assert pair.client.told == [("made", 0)]
+    pair.client.transport.write(b"x")
+    sim.run_for(1)
+    assert pair.client.told[-1][0] == "ConnectionResetError"
+
+
+def test_a_reset_that_a_partition_swallows_comes_when_it_heals(sim):
+    pair = Pair(sim)
+    bite = [].append
+    sim.network.block("b", "a", bite)
+    sim.kill("b")
+    sim.run_for(10)
+    assert pair.client.told == [("made", 0)]
+    sim.network.unblock("b", "a", bite)
+    sim.run_for(1)
+    assert pair.client.told[-1][0] == "ConnectionResetError"
+
+
+def test_a_slow_link_is_slow_in_its_direction_only(sim):
+    pair = Pair(sim)
+    bites = []
+    sim.network.link("a", "b").slow(2_000_000_000, 0, bites.append)
+    pair.server.transport.write(b"quick")
+    assert bites == []
+    pair.client.transport.write(b"slow")
+    sim.run_for(1)
+    assert pair.client.received == b"quick" and pair.server.received == b"" and bites
+    sim.run_for(2)
+    assert pair.server.received == b"slow"
+
+
+def test_a_protocol_that_fails_loses_its_connection_and_is_reported(sim):
+    pair = Pair(sim)
+
+    def broken(data):
+        raise ValueError("not a frame")
+
+    pair.server.data_received = broken
+    pair.client.transport.write(b"x")
+    sim.run_for(1)
+    assert pair.client.told[-1][0] == "ConnectionResetError"
+    assert [(trouble.host, str(trouble.error)) for trouble in sim.troubles] == [("b", "not a frame")]
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda loop: loop.create_connection(asyncio.Protocol, "b", PORT, ssl=True),
+        lambda loop: loop.create_unix_connection(asyncio.Protocol, "/tmp/x"),
+        lambda loop: loop.create_datagram_endpoint(asyncio.DatagramProtocol),
+        lambda loop: loop.sock_recv(None, 1),
+        lambda loop: loop.add_reader(0, print),
+        lambda loop: loop.subprocess_exec(asyncio.SubprocessProtocol, "true"),
+    ],
+)
+def test_what_is_not_simulated_names_who_asked(sim, attempt):
+    async def try_it():
+        result = attempt(asyncio.get_running_loop())
+        await result
+
+    with pytest.raises(SimulationEscape, match=r"test_network\.py:\d+"):
+        sim.run_until(try_it())

@@ -1,0 +1,261 @@
+"""Faults strike when something happens: before or after writes, flushes, frames and facts; each is counted."""
+
+import asyncio
+import struct
+
+import pytest
+
+from kraftsim.events.nodes import LogRecovered, NodeReady, NodeStopped
+from kraftsim.faults.arm import arm, tally
+from kraftsim.faults.fault import FAULTS, Fault, from_json, to_json
+from kraftsim.faults.targets import directions
+from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame
+from kraftsim.world.simulated import FileClass, Simulation
+
+PORT = 9092
+LOG = "t-0/0.log"
+
+
+@pytest.fixture
+def sim():
+    with Simulation(5) as simulation:
+        simulation.add_host("a"), simulation.add_host("b")
+        yield simulation
+
+
+async def write_ten_times(world):
+    file = world.disk.open(LOG)
+    for i in range(10):
+        file.append([b"%d" % i])
+        await file.flush()
+        world.note(NodeStopped(reason=str(i)))
+
+
+@pytest.mark.parametrize(
+    "trigger, content, noted",
+    [
+        (OnDisk(operation="write", nth=4, moment="before"), b"012", 3),
+        (OnDisk(operation="write", nth=4, moment="after", file_class=FileClass.PARTITION_LOG), b"0123", 3),
+        (OnDisk(operation="flush", nth=4, moment="before"), b"0123", 3),
+        (OnDisk(operation="flush", nth=4, moment="after", host="a"), b"0123", 3),
+        (OnEvent(kind="NodeStopped", nth=4), b"0123", 4),
+        (OnEvent(kind="NodeStopped", fields={"reason": "7"}), b"01234567", 8),
+        (OnDisk(operation="write", host="b"), b"0123456789", 10),
+        (OnDisk(operation="write", file_class=FileClass.METADATA_LOG), b"0123456789", 10),
+    ],
+)
+def test_a_process_dies_at_the_very_moment(sim, trigger, content, noted):
+    strike = arm(Fault(kind="kill", trigger=trigger), sim)
+    sim.spawn("a", write_ten_times(sim.world_of("a")))
+    sim.run_for(10)
+    assert strike.has_fired == strike.has_bitten == (noted < 10)
+    assert sim.host("a").is_alive == (noted == 10)
+    if noted < 10:
+        sim.restart("a")
+    assert sim.world_of("a").disk.read(LOG) == content
+    assert sim.event_bytes().count(b'"kind":"NodeStopped"') == noted
+
+
+def test_a_power_loss_between_write_and_flush_loses_the_write():
+    lost = 0
+    for seed in range(10):
+        with Simulation(seed) as sim:
+            sim.add_host("a")
+            strike = arm(Fault(kind="power-loss", trigger=OnDisk(operation="flush", nth=5, moment="before")), sim)
+            sim.spawn("a", write_ten_times(sim.world_of("a")))
+            sim.run_for(1)
+            lost += strike.has_bitten
+    assert lost >= 5
+
+
+def request(correlation_id, api_key=22, body=b"body"):
+    return struct.pack(">ihhi", 8 + len(body), api_key, 1, correlation_id) + body
+
+
+def response(correlation_id, body=b"answer"):
+    return struct.pack(">ii", 4 + len(body), correlation_id) + body
+
+
+class FrameServer(asyncio.Protocol):
+    """Answers frames, in two writes each, so that heads are torn."""
+
+    def __init__(self, seen):
+        self.seen, self.buffer = seen, b""
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.buffer += data
+        while len(self.buffer) >= 4 and len(self.buffer) >= 4 + (size := int.from_bytes(self.buffer[:4], "big")):
+            correlation_id = int.from_bytes(self.buffer[8:12], "big")
+            self.buffer = self.buffer[4 + size :]
+            self.seen.append(correlation_id)
+            answer = response(correlation_id)
+            self.transport.write(answer[:6])
+            self.transport.write(answer[6:])
+
+
+class FrameClient(asyncio.Protocol):
+    def __init__(self):
+        self.received, self.lost = b"", None
+
+    def data_received(self, data):
+        self.received += data
+
+    def connection_lost(self, exc):
+        self.lost = type(exc).__name__
+
+
+def converse(sim, writes):
+    """Connect a to a server on b, write, and return (correlation ids the server saw, the client)."""
+    seen: list[int] = []
+
+    async def serve():
+        await asyncio.get_running_loop().create_server(lambda: FrameServer(seen), "b", PORT)
+
+    async def dial():
+        transport, protocol = await asyncio.get_running_loop().create_connection(FrameClient, "b", PORT)
+        for data in writes:
+            transport.write(data)
+            await asyncio.sleep(0.01)
+        return protocol
+
+    sim.run_until(sim.spawn("b", serve()))
+    client = sim.run_until(sim.spawn("a", dial()))
+    sim.run_for(1)
+    return seen, client
+
+
+FOUR = [request(1, 3), request(2), request(3) + request(4, 3), request(5)[:5], request(5)[5:], request(6)]
+
+
+@pytest.mark.parametrize(
+    "trigger, after_bytes, seen, answered",
+    [
+        (OnFrame(api_key=22, nth=2), 0, [1, 2], 2),
+        (OnFrame(api_key=22, nth=2), 7, [1, 2], 2),
+        (OnFrame(api_key=22, nth=2), -1, [1, 2, 3], 2),
+        (OnFrame(api_key=3, nth=2), 0, [1, 2, 3], 2),
+        (OnFrame(api_key=22, nth=4, client="a", server="b"), 0, [1, 2, 3, 4, 5], 5),
+        (OnFrame(api_key=22, is_response=True, nth=2), 0, [1, 2, 3], 2),
+        (OnFrame(api_key=22, is_response=True, nth=3), 0, [1, 2, 3, 4, 5], 4),
+        (OnFrame(api_key=22, nth=1, client="b"), 0, [1, 2, 3, 4, 5, 6], 6),
+        (OnFrame(api_key=99, nth=1), 0, [1, 2, 3, 4, 5, 6], 6),
+    ],
+)
+def test_a_connection_is_cut_at_a_byte_of_a_frame(sim, trigger, after_bytes, seen, answered):
+    strike = arm(Fault(kind="cut-connection", trigger=trigger, params={"after_bytes": after_bytes}), sim)
+    requests, client = converse(sim, FOUR)
+    assert strike.has_bitten == (len(seen) < 6)
+    assert client.lost == ("ConnectionResetError" if strike.has_bitten else None)
+    if trigger.is_response:
+        assert len(client.received) // 14 == answered, "the answer whose head was torn is not whole"
+    else:
+        assert len(requests) == len(seen)
+    assert requests[: len(seen)] == seen
+
+
+def test_frames_are_recognised_on_connections_that_are_open_already(sim):
+    loop_seen, client = converse(sim, [request(1)])
+    strikes = [arm(Fault(kind="kill", trigger=OnFrame(api_key=22, is_response=True, moment="after"), target="b"), sim)]
+    sim.loop.schedule(sim.host("a").process, sim.now_ns, lambda: next(iter(sim.host("a").process.transports.values())).write(request(2)))
+    sim.run_for(1)
+    assert strikes[0].has_fired and loop_seen == [1, 2] and client.lost == "ConnectionResetError"
+
+
+def test_every_kind_is_armed_fires_and_bites():
+    """A kind that never changes an outcome tests nothing."""
+    kinds = {
+        "kill": {},
+        "power-loss": {},
+        "restart": {"after_ms": 500, "power_loss": True},
+        "pause": {"duration_ms": 500},
+        "partition": {"duration_ms": 500},
+        "slow-link": {"duration_ms": 500},
+        "cut-connection": {},
+        "flush-error": {"times": 1, "file_class": "partition-log"},
+        "disk-full": {"duration_ms": 500},
+    }
+    assert sorted(kinds) == sorted(FAULTS.names())
+    for kind, params in kinds.items():
+        with Simulation(5) as sim:
+            sim.add_host("a"), sim.add_host("b")
+            trigger = OnFrame(api_key=22) if kind == "cut-connection" else AtTime(at_ms=5)
+            strike = arm(Fault(kind=kind, trigger=trigger, target="b", params=params), sim)
+
+            async def work(world):
+                file = world.disk.open(LOG)
+                while True:
+                    try:
+                        file.append([b"x"])
+                        await file.flush()
+                    except OSError:
+                        await asyncio.sleep(0.1)
+
+            sim.spawn("b", work(sim.world_of("b")))
+            converse(sim, [request(i) for i in range(20)])
+            sim.run_for(2)
+            counted = tally([strike])[kind]
+            assert (counted.armed, counted.fired, counted.bit) == (1, 1, 1), kind
+            noted = sim.event_bytes()
+            for event in (b"FaultArmed", b"FaultFired", b"FaultBit"):
+                assert noted.count(event) == 1, (kind, event)
+            assert noted.count(b"FaultEnded") == ("duration_ms" in params or kind == "restart"), kind
+
+
+def test_what_was_ended_strikes_no_more_and_what_lasts_is_undone(sim):
+    future = arm(Fault(kind="kill", trigger=AtTime(at_ms=1000), target="a"), sim)
+    lasting = arm(Fault(kind="partition", trigger=AtTime(at_ms=1), target="a", params={"duration_ms": 0}), sim)
+    sim.run_for(0.5)
+    assert sim.network.link("a", "b").is_blocked and sim.network.link("b", "a").is_blocked
+    for strike in (future, lasting):
+        strike.end()
+    sim.run_for(5)
+    assert sim.host("a").is_alive and not future.has_fired
+    assert not sim.network.link("a", "b").is_blocked
+
+
+def test_faults_can_be_written_down_and_replayed():
+    faults = [
+        Fault(kind="restart", trigger=OnDisk(file_class=FileClass.METADATA_LOG, nth=3), params={"after_ms": 10, "power_loss": True}),
+        Fault(kind="partition", trigger=OnEvent(kind="NodeReady", fields={"x": None}), target="a>b"),
+        Fault(kind="cut-connection", trigger=OnFrame(api_key=22, is_response=True)),
+        Fault(kind="kill", trigger=AtTime(at_ms=5), target="a"),
+    ]
+    assert from_json(to_json(faults)) == faults
+    assert [str(fault) for fault in faults[:2]] == [
+        "restart of * (after_ms 10, power_loss True) after write 3 of metadata-log on any host",
+        "partition of a>b after NodeReady 1 with x None on any host",
+    ]
+
+
+def test_a_fault_that_cannot_be_is_refused_when_it_is_armed(sim):
+    with pytest.raises(KeyError, match="kill"):
+        arm(Fault(kind="kil", trigger=AtTime(at_ms=1)), sim)
+    with pytest.raises(ValueError, match="duration_ms"):
+        arm(Fault(kind="partition", trigger=AtTime(at_ms=1), params={"duration": 1}), sim)
+
+
+@pytest.mark.parametrize(
+    "target, pairs",
+    [
+        ("a>b", [("a", "b")]),
+        ("a<>b", [("a", "b"), ("b", "a")]),
+        ("a", [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")]),
+    ],
+)
+def test_targets_name_links(target, pairs):
+    assert directions(target, ["a", "b", "c"]) == pairs
+    with pytest.raises(KeyError):
+        directions(target.replace("a", "x"), ["a", "b", "c"])
+
+
+def test_a_trigger_on_a_fact_looks_at_its_fields(sim):
+    hosts = []
+    sim.triggers.on_event(lambda occasion: hosts.append(occasion.host), kind="LogRecovered", nth=2, fields={"topic": "x", "clean": True})
+    for host in ("a", "b"):
+        for topic in ("x", "y"):
+            sim.world_of(host).note(LogRecovered(topic=topic, partition=0, next_offset=0, cut_bytes=0, clean=True))
+        sim.world_of(host).note(NodeReady())
+    assert hosts == ["b"]
