@@ -9,7 +9,7 @@ Source: kafka.network.SocketServer (Processor, mute states), org.apache.kafka.co
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
@@ -207,7 +207,7 @@ class ServerConnection(asyncio.Protocol):
         if isinstance(answer, Closing):
             self._refuse(head, answer.reason)
             return
-        chunks: list[Chunk]
+        chunks: Sequence[Chunk]
         if isinstance(answer, Encoded):
             chunks = [_SIZE_AND_CORRELATION_ID(len(answer.rest) + _CORRELATION_ID_BYTES, head.correlation_id), answer.rest]
         else:

@@ -24,7 +24,8 @@ NO_BROKER_EPOCH = -1
 STARTING_INTERVAL_MS = 10
 CONTROLLED_SHUTDOWN_FIRST_INTERVAL_MS = 50
 RESEND_INITIAL_MS = 100
-RESEND_MULTIPLIER = 2
+RESEND_DOUBLINGS_MAX = 20
+"""Beyond it the pause is longer than any session."""
 RESEND_JITTER = 0.02
 
 
@@ -161,7 +162,7 @@ class Lifecycle:
 
     def _resend_pause_ms(self) -> int:
         """Return the pause before trying again: 100 ms, doubled with every failure up to the session timeout, give or take 2 %."""
-        pause_ms = min(RESEND_INITIAL_MS * RESEND_MULTIPLIER ** min(self._failure_count, 30), self._config.broker_session_timeout_ms)
+        pause_ms = min(RESEND_INITIAL_MS << min(self._failure_count, RESEND_DOUBLINGS_MAX), self._config.broker_session_timeout_ms)
         self._failure_count += 1
         return round(pause_ms * self._chance.uniform(1 - RESEND_JITTER, 1 + RESEND_JITTER))
 

@@ -10,7 +10,7 @@ from typing import assert_never
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_ids.block import ProducerId
 from kraftsim.core.producer_ids.source import Complete, Effect, ProducerIdSource, SendAllocate, Waiting, WakeAt
-from kraftsim.node.broker.controller_link import ControllerLink
+from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.pump import Pump
 from kraftsim.world.interface import World
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -22,7 +22,7 @@ OnProducerId = Callable[[ProducerId | Refusal], None]
 class ProducerIds:
     """Hands out producer ids one by one."""
 
-    def __init__(self, world: World, broker_id: int, source: ProducerIdSource, controller: ControllerLink) -> None:
+    def __init__(self, world: World, broker_id: int, source: ProducerIdSource, controller: ControllerChannel) -> None:
         self._clock = world.clock
         self._broker_id = broker_id
         self._source = source

@@ -1,0 +1,192 @@
+"""Produce: append a batch to each partition named, and say what became of it.
+
+Each partition stands for itself: a refused batch next to an appended one is answered with its error. Without acknowledgements (acks=0) there is no
+answer, and all that a client can notice of an error is that its connection closes.
+
+Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendRecords, facts/broker.md 1.3, 2.5, 2.6.
+"""
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.batch_rules import client_batch
+from kraftsim.core.partitions.leader_replica import AppendDecision
+from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.events.partitions import ProduceRefused
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
+from kraftsim.node.broker.led_partition import LedPartition
+from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import (
+    ACKS_NONE,
+    NO_OFFSET,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+FIRST_VERSION_WITH_LEADER = 10
+FIRST_VERSION_WITH_ABORTABLE = 11
+NO_TIMESTAMP = -1
+ERRORS_BEFORE_THE_LOG = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+"""Errors that are answered without the log start offset."""
+
+
+class ProduceWork:
+    """One Produce request: the answer as it grows, and the logs that must be flushed before it may go out."""
+
+    def __init__(self, broker: Broker, call: Call, request: ProduceRequest) -> None:
+        self.broker = broker
+        self.version = call.api_version
+        self.listener = call.listener
+        self.is_admin = call.client_id == ADMIN_CLIENT_ID
+        self.transactional_id = request.transactional_id
+        self.acks = request.acks
+        self.now_ms = broker.world.clock.wall_ms()
+        self.owed: list[LedPartition] = []
+        self.first_error = ErrorCode.NONE
+        self.leader_endpoints: dict[int, NodeEndpoint] = {}
+        self.response = ProduceResponse()
+
+    def run(self, request: ProduceRequest) -> None:
+        """Append every batch of the request."""
+        for topic in request.topic_data:
+            answers = [self._append(topic.name, data) for data in topic.partition_data]
+            self.response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+        if self.leader_endpoints:
+            self.response.node_endpoints = list(self.leader_endpoints.values())
+
+    def _append(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
+        if is_internal(topic) and not self.is_admin:
+            return self._refused(topic, data.index, Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients do not write internal topics"))
+        partition = self.broker.partitions.find(topic, data.index)
+        if partition is None:
+            return self._refused(topic, data.index, self._not_here(topic, data.index))
+        batch = client_batch(data.records, self.version)
+        if isinstance(batch, Refusal):
+            return self._refused(topic, data.index, batch)
+        if batch.is_transactional and self.transactional_id is None:
+            why = "a transactional batch without a transactional id"
+            return self._refused(topic, data.index, Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why))
+        outcome = partition.append(batch, self.acks, self.now_ms)
+        match outcome:
+            case AppendDecision():
+                if partition.owes_flush:
+                    self.owed.append(partition)
+                self.broker.fetches.check((topic, data.index))
+                append_time = NO_TIMESTAMP if outcome.append_timestamp is None else outcome.append_timestamp
+                return self._appended(partition, outcome.first_offset, append_time)
+            case Duplicate():
+                if partition.owes_flush:
+                    self.owed.append(partition)
+                return self._appended(partition, outcome.first_offset, outcome.log_append_time_ms)
+            case Refusal():
+                return self._answered(topic, data.index, outcome, partition)
+
+    def _not_here(self, topic: str, index: int) -> Refusal:
+        if self.broker.image.partition(topic, index) is None:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+
+    def _appended(self, partition: LedPartition, first_offset: int, append_time: int) -> PartitionProduceResponse:
+        return PartitionProduceResponse(
+            index=partition.partition,
+            base_offset=first_offset,
+            log_append_time_ms=append_time,
+            log_start_offset=partition.replica.log_start_offset,
+        )
+
+    def _refused(self, topic: str, index: int, refusal: Refusal) -> PartitionProduceResponse:
+        """Answer a refusal that no leader was asked about, and note it."""
+        self.broker.world.note(
+            ProduceRefused(
+                topic=topic,
+                partition=index,
+                error_code=refusal.error,
+                reason=refusal.why,
+                producer_id=NO_PRODUCER_ID,
+                producer_epoch=NO_PRODUCER_EPOCH,
+                base_sequence=NO_SEQUENCE,
+            )
+        )
+        return self._answered(topic, index, refusal, None)
+
+    def _answered(self, topic: str, index: int, refusal: Refusal, partition: LedPartition | None) -> PartitionProduceResponse:
+        error = refusal.error
+        if error is ErrorCode.INVALID_TXN_STATE and self.version >= FIRST_VERSION_WITH_ABORTABLE:
+            error = ErrorCode.TRANSACTION_ABORTABLE  # the client has said that it understands (KIP-890)
+        self.first_error = self.first_error or error
+        answer = PartitionProduceResponse(index=index, error_code=error, base_offset=NO_OFFSET, error_message=refusal.why or None)
+        if partition is not None and error not in ERRORS_BEFORE_THE_LOG:
+            answer.log_start_offset = partition.replica.log_start_offset
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self.version >= FIRST_VERSION_WITH_LEADER:
+            self._name_leader(topic, index, answer)
+        return answer
+
+    def _name_leader(self, topic: str, index: int, answer: PartitionProduceResponse) -> None:
+        """Save the client a Metadata request: say who leads, and where to find it (KIP-951)."""
+        registered = self.broker.image.partition(topic, index)
+        if registered is None:
+            return
+        answer.current_leader = LeaderIdAndEpoch(leader_id=registered.leader, leader_epoch=registered.leader_epoch)
+        found = self.broker.address_of(registered.leader, self.listener)
+        if found is not None:
+            self.leader_endpoints[registered.leader] = NodeEndpoint(node_id=registered.leader, host=found.host, port=found.port, rack=found.rack)
+
+
+def handle(broker: Broker, call: Call) -> Answer | Deferred:
+    """Answer each partition with the offset of its batch or an error; with acks=0 nothing, or close after an error."""
+    request = call.body
+    assert isinstance(request, ProduceRequest), "dispatch decodes by API key"
+    if any(data.records is None for topic in request.topic_data for data in topic.partition_data):
+        return Closing("null records in a Produce request")  # Apache Kafka 3.9 leaves the client without an answer for ever
+    work = ProduceWork(broker, call, request)
+    work.run(request)
+    if not work.owed:
+        return _answer(work)
+    later = Deferred()
+    broker.partitions.flush_then(work.owed, lambda: later.complete(_answer(work)))
+    return later
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Build the answer in which every partition has the same error."""
+    request = call.body
+    assert isinstance(request, ProduceRequest), "dispatch decodes by API key"
+    if request.acks == ACKS_NONE:
+        return Closing(f"acks=0 and error {error}")
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _answer(work: ProduceWork) -> Answer:
+    if work.acks != ACKS_NONE:
+        return work.response
+    return NO_ANSWER if work.first_error is ErrorCode.NONE else Closing(f"acks=0 and error {work.first_error.name}")
+
+
+HANDLER = Handler(key=ApiKey.PRODUCE, handle=handle, refuse=refuse)

@@ -1,0 +1,194 @@
+"""Fetch: whole batches for consumers, at once or as soon as there are enough of them.
+
+There are no fetch sessions: a client that asks for one is answered with session id 0, as by a broker whose session cache is full, and names all its
+partitions every time.
+
+Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, facts/broker.md 5.2 and 5.4.
+"""
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.led_partition import LedPartition
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import (
+    FINAL_SESSION_EPOCH,
+    FIRST_SESSION_EPOCH,
+    READ_COMMITTED,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_LEADER = 16
+NO_OFFSET = -1
+EMPTY = b""
+
+
+class DelayedFetch:
+    """A Fetch that waits for min_bytes, an error, or the end of max_wait_ms."""
+
+    def __init__(self, broker: Broker, call: Call, request: FetchRequest) -> None:
+        self.deferred = Deferred()
+        self._broker = broker
+        self._request = request
+        self._version = call.api_version
+        self._listener = call.listener
+
+    def keys(self) -> list[tuple[str, int]]:
+        """Return the partitions whose changes are worth a look."""
+        return [
+            (name, partition.partition) for topic in self._request.topics for name in [self._name(topic)] if name for partition in topic.partitions
+        ]
+
+    def try_complete(self) -> bool:
+        """Answer if there is enough, or something to tell at once."""
+        reader = self._reader()
+        response = reader.read()
+        if not (reader.has_news or reader.size_bytes >= self._request.min_bytes or self._request.max_wait_ms <= 0):
+            return False
+        self.deferred.complete(response)
+        return True
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        self.deferred.complete(self._reader().read())
+
+    def _name(self, topic: FetchTopic) -> str | None:
+        return topic_name(self._broker, topic, self._version)
+
+    def _reader(self) -> "FetchReader":
+        return FetchReader(self._broker, self._request, self._version, self._listener)
+
+
+class FetchReader:
+    """One pass over the partitions of a request. `has_news`: something must be told at once, whatever its size."""
+
+    def __init__(self, broker: Broker, request: FetchRequest, version: int, listener: str) -> None:
+        self._broker = broker
+        self._listener = listener
+        self._request = request
+        self._version = version
+        self._reads_committed = request.isolation_level == READ_COMMITTED
+        self._bytes_left = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._leader_endpoints: dict[int, NodeEndpoint] = {}
+        self.size_bytes = 0
+        self.has_news = not any(topic.partitions for topic in request.topics)
+
+    def read(self) -> FetchResponse:
+        """Read as much as fits, in the order of the request."""
+        response = FetchResponse()
+        for topic in self._request.topics:
+            name = topic_name(self._broker, topic, self._version)
+            partitions = [self._read(name, topic.topic_id, partition) for partition in topic.partitions]
+            response.responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
+        if self._leader_endpoints:
+            response.node_endpoints = list(self._leader_endpoints.values())
+        return response
+
+    def _read(self, name: str | None, topic_id: bytes, asked: FetchPartition) -> PartitionData:
+        if name is None:
+            return self._refused(asked, ErrorCode.UNKNOWN_TOPIC_ID)
+        hosted = self._broker.partitions.find(name, asked.partition)
+        if hosted is None:
+            is_known = self._broker.image.partition(name, asked.partition) is not None
+            return self._refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+        if self._version >= FIRST_VERSION_WITH_TOPIC_IDS and hosted.topic_id != topic_id:
+            return self._refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID, name)
+        bounds = hosted.replica.decide_read(
+            asked.fetch_offset,
+            current_leader_epoch=asked.current_leader_epoch,
+            last_fetched_epoch=asked.last_fetched_epoch,
+            reads_committed=self._reads_committed,
+        )
+        match bounds:
+            case Refusal():
+                return self._refused(asked, bounds.error, name)
+            case Diverging():
+                self.has_news = True
+                diverging = EpochEndOffset(epoch=bounds.leader_epoch, end_offset=bounds.end_offset)
+                return self._filled(hosted, asked, None, EMPTY, diverging)
+            case ReadBounds():
+                return self._filled(hosted, asked, bounds, self._records(hosted, asked, bounds))
+
+    def _records(self, hosted: LedPartition, asked: FetchPartition, bounds: ReadBounds) -> bytes | memoryview:
+        """Read whole batches; the first one that the request gets may be larger than it allows, or a consumer would never get past it."""
+        if bounds.end_offset <= bounds.first_offset:
+            return EMPTY
+        bytes_max = min(asked.partition_max_bytes, self._bytes_left)
+        records = hosted.log.read(bounds.first_offset, bytes_max, bounds.end_offset, at_least_one=not self.size_bytes)
+        self.size_bytes += len(records)
+        self._bytes_left = max(self._bytes_left - len(records), 0)
+        return records
+
+    def _filled(
+        self,
+        hosted: LedPartition,
+        asked: FetchPartition,
+        bounds: ReadBounds | None,
+        records: bytes | memoryview,
+        diverging: EpochEndOffset | None = None,
+    ) -> PartitionData:
+        replica = hosted.replica
+        data = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=replica.high_watermark if bounds is None else bounds.high_watermark,
+            last_stable_offset=replica.last_stable_offset if bounds is None else bounds.last_stable_offset,
+            log_start_offset=replica.log_start_offset,
+            aborted_transactions=[] if self._reads_committed else None,
+            records=records,
+        )
+        if diverging is not None:
+            data.diverging_epoch = diverging
+        return data
+
+    def _refused(self, asked: FetchPartition, error: ErrorCode, name: str | None = None) -> PartitionData:
+        self.has_news = True
+        data = PartitionData(partition_index=asked.partition, error_code=error, high_watermark=NO_OFFSET, aborted_transactions=None, records=EMPTY)
+        moved = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+        if moved and name is not None and self._version >= FIRST_VERSION_WITH_LEADER:
+            self._name_leader(name, data)
+        return data
+
+    def _name_leader(self, name: str, data: PartitionData) -> None:
+        """Save the client a Metadata request: say who leads, and where to find it (KIP-951)."""
+        registered = self._broker.image.partition(name, data.partition_index)
+        if registered is None:
+            return
+        data.current_leader = LeaderIdAndEpoch(leader_id=registered.leader, leader_epoch=registered.leader_epoch)
+        found = self._broker.address_of(registered.leader, self._listener)
+        if found is not None:
+            self._leader_endpoints[registered.leader] = NodeEndpoint(node_id=registered.leader, host=found.host, port=found.port, rack=found.rack)
+
+
+def handle(broker: Broker, call: Call) -> Answer | Deferred:
+    """Answer now, or wait until min_bytes are there; FETCH_SESSION_ID_NOT_FOUND for a session that nobody opened."""
+    request = call.body
+    assert isinstance(request, FetchRequest), "dispatch decodes by API key"
+    if request.session_epoch not in (FINAL_SESSION_EPOCH, FIRST_SESSION_EPOCH):
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    fetch = DelayedFetch(broker, call, request)
+    stay = broker.fetches.admit(fetch, fetch.keys(), request.max_wait_ms)
+    if stay is not None:
+        fetch.deferred.when_abandoned(lambda: broker.fetches.leave(stay))
+    return fetch.deferred
+
+
+def topic_name(broker: Broker, topic: FetchTopic, version: int) -> str | None:
+    """Return the name of a topic; None for an id that is not known."""
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return topic.topic
+    known = broker.image.topic_by_id(topic.topic_id)
+    return None if known is None else known.name
+
+
+HANDLER = Handler(key=ApiKey.FETCH, handle=handle, refuse=lambda call, error: FetchResponse(error_code=error))

@@ -1,0 +1,93 @@
+"""ListOffsets: where a partition begins or ends, or reaches a point in time.
+
+Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest, facts/broker.md 5.7.
+"""
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
+from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, OffsetAnswer, SearchMaxTimestamp, SearchTimestamp
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.led_partition import LedPartition
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.log import FoundRecord
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.malformed_batches import MalformedBatch
+from protocol.messages.k01_fetch import READ_COMMITTED
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+OLD_STYLE_VERSION = 0
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer each partition with an offset, -1 where nothing was found, or an error; a partition that is named twice is INVALID_REQUEST."""
+    request = call.body
+    assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
+    asked_times: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            asked_times[key] = asked_times.get(key, 0) + 1
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answers = []
+        for partition in topic.partitions:
+            if asked_times[topic.name, partition.partition_index] > 1:
+                found: OffsetAnswer | Refusal = Refusal(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+            else:
+                found = _find(broker, call, request, topic.name, partition)
+            answers.append(_answer(call.api_version, partition, found))
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> OffsetAnswer | Refusal:
+    hosted = broker.partitions.find(topic, asked.partition_index)
+    if hosted is None:
+        if broker.image.partition(topic, asked.partition_index) is None:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+    decided = hosted.replica.decide_list_offset(
+        asked.timestamp,
+        api_version=call.api_version,
+        current_leader_epoch=asked.current_leader_epoch,
+        reads_committed=request.isolation_level == READ_COMMITTED,
+    )
+    match decided:
+        case SearchTimestamp():
+            return _searched(hosted, asked.timestamp, decided.end_offset)
+        case SearchMaxTimestamp():
+            return _searched(hosted, None, decided.end_offset)
+        case _:
+            return decided
+
+
+def _searched(hosted: LedPartition, timestamp: int | None, end_offset: int) -> OffsetAnswer | Refusal:
+    """Look into the segments: for the first record that is not older than a timestamp, or for the youngest one."""
+    try:
+        found: FoundRecord | None = (
+            hosted.log.find_max_timestamp(end_offset) if timestamp is None else hosted.log.find_timestamp(timestamp, end_offset)
+        )
+    except MalformedBatch as malformed:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, malformed.reason)
+    return NOTHING_FOUND if found is None else OffsetAnswer(offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
+
+
+def _answer(version: int, asked: ListOffsetsPartition, found: OffsetAnswer | Refusal) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, leader_epoch=NO_LEADER_EPOCH)
+    if isinstance(found, Refusal):
+        answer.error_code = found.error
+    elif version == OLD_STYLE_VERSION:
+        answer.old_style_offsets = [found.offset] if found.offset >= 0 else []
+    else:
+        answer.offset, answer.timestamp, answer.leader_epoch = found.offset, found.timestamp, found.leader_epoch
+    return answer
+
+
+HANDLER = Handler(key=ApiKey.LIST_OFFSETS, handle=handle)

@@ -1,0 +1,45 @@
+"""One partition on this broker: its log on disk and the rules of its leader, joined.
+
+Source: kafka.cluster.Partition.
+"""
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.leader_replica import AppendDecision, LeaderReplica
+from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.node.broker.topic_settings import TopicSettings
+from kraftsim.node.log import PartitionLog
+from protocol.batches import RecordBatch
+
+
+class LedPartition:
+    """A partition that this broker hosts. `replica` says whether it leads it now."""
+
+    __slots__ = ("log", "partition", "replica", "settings", "topic", "topic_id")
+
+    def __init__(self, topic_id: bytes, log: PartitionLog, replica: LeaderReplica, settings: TopicSettings) -> None:
+        self.topic = log.topic
+        self.partition = log.partition
+        self.topic_id = topic_id
+        self.log = log
+        self.replica = replica
+        self.settings = settings
+
+    def append(self, batch: RecordBatch, acks: int, now_ms: int) -> AppendDecision | Duplicate | Refusal:
+        """Append the batch of a client, or say why not. Raises OSError: then the log is lost and the node must not go on."""
+        decision = self.replica.decide_append(batch, acks, now_ms)
+        if isinstance(decision, AppendDecision):
+            self.log.append(
+                decision.chunks(),
+                first_offset=decision.first_offset,
+                last_offset=decision.last_offset,
+                size_bytes=batch.size_bytes,
+                max_timestamp=decision.max_timestamp,
+                leader_epoch=decision.leader_epoch,
+            )
+            self.replica.apply_append(decision)
+        return decision
+
+    @property
+    def owes_flush(self) -> bool:
+        """Whether so many records are not durable yet that answers have to wait (log.flush.interval.messages)."""
+        return self.log.log_end_offset - self.log.flushed_offset >= self.settings.flush_messages

@@ -1,0 +1,235 @@
+"""The partitions that this broker hosts: opened when the metadata says so, led or not, flushed, checkpointed and closed together.
+
+Source: kafka.server.ReplicaManager, kafka.log.LogManager.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
+from kraftsim.events.nodes import DiskFailed
+from kraftsim.node.broker.led_partition import LedPartition
+from kraftsim.node.broker.topic_settings import TopicSettings, topic_settings
+from kraftsim.node.log import PartitionLog
+from kraftsim.node.parts import Parts
+from kraftsim.node.shell import NodeShell
+from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
+from protocol.disk.file_names import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
+from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
+from protocol.malformed import MalformedMessage
+from protocol.metadata.m04_config import TOPIC_RESOURCE
+from protocol.uuids import uuid_text
+
+NO_BROKER_EPOCH = -1
+PartitionKey = tuple[str, int]
+"""Topic name and partition number."""
+OnChanged = Callable[[PartitionKey], None]
+
+
+class Partitions:
+    """Every partition hosted here, by topic name and number. `on_changed` hears of each one whose leader changed."""
+
+    def __init__(self, shell: NodeShell, parts: Parts, on_changed: OnChanged) -> None:
+        self._shell = shell
+        self._world = shell.world
+        self._config = shell.config
+        self._parts = parts
+        self._on_changed = on_changed
+        self._hosted: dict[PartitionKey, LedPartition] = {}
+        self._was_stopped_cleanly = False
+        self._recovery_points: dict[PartitionKey, int] = {}
+
+    def find(self, topic: str, partition: int) -> LedPartition | None:
+        """Return a partition that is hosted here, led or not."""
+        return self._hosted.get((topic, partition))
+
+    # Coming up and going down --------------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> int:
+        """Read what the last stop left, and return the broker epoch of that stop if it was a clean one (else -1)."""
+        disk = self._world.disk
+        if disk.exists(RECOVERY_POINTS):
+            try:
+                self._recovery_points = parse_offset_checkpoint(disk.read(RECOVERY_POINTS), RECOVERY_POINTS)
+            except MalformedMessage:
+                self._recovery_points = {}  # then every log is looked at from its beginning
+        if not disk.exists(CLEAN_SHUTDOWN):
+            return NO_BROKER_EPOCH
+        self._was_stopped_cleanly = True
+        try:
+            previous_broker_epoch = parse_clean_shutdown(disk.read(CLEAN_SHUTDOWN))
+        except MalformedMessage:
+            previous_broker_epoch = NO_BROKER_EPOCH
+        disk.remove(CLEAN_SHUTDOWN)
+        await disk.flush_directory("")  # or it would be back after a power loss, and vouch for logs that were not closed
+        return previous_broker_epoch
+
+    def begin_upkeep(self) -> None:
+        """Start the tasks that checkpoint, flush and forget from time to time."""
+        spawn = self._shell.tasks.spawn
+        spawn(self._every(self._config.log_flush_offset_checkpoint_interval_ms, self._store_checkpoints), "checkpoints")
+        spawn(self._every(self._config.producer_id_expiration_check_interval_ms, self._expire_producers), "producer expiration")
+        if self._config.log_flush_interval_ms is not None:
+            spawn(self._every(self._config.log_flush_interval_ms, self._flush_all), "log flushes")
+
+    async def close(self, broker_epoch: int) -> None:
+        """Flush and close every log, and leave the mark of a clean stop."""
+        for hosted in self._hosted.values():
+            hosted.replica.resign()
+            await self._flush(hosted)
+            hosted.log.close()
+        await self._store_checkpoints()
+        await self._world.disk.replace(CLEAN_SHUTDOWN, build_clean_shutdown(broker_epoch if self._parts.keeps_shutdown_epoch else None))
+
+    def abort(self) -> None:
+        """Give the files back as they are."""
+        for hosted in self._hosted.values():
+            hosted.log.abort()
+
+    # Following the metadata ----------------------------------------------------------------------------------------------------------------
+
+    async def follow(self, image: MetadataImage, changes: ImageChanges) -> None:
+        """Host, lead, resign or drop the partitions that changed, by the settings that hold now."""
+        for resource_type, name in changes.configs:
+            if resource_type == TOPIC_RESOURCE:
+                self._apply_settings(image, name)
+        for topic_id, partition in changes.partitions:
+            topic = image.topic_by_id(topic_id)
+            if topic is not None and partition in topic.partitions:
+                await self._follow_one(image, topic, partition)
+            else:
+                self._drop(topic_id, partition)
+
+    def resign_all(self) -> None:
+        """Lead nothing any more, until the metadata says so again."""
+        for key, hosted in self._hosted.items():
+            hosted.replica.resign()
+            self._on_changed(key)
+
+    async def _follow_one(self, image: MetadataImage, topic: TopicImage, partition: int) -> None:
+        registered = topic.partitions[partition]
+        key = (topic.name, partition)
+        hosted = self._hosted.get(key)
+        if self._config.node_id not in registered.replicas:
+            if hosted is not None:
+                hosted.replica.resign()
+                self._on_changed(key)
+            return
+        if hosted is None or hosted.topic_id != topic.topic_id:
+            hosted = await self._host(image, topic, partition)
+            if hosted is None:
+                return
+        if registered.leader != self._config.node_id:
+            hosted.replica.resign()
+        elif hosted.replica.lead(registered.leader_epoch):
+            await hosted.log.store_epochs()
+        self._on_changed(key)
+
+    def _apply_settings(self, image: MetadataImage, topic: str) -> None:
+        """Let the present settings of a topic hold for its partitions here (those of segments from the next opening on)."""
+        for hosted in self._hosted.values():
+            if hosted.topic == topic:
+                registered = image.partition(topic, hosted.partition)
+                assert registered is not None, "a partition that is hosted is in the metadata"
+                hosted.settings = self._settings(image, topic, len(registered.replicas))
+                hosted.replica.rules = hosted.settings.rules
+
+    def _settings(self, image: MetadataImage, topic: str, replica_count: int) -> TopicSettings:
+        bounds = self._parts.bounds_min_in_sync_replicas
+        return topic_settings(self._config, image.topic_configs(topic), replica_count=replica_count, bounds_min_in_sync_replicas=bounds)
+
+    def _drop(self, topic_id: bytes, partition: int) -> None:
+        """Host a partition no longer; its files stay."""
+        for key, hosted in list(self._hosted.items()):
+            if hosted.topic_id == topic_id and hosted.partition == partition:
+                hosted.replica.resign()
+                hosted.log.abort()
+                del self._hosted[key]
+                self._on_changed(key)
+
+    async def _host(self, image: MetadataImage, topic: TopicImage, partition: int) -> LedPartition | None:
+        """Open the log of a partition, recovering it where there is one. None if its directory belongs to another topic of the same name."""
+        settings = self._settings(image, topic.name, len(topic.partitions[partition].replicas))
+        key = (topic.name, partition)
+        log = PartitionLog(self._world, topic.name, partition, settings.segments, on_rolled=lambda: self._flush_soon(key))
+        owner = log.stored_topic_id()
+        if owner is not None and owner != topic.topic_id:
+            why = f"the directory belongs to topic id {uuid_text(owner)}, not {uuid_text(topic.topic_id)}"
+            self._world.note(DiskFailed(path=log.directory, operation="open", reason=why))
+            return None
+        is_new = not self._world.disk.list(log.directory)
+        producer_state = self._parts.producer_state(self._config)
+        log.recover(producer_state.replay, verify_from_offset=None if is_new or self._was_stopped_cleanly else self._recovery_points.get(key, 0))
+        if owner is None:
+            await log.store_topic_id(topic.topic_id)
+        replica = self._parts.leader_replica(
+            topic=topic.name,
+            partition=partition,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            epochs=log.epochs,
+            producer_state=producer_state,
+            rules=settings.rules,
+            note=self._world.note,
+        )
+        hosted = self._hosted[key] = LedPartition(topic.topic_id, log, replica, settings)
+        return hosted
+
+    # Flushing ------------------------------------------------------------------------------------------------------------------------------
+
+    def flush_then(self, owing: Sequence[LedPartition], on_flushed: Callable[[], None]) -> None:
+        """Flush the logs of some partitions, then go on."""
+
+        async def flush_and_go_on() -> None:
+            for partition in owing:
+                await self._flush(partition)
+            on_flushed()
+
+        self._shell.tasks.spawn(flush_and_go_on(), "flush before the answer")
+
+    def _flush_soon(self, key: PartitionKey) -> None:
+        hosted = self._hosted.get(key)
+        if hosted is not None:
+            self._shell.tasks.spawn(self._flush(hosted), f"flush of {key[0]}-{key[1]}")
+
+    async def _flush(self, hosted: LedPartition) -> None:
+        try:
+            await hosted.log.flush()
+        except OSError as failure:
+            self.disk_failed(hosted.log.directory, "flush", failure)
+            raise
+
+    def disk_failed(self, path: str, operation: str, failure: OSError) -> None:
+        """A disk that lost something cannot be trusted with anything: the node goes down, as Kafka's does when its only directory fails."""
+        self._world.note(DiskFailed(path=path, operation=operation, reason=str(failure)))
+        self._shell.fail(failure)
+
+    # Upkeep --------------------------------------------------------------------------------------------------------------------------------
+
+    async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            await work()
+
+    async def _store_checkpoints(self) -> None:
+        """Write how far each log is durable, how far it is committed, and where it begins."""
+        hosted = dict(sorted(self._hosted.items()))
+        for file, offsets in (
+            (RECOVERY_POINTS, {key: each.log.flushed_offset for key, each in hosted.items()}),
+            (REPLICATION_OFFSETS, {key: each.replica.high_watermark for key, each in hosted.items()}),
+            (LOG_START_OFFSETS, {key: each.log.log_start_offset for key, each in hosted.items()}),
+        ):
+            try:
+                await self._world.disk.replace(file, build_offset_checkpoint(offsets))
+            except OSError as failure:
+                self.disk_failed(file, "write", failure)
+                raise
+
+    async def _expire_producers(self) -> None:
+        now_ms = self._world.clock.wall_ms()
+        for hosted in self._hosted.values():
+            hosted.replica.expire_producers(now_ms)
+
+    async def _flush_all(self) -> None:
+        for hosted in list(self._hosted.values()):
+            await self._flush(hosted)

@@ -1,0 +1,47 @@
+"""Creates topics that a client asked for and that are not there: one request to the controller at a time for each name.
+
+Source: kafka.server.DefaultAutoTopicCreationManager.
+"""
+
+from collections.abc import Iterable
+
+from kraftsim.node.broker.forwarding import ANONYMOUS, LOOPBACK_ADDRESS, SIZE_BYTES
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.controller_channel import ControllerChannel
+from protocol.api_keys import ApiKey
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.k58_envelope import EnvelopeRequest
+from protocol.requests import request_chunks
+
+CORRELATION_ID = 0
+
+
+class TopicCreation:
+    """Asks the controller and forgets: whoever waits for the topic asks for metadata again."""
+
+    def __init__(self, config: NodeConfig, channel: ControllerChannel, api_version: int) -> None:
+        self._config = config
+        self._channel = channel
+        self._api_version = api_version
+        self._in_flight: dict[str, None] = {}
+
+    def create(self, names: Iterable[str]) -> None:
+        """Have topics created with the broker's defaults, unless they are being created already."""
+        wanted = [name for name in names if name not in self._in_flight]
+        if not wanted:
+            return
+        self._in_flight.update(dict.fromkeys(wanted))
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(name=name, num_partitions=self._config.num_partitions, replication_factor=self._config.default_replication_factor)
+                for name in dict.fromkeys(wanted)
+            ],
+            timeout_ms=self._config.request_timeout_ms,
+        )
+        chunks = request_chunks(ApiKey.CREATE_TOPICS, self._api_version, CORRELATION_ID, str(self._config.node_id), request)
+        envelope = EnvelopeRequest(request_data=b"".join(chunks)[SIZE_BYTES:], request_principal=ANONYMOUS, client_host_address=LOOPBACK_ADDRESS)
+        self._channel.send(envelope, lambda answer: self._forget(wanted))
+
+    def _forget(self, names: list[str]) -> None:
+        for name in names:
+            self._in_flight.pop(name, None)

@@ -1,0 +1,98 @@
+"""The replaceable classes of a node: chosen once by the traits of its release, some of them swapped for those of a historical bug.
+
+Nobody else compares releases, and no product code asks whether a bug is on: it uses the part it was given.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from kraftsim.core.metadata.controller_state import ControllerState
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.partitions.leader_replica import LeaderReplica
+from kraftsim.core.producer_ids.control import ProducerIdControl
+from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
+from kraftsim.core.producer_ids.source import ProducerIdSource
+from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
+from kraftsim.core.raft.leader_log import LeaderLog
+from kraftsim.events.event import Event
+from kraftsim.node.config import NodeConfig
+from kraftsim.releases.release import Release
+from kraftsim.releases.traits import (
+    ACCEPTS_UNKNOWN_PRODUCERS,
+    BOUNDED_MIN_IN_SYNC_REPLICAS,
+    CLEAN_SHUTDOWN_EPOCH,
+    PREFETCHED_PRODUCER_IDS,
+    RETRIABLE_BLOCK_TIMEOUT,
+    VERIFIED_TRANSACTIONS,
+)
+
+
+class ProducerIdSourceFactory(Protocol):
+    """Makes the producer id source of a broker. `max_wait_ms` is request.timeout.ms."""
+
+    def __call__(self, *, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+        """Make it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What a node is made of. A class stands for itself or for a subclass; functions are called with the arguments of what they replace."""
+
+    release: Release
+    producer_id_source: ProducerIdSourceFactory
+    unknown_producer: UnknownProducer
+    verifies_transactions: bool
+    bounds_min_in_sync_replicas: bool
+    keeps_shutdown_epoch: bool
+    producer_state_manager: type[ProducerStateManager] = ProducerStateManager
+    leader_replica: type[LeaderReplica] = LeaderReplica
+    metadata_image: type[MetadataImage] = MetadataImage
+    controller_state: type[ControllerState] = ControllerState
+    producer_id_control: type[ProducerIdControl] = ProducerIdControl
+    leader_log: type[LeaderLog] = LeaderLog
+
+    @classmethod
+    def for_release(cls, release: Release) -> "Parts":
+        """Choose the parts of a release."""
+        prefetches = release.has(PREFETCHED_PRODUCER_IDS)
+        surfaces_timeouts = not release.has(RETRIABLE_BLOCK_TIMEOUT)
+        return cls(
+            release=release,
+            producer_id_source=prefetching_source if prefetches else surfacing_source if surfaces_timeouts else waiting_source,
+            unknown_producer=UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID,
+            verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
+            bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
+            keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
+        )
+
+    def replacing(self, **parts: object) -> "Parts":
+        """Return these parts with some of them swapped, by name."""
+        return replace(self, **parts)  # type: ignore[arg-type]
+
+    def producer_state(self, config: NodeConfig) -> ProducerStateManager:
+        """Make the producer state of one partition."""
+        policy = ProducerStatePolicy(
+            unknown_producer=self.unknown_producer,
+            expiration_ms=config.producer_id_expiration_ms,
+            verifies_transactions=self.verifies_transactions,
+        )
+        return self.producer_state_manager(policy)
+
+
+def prefetching_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+    """Make the source of 3.6 and later, which never waits."""
+    return PrefetchingBlockClient(broker_epoch=broker_epoch, note=note)
+
+
+def waiting_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+    """Make the source of 3.3.2 to 3.5."""
+    return WaitingBlockClient(broker_epoch=broker_epoch, note=note, max_wait_ms=max_wait_ms)
+
+
+def surfacing_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+    """Make the source of 3.0 to 3.3.1, whose time-outs reach the client as REQUEST_TIMED_OUT."""
+    return WaitingBlockClient(broker_epoch=broker_epoch, note=note, max_wait_ms=max_wait_ms, surfaces_timeouts=True)
