@@ -1,0 +1,105 @@
+"""How many producer ids a broker hands out in a second, over one connection and over 16 with 8 requests in flight each.
+
+    python -m bench.bench_ids [--seconds 4] [--rounds 3]
+
+Raw frames, so that the load costs little; an answer COORDINATOR_LOAD_IN_PROGRESS is asked again at once and not counted.
+"""
+
+import argparse
+import asyncio
+import struct
+import sys
+import time
+from collections import defaultdict
+from statistics import median
+
+import uvloop
+
+from bench.subjects import APACHE_KAFKA, KRAFTSIM, subject, subjects
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.requests import request_chunks
+
+VERSION = 4
+LOADS = ((1, 1), (16, 8))
+FRAME = b"".join(request_chunks(22, VERSION, 7, "bench", InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)))
+ANSWER_BYTES = 4 + 4 + 1 + 4 + 2 + 8 + 2 + 1
+ERROR = struct.Struct(">h").unpack_from
+ERROR_AT = 4 + 4 + 1 + 4
+
+
+class Asker(asyncio.Protocol):
+    """One connection that keeps its requests in flight."""
+
+    def __init__(self, in_flight: int) -> None:
+        self.in_flight = in_flight
+        self.answered = 0
+        self.refused = 0
+        self.rest = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Fill the pipe."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.write(FRAME * self.in_flight)
+
+    def data_received(self, data: bytes) -> None:
+        """Count, and ask again."""
+        data = self.rest + data
+        count = len(data) // ANSWER_BYTES
+        for index in range(count):
+            if ERROR(data, index * ANSWER_BYTES + ERROR_AT)[0]:
+                self.refused += 1
+            else:
+                self.answered += 1
+        self.rest = data[count * ANSWER_BYTES :]
+        if count:
+            self.transport.write(FRAME * count)
+
+
+async def load(bootstrap: str, connections: int, in_flight: int, seconds: float) -> tuple[float, float]:
+    """Return ids per second and requests per second."""
+    host, _, port = bootstrap.partition(":")
+    loop = asyncio.get_running_loop()
+    askers = [Asker(in_flight) for _ in range(connections)]
+    for asker in askers:
+        await loop.create_connection(lambda asker=asker: asker, host, int(port))  # type: ignore[misc]
+    await asyncio.sleep(0.5)
+    before = [(asker.answered, asker.refused) for asker in askers]
+    began = time.perf_counter()
+    await asyncio.sleep(seconds)
+    took = time.perf_counter() - began
+    answered = sum(asker.answered - first for asker, (first, _) in zip(askers, before, strict=True))
+    refused = sum(asker.refused - first for asker, (_, first) in zip(askers, before, strict=True))
+    for asker in askers:
+        asker.transport.abort()
+    await asyncio.sleep(0.1)
+    return answered / took, (answered + refused) / took
+
+
+def main() -> int:
+    """Measure every subject in turn and print medians and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    rates: dict[tuple[str, tuple[int, int]], list[float]] = defaultdict(list)
+    for name in subjects():
+        with subject(name) as bootstrap:
+            for connections, in_flight in LOADS:
+                uvloop.run(load(bootstrap, connections, in_flight, options.seconds))  # warm-up, not counted
+                for _ in range(options.rounds):
+                    ids, requests = uvloop.run(load(bootstrap, connections, in_flight, options.seconds))
+                    rates[name, (connections, in_flight)].append(ids)
+                    print(f"{name:20s} {connections:3d} x {in_flight}: {ids:9.0f} ids/s ({requests:.0f} requests/s)", flush=True)
+    for shape in LOADS:
+        ours = median(rates[KRAFTSIM, shape])
+        line = f"{shape[0]} x {shape[1]}: kraftsim {ours:.0f} ids/s"
+        if (APACHE_KAFKA, shape) in rates:
+            theirs = median(rates[APACHE_KAFKA, shape])
+            line += f", Apache Kafka {theirs:.0f} ids/s, ratio {ours / theirs:.2f}"
+        print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""`make demo`: real producers write a real text while a broker and the controller are killed; Spark tells what happened.
+
+Source: the scenario `every_line_exactly_once`, in process mode.
+"""
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+SCENARIO = "every_line_exactly_once"
+
+
+def main() -> int:
+    """Play, analyse, report, and say in a few lines what came of it. Returns the exit code of the analysis."""
+    options = _options()
+    console = Console()
+    shutil.rmtree(options.out, ignore_errors=True)
+    began = time.monotonic()
+    console.print(Panel.fit(_introduction(), title="kraftsim demo"))
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        result = _step(progress, "1/4 four librdkafka producers write, a broker and the controller are killed", lambda: _play(options.out))
+        ingested = _step(progress, "2/4 the event logs become one Parquet file", lambda: _ingest(options.out))
+        analysis = _step(progress, "3/4 Spark checks the invariants", lambda: _analyze(options.out))
+        report = _step(progress, "4/4 the report is written", lambda: _report(options.out))
+    for line in (*result.lines()[:1], *ingested.lines()[:1], *analysis.lines()):
+        console.print(line, markup=False, highlight=False)
+    console.print(_summary(result, analysis, report, time.monotonic() - began), markup=False, highlight=False)
+    good = result.outcome == "ok" and analysis.verdict == "ok"
+    return 0 if good else 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make demo", description="The main job of kraftsim on real input.")
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="where the run is kept (what is there is removed)")
+    return parser.parse_args()
+
+
+def _introduction() -> str:
+    from kraftsim.cluster.scenario import Mode
+    from scenarios.every_line_exactly_once import DOWN_MS, KILLS, PARTITIONS, WRITERS, text
+
+    kills = " and ".join(f"{target} after {at_ms / 1000:g} s" for target, at_ms in KILLS)
+    return (
+        f"1 controller and 3 brokers, as processes of their own, speaking Kafka's wire protocol.\n"
+        f"{WRITERS} idempotent producers (librdkafka) write {len(text(Mode.PROCESSES))} lines of Python's own help texts\n"
+        f"to a topic of {PARTITIONS} partitions. Meanwhile SIGKILL hits {kills};\n"
+        f"each is started again {DOWN_MS / 1000:g} s later. Is every line there exactly once?"
+    )
+
+
+def _step(progress: Progress, title: str, work):  # type: ignore[no-untyped-def]
+    task = progress.add_task(title, total=1)
+    done = work()
+    progress.update(task, completed=1)
+    return done
+
+
+def _play(out: Path):  # type: ignore[no-untyped-def]
+    from kraftsim.explore.run import play
+
+    return play(SCENARIO, mode="processes", seed=1, out=out)
+
+
+def _ingest(out: Path):  # type: ignore[no-untyped-def]
+    from kraftsim.analysis.ingest import ingest_run
+
+    return ingest_run(out)
+
+
+def _analyze(out: Path):  # type: ignore[no-untyped-def]
+    from kraftsim.analysis.analyze import analyze_run
+
+    return analyze_run(out, ())
+
+
+def _report(out: Path) -> Path:
+    from kraftsim.analysis.report import write_report
+
+    return write_report(out, None)
+
+
+def _summary(result, analysis, report: Path, seconds: float) -> str:  # type: ignore[no-untyped-def]
+    kills = sum(fired for _, fired, _ in result.faults.values())
+    answer = "every line is there exactly once" if result.outcome == "ok" else f"the run ended as '{result.outcome}': {result.trouble or 'see above'}"
+    return (
+        f"\n{kills} processes were killed and came back; {answer}.\n"
+        f"Spark's verdict over {result.event_count} events: {analysis.verdict}.\n"
+        f"Look at it: open {report} in a browser.\n"
+        f"({seconds:.0f} s in all)"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
