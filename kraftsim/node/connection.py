@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
 from kraftsim.node.call import Answer, Closing, Deferred, Encoded, NoAnswer
@@ -72,8 +72,7 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport of an accepted connection."""
-        assert isinstance(transport, asyncio.Transport), "a connection is a byte stream"
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by inheritance
         self.peer = _address(transport.get_extra_info("peername"))
         self._link = f"{self.peer}>{_address(transport.get_extra_info('sockname'))}"
         if self._shell.is_dead:

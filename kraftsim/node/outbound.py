@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from kraftsim import __version__
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent
@@ -193,8 +194,7 @@ class PeerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport."""
-        assert isinstance(transport, asyncio.Transport), "a connection is a byte stream"
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by inheritance
         if self._closed_because is not None:
             transport.abort()
             return
