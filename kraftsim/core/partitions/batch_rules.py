@@ -9,7 +9,7 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.record_walk import why_records_do_not_add_up
-from protocol.batches import LENGTH_OVERHEAD_BYTES, RecordBatch, split_batches
+from protocol.batches import COMPRESSION_MASK, LENGTH_OVERHEAD_BYTES, RecordBatch, split_batches
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch
@@ -56,7 +56,7 @@ def client_batch(records: bytes | memoryview | None, produce_version: int) -> Re
             return Refusal(ErrorCode.INVALID_RECORD, "a partition of a Produce request holds one batch, not several")
     except MalformedBatch as malformed:
         return Refusal(malformed.error_code, malformed.reason)
-    if batch.attributes & 0x07 == Compression.ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+    if batch.attributes & COMPRESSION_MASK == Compression.ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
         return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {FIRST_PRODUCE_VERSION_WITH_ZSTD}, this is {produce_version}")
     return batch
 

@@ -6,7 +6,7 @@ Source: DefaultRecord.readFrom, LogValidator.
 
 from typing import Final
 
-from protocol.batches import HEADER_SIZE_BYTES, RecordBatch
+from protocol.batches import COMPRESSION_MASK, HEADER_SIZE_BYTES, RecordBatch
 from protocol.compression import Compression, decompress
 from protocol.malformed_batches import MalformedRecord
 from protocol.records import read_varint
@@ -17,8 +17,7 @@ VARINT_BYTES_MAX: Final = 10
 def why_records_do_not_add_up(batch: RecordBatch) -> str | None:
     """Return what is wrong with the lengths of the records, or None. Raises UndecodableRecords for bytes that the codec cannot read."""
     body = memoryview(batch.buffer)[batch.position + HEADER_SIZE_BYTES : batch.position + batch.size_bytes]
-    compression = batch.compression
-    data = body if compression is Compression.NONE else decompress(compression, body)
+    data = body if batch.attributes & COMPRESSION_MASK == Compression.NONE else decompress(batch.compression, body)
     try:
         end_position = _walk(data, batch.record_count)
     except (IndexError, MalformedRecord):

@@ -1,0 +1,107 @@
+"""How a broker obtains and spends blocks of producer ids, told in tests/core/scripts.   Source: KIP-730, KAFKA-14694, KAFKA-14417."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
+from kraftsim.core.producer_ids.source import Complete, Effect, ProducerIdSource, SendAllocate, Waiting, WakeAt
+from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
+from kraftsim.events.event import Event
+from protocol.errors import ErrorCode
+
+
+class Talk:
+    """A client of one kind, driven by lines such as "claim 3" or "answer 0 1000"."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.notes: list[Event] = []
+        self.client: ProducerIdSource = self._prefetching()
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        said: list[str] = getattr(self, f"do_{verb}")(*words) or []
+        notes = [f"noted {_told(note)}" for note in self.notes]
+        self.notes.clear()
+        return "\n".join([*said, *notes, *(_effect(effect) for effect in self.client.take_effects())])
+
+    def do_prefetching(self) -> None:
+        self.client = self._prefetching()
+
+    def do_waiting(self, surfaces_timeouts: str = "") -> None:
+        self.client = WaitingBlockClient(
+            broker_epoch=lambda: 5, note=self.notes.append, max_wait_ms=30_000, surfaces_timeouts=bool(surfaces_timeouts)
+        )
+
+    def do_at(self, now_ms: str) -> None:
+        self.now_ms = int(now_ms)
+
+    def do_claim(self, count: str = "1") -> list[str]:
+        return _in_runs([self.client.claim(self.now_ms) for _ in range(int(count))])
+
+    def do_answer(self, first_producer_id: str, size: str) -> None:
+        self.client.on_response(ErrorCode.NONE, int(first_producer_id), int(size), self.now_ms)
+
+    def do_refuse(self, error: str) -> None:
+        self.client.on_response(int(error) if error.isdigit() else ErrorCode[error], 0, 0, self.now_ms)
+
+    def do_timeout(self) -> None:
+        self.client.on_timeout(self.now_ms)
+
+    def do_wake(self) -> None:
+        self.client.on_wake(self.now_ms)
+
+    def _prefetching(self) -> PrefetchingBlockClient:
+        return PrefetchingBlockClient(broker_epoch=lambda: 5, note=self.notes.append)
+
+
+def _told(note: Event) -> str:
+    fields = (f"{name}={getattr(note, name)}" for name in note.__struct_fields__ if name != "reason")
+    return f"{type(note).__name__} {' '.join(fields)}"
+
+
+def _effect(effect: Effect) -> str:
+    match effect:
+        case SendAllocate(broker_epoch):
+            return f"send AllocateProducerIds broker_epoch={broker_epoch}"
+        case Complete(waiter, result):
+            return f"complete waiter {waiter}: {_result(result)}"
+        case WakeAt(at_ms):
+            return f"wake at {at_ms}"
+
+
+def _result(result: int | Refusal | Waiting) -> str:
+    match result:
+        case Refusal(error):
+            return f"refused {error.name}"
+        case Waiting(waiter):
+            return f"waiter {waiter} waits"
+        case _:
+            return f"id {result}"
+
+
+def _in_runs(results: list[int | Refusal | Waiting]) -> list[str]:
+    """Draw ids that follow each other together, and equal refusals."""
+    lines: list[str] = []
+    first = last = -1
+    for result in [*results, None]:
+        if isinstance(result, int) and last >= 0 and result == last + 1:
+            last = result
+            continue
+        if last >= 0:
+            lines.append(f"id {first}" if first == last else f"ids {first} .. {last}")
+        first = last = result if isinstance(result, int) else -1
+        if result is not None and not isinstance(result, int):
+            lines.append(_result(result))
+    return [line if lines.count(line) == 1 else f"{line} x{lines.count(line)}" for line in dict.fromkeys(lines)]
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["prefetching_block_client", "prefetching_after_failures", "waiting_block_client", "waiting_after_failures", "waiting_before_kafka_14417"],
+)
+def test_block_clients_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
+    """Each script says in its comments which rule it plays."""
+    play(script, Talk().answer)

@@ -1,0 +1,164 @@
+"""No producer id twice: the controller's blocks, and what brokers make of them.   Source: KIP-730; facts/controller.md 1.7, I1 and I2."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.producer_ids.block import LAST_PRODUCER_ID, ProducerIdBlock
+from kraftsim.core.producer_ids.control import ProducerIdControl
+from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
+from kraftsim.core.producer_ids.source import Complete, ProducerIdSource, SendAllocate, Waiting, WakeAt
+from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
+from kraftsim.core.timeline import Journal
+from protocol.errors import ErrorCode
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+
+
+def control(next_producer_id: int | None = None) -> tuple[ProducerIdControl, Journal]:
+    """Return a control that knows broker 1 at epoch 5, and its journal."""
+    journal = Journal()
+    producer_ids = ProducerIdControl(journal, lambda broker_id, broker_epoch: (broker_id, broker_epoch) == (1, 5))
+    if next_producer_id is not None:
+        producer_ids.replay(ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=next_producer_id))
+    return producer_ids, journal
+
+
+def test_the_first_block_begins_at_zero_and_the_record_names_the_next_one() -> None:
+    """The record holds the first id that is *not* given away.   Source: KAFKA-15552 is what happens otherwise."""
+    decision = control()[0].decide_allocate(1, 5)
+    assert decision == Decision(
+        [ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000)], ProducerIdBlock(first_producer_id=0, size=1000)
+    )
+
+
+def test_deciding_changes_nothing_and_replaying_moves_on() -> None:
+    """Two decisions without a replay propose the same block; afterwards comes the next one."""
+    producer_ids, _ = control()
+    assert producer_ids.decide_allocate(1, 5) == producer_ids.decide_allocate(1, 5)
+    for first_producer_id in (0, 1000, 2000):
+        decision = producer_ids.decide_allocate(1, 5)
+        assert isinstance(decision, Decision)
+        assert decision.result == ProducerIdBlock(first_producer_id=first_producer_id, size=1000)
+        producer_ids.replay(decision.records[0])
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "broker_epoch", "next_producer_id", "error"),
+    [
+        (1, 4, 0, ErrorCode.STALE_BROKER_EPOCH),
+        (1, -1, 0, ErrorCode.STALE_BROKER_EPOCH),
+        (2, 5, 0, ErrorCode.STALE_BROKER_EPOCH),  # never BROKER_ID_NOT_REGISTERED: that is ZooKeeper's
+        (1, 5, LAST_PRODUCER_ID - 999, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_block_is_refused(broker_id: int, broker_epoch: int, next_producer_id: int, error: ErrorCode) -> None:
+    """To whoever is not the broker's present life, and when no block is left."""
+    assert control(next_producer_id)[0].decide_allocate(broker_id, broker_epoch) == Refusal(error)
+
+
+def test_the_last_block_of_all_is_given_away() -> None:
+    """Exhausted means: no whole block is left."""
+    decision = control(LAST_PRODUCER_ID - 1000)[0].decide_allocate(1, 5)
+    assert isinstance(decision, Decision) and decision.result.next_producer_id == LAST_PRODUCER_ID
+
+
+@pytest.mark.parametrize("next_producer_id", [1000, 999, 0])
+def test_a_record_that_does_not_grow_kills_the_controller(next_producer_id: int) -> None:
+    """Ids would be given away twice. Only the very first record may bring any value.   Source: ProducerIdControlManager.replay."""
+    producer_ids, _ = control(1000)
+    with pytest.raises(AssertionError, match="producer ids only grow"):
+        producer_ids.replay(ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=next_producer_id))
+
+
+def test_what_was_not_committed_is_given_away_again() -> None:
+    """A leader that loses its leadership forgets the block; nobody was told of it."""
+    producer_ids, journal = control()
+    journal.mark(10)
+    producer_ids.replay(ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000))
+    journal.revert_to(10)
+    assert producer_ids.next_producer_id == 0
+    producer_ids.replay(ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=700))
+
+
+class Controller:
+    """Gives blocks of few ids to two brokers; a block whose answer is lost stays lost."""
+
+    def __init__(self) -> None:
+        self.given = ProducerIdBlock(first_producer_id=0, size=0)
+
+    def next_block(self) -> ProducerIdBlock:
+        self.given = ProducerIdBlock(first_producer_id=self.given.next_producer_id, size=10)
+        return self.given
+
+
+class Broker:
+    """A source with at most one request under way."""
+
+    def __init__(self, source: ProducerIdSource) -> None:
+        self.source = source
+        self.is_asking = False
+        self.handed_out: list[int] = []
+        self.waiters: list[int] = []
+        self.blocks: list[ProducerIdBlock] = []
+
+    def take(self, result: object) -> None:
+        match result:
+            case int():
+                self.handed_out.append(result)
+            case Waiting(waiter):
+                self.waiters.append(waiter)
+
+    def carry_out(self) -> None:
+        for effect in self.source.take_effects():
+            match effect:
+                case SendAllocate():
+                    assert not self.is_asking, "one request at a time"
+                    self.is_asking = True
+                case Complete(waiter, result):
+                    assert self.waiters.pop(0) == waiter, "first come, first served"
+                    self.take(result)
+                case WakeAt():
+                    pass
+
+
+moves = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["claim"] * 6 + ["answer"] * 2 + ["lose", "refuse", "wait"])), max_size=120)
+
+
+@pytest.mark.parametrize("kind", ["prefetching", "waiting"])
+@given(story=moves)
+def test_no_id_goes_out_twice_and_blocks_are_spent_from_the_front(kind: str, story: list[tuple[int, str]]) -> None:
+    """Whatever is lost, refused or late: ids are unique over all brokers, and of each block a prefix is used, in order (I1)."""
+    controller = Controller()
+    brokers = [Broker(_source(kind)), Broker(_source(kind))]
+    now_ms = 0
+    for number, move in story:
+        broker = brokers[number]
+        now_ms += 20
+        if move == "claim":
+            broker.take(broker.source.claim(now_ms))
+        elif move == "wait":
+            now_ms += 500
+            broker.source.on_wake(now_ms)
+        elif broker.is_asking:
+            broker.is_asking = False
+            if move == "refuse":
+                broker.source.on_response(ErrorCode.STALE_BROKER_EPOCH, 0, 0, now_ms)
+            elif move == "lose":
+                controller.next_block()
+                broker.source.on_timeout(now_ms)
+            else:
+                broker.blocks.append(block := controller.next_block())
+                broker.source.on_response(ErrorCode.NONE, block.first_producer_id, block.size, now_ms)
+        broker.carry_out()
+    everything = [producer_id for broker in brokers for producer_id in broker.handed_out]
+    assert len(everything) == len(dict.fromkeys(everything))
+    for broker in brokers:
+        spent = [producer_id for block in broker.blocks for producer_id in range(block.first_producer_id, block.next_producer_id)]
+        assert broker.handed_out == spent[: len(broker.handed_out)]
+
+
+def _source(kind: str) -> ProducerIdSource:
+    if kind == "prefetching":
+        return PrefetchingBlockClient(broker_epoch=lambda: 1, note=lambda event: None)
+    return WaitingBlockClient(broker_epoch=lambda: 1, note=lambda event: None, max_wait_ms=400)

@@ -1,0 +1,232 @@
+"""What producer state says of a batch: the table of facts/broker.md 1.4.   Source: KIP-98, KIP-360, ProducerAppendInfo."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy, UnknownProducer
+from kraftsim.core.producer_state.verdict import APPEND, Duplicate, Verdict
+from protocol.batches import RecordBatch
+from protocol.errors import ErrorCode
+from tests.core.batches import make_batch
+
+LAST = 2**31 - 1
+DEFAULT_POLICY = ProducerStatePolicy()
+OUT_OF_ORDER = Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+OLD_EPOCH = Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
+UNKNOWN = Refusal(ErrorCode.UNKNOWN_PRODUCER_ID)
+WRONG_TRANSACTION = Refusal(ErrorCode.INVALID_TXN_STATE)
+
+
+def manager(*batches: RecordBatch, policy: ProducerStatePolicy = DEFAULT_POLICY) -> ProducerStateManager:
+    """Return a manager that has taken these batches, one after the other from offset 100 on."""
+    state = ProducerStateManager(policy)
+    offset = 100
+    for taken in batches:
+        state.apply(taken, offset)
+        offset += taken.last_offset_delta + 1
+    return state
+
+
+def duplicate(first_offset: int, last_offset: int) -> Duplicate:
+    return Duplicate(first_offset=first_offset, last_offset=last_offset, log_append_time_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "verdict"),
+    [
+        (10, 14, APPEND),
+        (0, 4, duplicate(100, 104)),
+        (5, 9, duplicate(105, 109)),
+        (0, 9, OUT_OF_ORDER),  # two old batches in one: no copy of either
+        (5, 8, OUT_OF_ORDER),  # a part of an old batch
+        (11, 12, OUT_OF_ORDER),  # a gap
+        (8, 12, OUT_OF_ORDER),  # an overlap
+    ],
+)
+def test_sequence_decides_the_verdict(first: int, last: int, verdict: Verdict) -> None:
+    """A producer's next batch starts right after its last one; an exact copy is acknowledged with its first offset."""
+    assert manager(make_batch(0, 4), make_batch(5, 9)).check(make_batch(first, last)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("epoch", "first", "verdict"),
+    [
+        (3, 2, APPEND),
+        (3, 0, duplicate(100, 101)),
+        (2, 0, OLD_EPOCH),  # also a copy of nothing
+        (2, 2, OLD_EPOCH),
+        (4, 0, APPEND),
+        (4, 2, OUT_OF_ORDER),  # a new epoch begins at 0
+    ],
+)
+def test_the_epoch_is_judged_with_the_sequence(epoch: int, first: int, verdict: Verdict) -> None:
+    """An older epoch is fenced, a newer one starts over."""
+    last = first + 1 if verdict == duplicate(100, 101) else first
+    assert manager(make_batch(0, 1, epoch=3)).check(make_batch(first, last, epoch=epoch)) == verdict
+
+
+def test_five_batches_are_remembered_and_the_sixth_oldest_is_forgotten() -> None:
+    """A copy of a batch that dropped out is out of order, not a duplicate.   Source: NUM_BATCHES_TO_RETAIN."""
+    state = manager(*(make_batch(sequence) for sequence in range(6)))
+    verdicts = [state.check(make_batch(sequence)) for sequence in range(7)]
+    assert verdicts == [OUT_OF_ORDER, *(duplicate(100 + sequence, 100 + sequence) for sequence in range(1, 6)), APPEND]
+
+
+def test_a_new_epoch_forgets_the_batches_of_the_old_one() -> None:
+    """A retry of a batch from before the bump is fenced."""
+    state = manager(make_batch(0), make_batch(0, epoch=1))
+    assert state.check(make_batch(0, epoch=0)) == OLD_EPOCH
+    assert state.check(make_batch(0, epoch=1)) == duplicate(101, 101)
+
+
+@pytest.mark.parametrize(
+    ("taken", "first", "last", "verdict"),
+    [
+        ((LAST, LAST), 0, 3, APPEND),
+        ((LAST - 1, LAST), 0, 0, APPEND),
+        ((LAST - 1, LAST), 1, 1, OUT_OF_ORDER),
+        ((LAST - 1, 2), 3, 5, APPEND),  # the batch spans the wrap
+        ((LAST - 1, 2), LAST - 1, 2, duplicate(100, 104)),
+        ((LAST - 1, 2), 0, 2, OUT_OF_ORDER),
+    ],
+)
+def test_sequences_wrap(taken: tuple[int, int], first: int, last: int, verdict: Verdict) -> None:
+    """0 follows 2^31-1, inside a batch and between batches.   Source: KAFKA-7692."""
+    assert manager(make_batch(*taken)).check(make_batch(first, last)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("policy", "verdict"),
+    [(UnknownProducer.ACCEPTED, APPEND), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN), (UnknownProducer.OUT_OF_ORDER, OUT_OF_ORDER)],
+)
+def test_a_producer_nobody_knows_may_begin_anywhere_since_2_5(policy: UnknownProducer, verdict: Verdict) -> None:
+    """Error 59 until 2.4, error 45 in 0.11; a batch that begins at 0 was always taken.   Source: KIP-360."""
+    state = ProducerStateManager(ProducerStatePolicy(unknown_producer=policy))
+    assert state.check(make_batch(7)) == verdict
+    assert state.check(make_batch(0)) == APPEND
+
+
+@pytest.mark.parametrize(("policy", "verdict"), [(UnknownProducer.ACCEPTED, OUT_OF_ORDER), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN)])
+def test_an_epoch_of_which_only_a_marker_is_left_begins_at_zero(policy: UnknownProducer, verdict: Verdict) -> None:
+    """KAFKA-7298 answered error 59 here until 2.4."""
+    state = manager(make_batch(0, control=True, transactional=True), policy=ProducerStatePolicy(unknown_producer=policy))
+    assert state.check(make_batch(3)) == verdict
+    assert state.check(make_batch(0)) == APPEND
+
+
+def test_a_batch_without_producer_id_is_never_judged() -> None:
+    """Producers without idempotence carry -1."""
+    state = manager(make_batch(-1, producer_id=-1, epoch=-1))
+    assert state.check(make_batch(-1, producer_id=-1, epoch=-1)) == APPEND
+    assert state.entries == {}
+
+
+def test_transactional_data_needs_the_partition_in_the_transaction_since_3_6() -> None:
+    """KIP-890: no coordinator vouches for it here.   Before: the leader just took it."""
+    transactional = make_batch(0, transactional=True)
+    assert manager().check(transactional) == WRONG_TRANSACTION
+    trusting = ProducerStatePolicy(verifies_transactions=False)
+    assert manager(policy=trusting).check(transactional) == APPEND
+
+
+def test_plain_data_is_refused_while_the_producer_has_a_transaction_open() -> None:
+    """And readers of committed data stop where the oldest open transaction begins, until its marker."""
+    state = manager(make_batch(0, 1, transactional=True), make_batch(2, transactional=True))
+    assert state.first_unstable_offset == 100
+    assert state.check(make_batch(3)) == WRONG_TRANSACTION
+    assert state.check(make_batch(3, transactional=True)) == APPEND
+    state.apply(make_batch(-1, control=True, transactional=True), 103)
+    assert state.first_unstable_offset is None
+    assert state.check(make_batch(3)) == APPEND
+
+
+def test_looking_changes_nothing() -> None:
+    """A failed write must not make the retry look like a repetition.   Source: KAFKA-6683."""
+    state = manager()
+    assert state.check(make_batch(0, 4)) == APPEND
+    assert state.check(make_batch(0, 4)) == APPEND
+    assert state.entries == {}
+
+
+def test_a_log_that_is_read_back_gives_the_same_answers() -> None:
+    """Recovery replays without judging, also what is out of order or of an older epoch (origin REPLICATION)."""
+    state = ProducerStateManager(ProducerStatePolicy())
+    for replayed in (make_batch(4, 6, base_offset=30, epoch=2), make_batch(0, 1, base_offset=33, epoch=1), make_batch(9, base_offset=40, epoch=1)):
+        state.replay(replayed)
+    assert state.check(make_batch(9, epoch=1)) == duplicate(40, 40)
+    assert state.check(make_batch(0, 1, epoch=1)) == duplicate(33, 34)
+    assert state.check(make_batch(10, epoch=1)) == APPEND
+
+
+def test_a_producer_is_forgotten_a_day_after_its_last_batch() -> None:
+    """What counts is the batch's own timestamp; an open transaction keeps its producer.   Source: KIP-854."""
+    state = manager(
+        make_batch(0, timestamp=1000), make_batch(0, producer_id=8, timestamp=2000, transactional=True), make_batch(0, producer_id=9, timestamp=2000)
+    )
+    assert state.expire(1000 + DAY_MS - 1) == []
+    assert state.expire(1000 + DAY_MS) == [7]
+    assert state.expire(2000 + DAY_MS) == [9]
+    assert list(state.entries) == [8]
+
+
+def test_the_time_of_the_append_counts_where_the_topic_keeps_it() -> None:
+    """A topic with LogAppendTime stamps the batch itself."""
+    state = ProducerStateManager(ProducerStatePolicy())
+    state.apply(make_batch(0, timestamp=1), 0, append_timestamp=5000)
+    assert state.check(make_batch(0)) == Duplicate(first_offset=0, last_offset=0, log_append_time_ms=5000)
+    assert state.expire(4999 + DAY_MS) == []
+
+
+@dataclass
+class NaiveState:
+    """The rule in its own words: look through the whole log of a producer."""
+
+    log: list[tuple[RecordBatch, int]] = field(default_factory=list)
+
+    def check(self, batch: RecordBatch) -> Verdict:
+        mine = [(old, offset) for old, offset in self.log if old.producer_id == batch.producer_id]
+        if not mine:
+            return APPEND
+        epoch = mine[-1][0].producer_epoch
+        of_epoch = [(old, offset) for old, offset in mine if old.producer_epoch == epoch]
+        if batch.producer_epoch < epoch:
+            return OLD_EPOCH
+        if batch.producer_epoch > epoch:
+            return APPEND if batch.base_sequence == 0 else OUT_OF_ORDER
+        for old, offset in of_epoch[-5:]:
+            if (old.base_sequence, old.last_sequence) == (batch.base_sequence, batch.last_sequence):
+                return duplicate(offset, offset + old.last_offset_delta)
+        return APPEND if batch.base_sequence == (of_epoch[-1][0].last_sequence + 1) % 2**31 else OUT_OF_ORDER
+
+
+steps = st.tuples(
+    st.integers(1, 2),  # producer id
+    st.sampled_from([0, 0, 0, 0, 1, -1]),  # epoch, relative to the last one taken
+    st.sampled_from([0, 0, 0, 0, -1, -2, -7, 1, 100]),  # base sequence, relative to what is next
+    st.integers(1, 3),  # records
+)
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([0, LAST - 6]), st.lists(steps, max_size=25))
+def test_state_agrees_with_a_search_through_the_whole_log(start: int, story: list[tuple[int, int, int, int]]) -> None:
+    """Five remembered batches answer exactly as the whole log would."""
+    state, naive = ProducerStateManager(ProducerStatePolicy()), NaiveState()
+    epochs, following = {1: 1, 2: 1}, {1: start, 2: start}
+    offset = 0
+    for producer_id, epoch_step, sequence_step, count in story:
+        epoch = max(epochs[producer_id] + epoch_step, 0)
+        base = 0 if epoch > epochs[producer_id] and sequence_step == 0 else (following[producer_id] + sequence_step) % 2**31
+        candidate = make_batch(base, (base + count - 1) % 2**31, producer_id=producer_id, epoch=epoch)
+        verdict = state.check(candidate)
+        assert verdict == naive.check(candidate)
+        if verdict is APPEND:
+            state.apply(candidate, offset)
+            naive.log.append((candidate, offset))
+            offset += count
+            epochs[producer_id], following[producer_id] = epoch, (candidate.last_sequence + 1) % 2**31
