@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from tests.node.conftest import MakeWorld
-from tests.node.scripted_peer import Answering, Silence, scripted_peer
 
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent
 from kraftsim.node.outbound import Disconnected, NoCommonVersion, PeerConnection, RequestTimedOut
@@ -12,6 +10,8 @@ from protocol.api_keys import ApiKey
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.requests import RequestHead
 from protocol.schema import Message
+from tests.node.conftest import MakeWorld
+from tests.node.scripted_peer import Answering, Silence, scripted_peer
 
 OFFERS = {ApiKey.API_VERSIONS: (0, 4), ApiKey.INIT_PRODUCER_ID: (0, 5)}
 ASK = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)

@@ -22,17 +22,17 @@ T = TypeVar("T")
 OnCommitted = Callable[[AppendedOffsets | None], None]
 
 
-class LedgerLost(OSError):
-    """The metadata log can no longer be written: the node must go down."""
-
-
 class MetadataLedger:
-    """The state of the cluster as the active controller sees it, and the only way to change it."""
+    """The state of the cluster as the active controller sees it, and the only way to change it.
 
-    def __init__(self, world: World, state: ControllerState, log: MetadataLog) -> None:
+    `on_lost` hears that the disk refused a write: the node must go down, and nobody who waits is answered.
+    """
+
+    def __init__(self, world: World, state: ControllerState, log: MetadataLog, on_lost: Callable[[OSError], None]) -> None:
         self.state = state
         self._world = world
         self._log = log
+        self._on_lost = on_lost
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         """(last offset, what to do once it is committed), by offset."""
 
@@ -42,23 +42,18 @@ class MetadataLedger:
         return self._log.log_end_offset
 
     def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer]) -> Answer | Deferred:
-        """Write a decision and answer once it is committed; without records, once everything it was taken from is committed.
-
-        Raises LedgerLost if the disk refuses; then nothing of it was replayed.
-        """
+        """Write a decision and answer once it is committed; without records, once everything it was taken from is committed."""
         later = Deferred()
-
-        def finish(offsets: AppendedOffsets | None) -> None:
-            answer = build_answer(offsets)
-            later.complete(answer)
-
-        self.write(decision.records, decision.facts, finish)
+        self.write(decision.records, decision.facts, lambda offsets: later.complete(build_answer(offsets)))
         return later if later.answer is None else later.answer
 
-    def write(self, records: Sequence[Message], facts: Sequence[Event] = (), on_committed: OnCommitted | None = None) -> AppendedOffsets | None:
-        """Append records as one batch, replay them, and note the facts and call back once they are committed. Raises LedgerLost."""
-        offsets = self._append(records) if records else None
-        last_offset = offsets.last_offset if offsets is not None else self.next_offset - 1
+    def write(self, records: Sequence[Message], facts: Sequence[Event] = (), on_committed: OnCommitted | None = None) -> None:
+        """Append records as one batch, replay them, and note the facts and call back once they are committed."""
+        try:
+            offsets = self._log.append(records, self.state.record_version) if records else None
+        except OSError as refused:
+            self._on_lost(refused)
+            return
 
         def on_commit() -> None:
             for fact in facts:
@@ -66,13 +61,15 @@ class MetadataLedger:
             if on_committed is not None:
                 on_committed(offsets)
 
-        if offsets is None and self._log.is_settled:
+        if offsets is not None:
+            for index, record in enumerate(records):
+                self.state.replay(record, offsets.first_offset + index)
+            self._waiting.append((offsets.last_offset, on_commit))
+            self._log.advance()
+        elif self._log.is_settled:
             on_commit()
         else:
-            self._waiting.append((last_offset, on_commit))
-        if offsets is not None:
-            self._log.advance()
-        return offsets
+            self._waiting.append((self.next_offset - 1, on_commit))
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Everything below the high watermark is committed: it can no longer be undone, and is answered."""
@@ -85,12 +82,3 @@ class MetadataLedger:
         self._waiting.clear()
         self.state.revert_to(high_watermark)
         self._world.note(MetadataReverted(to_offset=high_watermark))
-
-    def _append(self, records: Sequence[Message]) -> AppendedOffsets:
-        try:
-            offsets = self._log.append(records, self.state.features.metadata_level)
-        except OSError as refused:
-            raise LedgerLost(f"the metadata log cannot be written: {refused}") from refused
-        for index, record in enumerate(records):
-            self.state.replay(record, offsets.first_offset + index)
-        return offsets

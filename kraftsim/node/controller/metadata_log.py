@@ -8,7 +8,7 @@ Source: org.apache.kafka.raft.{KafkaRaftClient, internals.BatchAccumulator}, org
 import asyncio
 from collections.abc import Callable, Sequence
 
-from kraftsim.core.metadata.metadata_level import MetadataLevel
+from kraftsim.core.metadata.controller_state import kinds_of
 from kraftsim.core.raft.leader_log import AppendedOffsets, LeaderLog
 from kraftsim.events.nodes import DiskFailed
 from kraftsim.node.log import PartitionLog
@@ -17,7 +17,7 @@ from protocol.batches import RecordBatch, build_batch
 from protocol.control_records import build_leader_change
 from protocol.metadata.registry import build_record, parse_record
 from protocol.records import Record
-from protocol.schema import Message, declaration_of
+from protocol.schema import Message
 from protocol.uuids import METADATA_TOPIC_ID
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -79,12 +79,12 @@ class MetadataLog:
             timestamp,
         )
 
-    def append(self, records: Sequence[Message], level: MetadataLevel) -> AppendedOffsets:
+    def append(self, records: Sequence[Message], record_version: Callable[[Message], int]) -> AppendedOffsets:
         """Write records as one batch and return their offsets. Call `advance` once they are replayed. Raises OSError: then the log is lost."""
-        offsets = self._leader.append(len(records), ",".join(declaration_of(type(record)).name for record in records))
+        offsets = self._leader.append(len(records), kinds_of(records))
         timestamp = self._world.clock.wall_ms()
         batch = build_batch(
-            [Record(timestamp=timestamp, value=build_record(record, level.record_version(record))) for record in records],
+            [Record(timestamp=timestamp, value=build_record(record, record_version(record))) for record in records],
             base_offset=offsets.first_offset,
             leader_epoch=self.leader_epoch,
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 SIZE_BYTES = 4
-FORWARDED = {ApiKey.CREATE_TOPICS: k19_create_topics.HANDLER}
+FORWARDED = {int(ApiKey.CREATE_TOPICS): k19_create_topics.HANDLER}
 """What can be forwarded; everything else is answered UNSUPPORTED_VERSION until it is built."""
 
 
@@ -29,8 +29,8 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     frame = bytes(request.request_data)
     try:
         head = read_request_head(frame)
-        handler = FORWARDED.get(ApiKey(head.api_key))
-        served = controller.offer.served.get(ApiKey(head.api_key))
+        handler = FORWARDED.get(head.api_key)
+        served = controller.offer.served.get(handler.key) if handler is not None else None
         if handler is None or served is None or not served[0] <= head.api_version <= served[1]:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         inner = Call(head, decode_request(head, frame), call.connection, call.listener)

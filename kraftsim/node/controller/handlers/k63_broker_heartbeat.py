@@ -1,0 +1,37 @@
+"""BrokerHeartbeat (63): a broker says that it lives, how far it has read, and what it wants; the controller says what it may.
+
+Most heartbeats change nothing and write nothing; one that does is answered when the change is committed.
+Source: KIP-631, org.apache.kafka.controller.BrokerHeartbeatManager; facts/controller.md 3.3.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Refuse at once, or answer when what the heartbeat changed is committed."""
+    request = call.body
+    assert isinstance(request, BrokerHeartbeatRequest), "dispatch decodes by API key"
+    decision = controller.ledger.state.decide_heartbeat(request, controller.ledger.next_offset, controller.now_ms())
+    if isinstance(decision, Refusal):
+        return BrokerHeartbeatResponse(error_code=decision.error)
+    reply = decision.result
+    return controller.ledger.commit(
+        decision,
+        lambda offsets: BrokerHeartbeatResponse(is_caught_up=reply.is_caught_up, is_fenced=reply.is_fenced, should_shut_down=reply.should_shut_down),
+    )
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return BrokerHeartbeatResponse(error_code=error)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.BROKER_HEARTBEAT, handle=handle, refuse=_refuse)

@@ -1,0 +1,411 @@
+"""A controller over real sockets and real files: what it writes, what it answers, and what survives its end."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftsim.events.metadata import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerRegistrationRefused,
+    BrokerUnfenced,
+    ControllerElected,
+    ControllerResigned,
+    MetadataCommitted,
+    MetadataReverted,
+    TopicCreated,
+    TopicRefused,
+)
+from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
+from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.controller.controller import Controller
+from kraftsim.node.outbound import Disconnected
+from protocol.batches import RecordBatch, split_batches
+from protocol.codec import compiled
+from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import FetchTopic, ReplicaState
+from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k58_envelope import EnvelopeRequest
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
+from protocol.requests import decode_response, request_chunks
+from tests.node.conftest import MakeWorld
+from tests.node.controllers import (
+    CLUSTER_ID,
+    FIRST_BROKER_EPOCH,
+    BrokerStandIn,
+    connected,
+    controller_config,
+    metadata_partition,
+    parts,
+    running_controller,
+)
+
+BOOTSTRAP_END = 5
+"""LeaderChange and four bootstrap records."""
+
+
+def batches_of(path: Path) -> list[RecordBatch]:
+    return list(split_batches(path.read_bytes()))
+
+
+async def test_a_fresh_log_begins_with_a_leader_change_and_the_bootstrap_records(make_world: MakeWorld, tmp_path: Path) -> None:
+    """KIP-595 and KIP-866: one control batch, then one batch with the level of the cluster; quorum-state names the winner (facts 2.3, 2.12, 2.14)."""
+    world = make_world()
+    async with running_controller(world):
+        log = tmp_path / "data" / "__cluster_metadata-0"
+        leader_change, bootstrap = batches_of(log / "00000000000000000000.log")
+        assert leader_change.is_control and leader_change.partition_leader_epoch == 1
+        [record] = leader_change.records()
+        assert (record.key, record.value) == (bytes.fromhex("0000 0002"), bytes.fromhex("0000 00000065 02 00000065 00 02 00000065 00 00"))
+        assert [record.value.hex() for record in bootstrap.records() if record.value] == [
+            "01170001001212" + b"Bootstrap records".hex(),
+            "010c00116d657461646174612e76657273696f6e001500",
+            "0115000000",
+            "01180000",
+        ]
+        assert (log / "quorum-state").read_text() == (
+            '{"clusterId":"","leaderId":101,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":101}],"data_version":0}'
+        )
+        assert (log / "partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+        assert f"cluster.id={CLUSTER_ID}" in (tmp_path / "data" / "meta.properties").read_text()
+    assert world.noted_of(ControllerElected) == [ControllerElected(leader_epoch=1, epoch_start_offset=0)]
+    assert world.noted_of(MetadataCommitted) == [
+        MetadataCommitted(leader_epoch=1, high_watermark=1),
+        MetadataCommitted(leader_epoch=1, high_watermark=BOOTSTRAP_END),
+    ]
+    assert world.noted_of(NodeReady) == [NodeReady()]
+
+
+async def test_a_block_of_producer_ids_is_the_bytes_of_kafka(make_world: MakeWorld, tmp_path: Path) -> None:
+    """Facts 1.1: answer and record of the first block, for broker 1 at epoch 5."""
+    world = make_world()
+    async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        await broker.register()
+        assert broker.broker_epoch == FIRST_BROKER_EPOCH
+        answer = await broker.allocate()
+        assert compiled(AllocateProducerIdsResponse, 0).encode(answer) == bytes.fromhex("00000000 0000 0000000000000000 000003e8 00")
+        [record] = batches_of(tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000.log")[-1].records()
+        assert record.value == bytes.fromhex("01 0f 00 00000001 0000000000000005 00000000000003e8 00")
+        second = await broker.allocate()
+        assert (second.producer_id_start, second.producer_id_len) == (1000, 1000)
+    assert world.noted_of(ProducerIdBlockAllocated) == [
+        ProducerIdBlockAllocated(broker_id=1, broker_epoch=5, first_producer_id=0, next_producer_id=1000, offset=6),
+        ProducerIdBlockAllocated(broker_id=1, broker_epoch=5, first_producer_id=1000, next_producer_id=2000, offset=7),
+    ]
+
+
+@pytest.mark.parametrize("epoch_change", [-1, +1, -6])
+async def test_only_the_present_epoch_of_a_broker_gets_a_block(make_world: MakeWorld, epoch_change: int) -> None:
+    """STALE_BROKER_EPOCH for an older, a newer and no epoch; the other fields of the answer stay 0 (facts 1.3, 1.4)."""
+    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        await broker.register()
+        broker.broker_epoch += epoch_change
+        answer = await broker.allocate()
+        assert answer == AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        broker.broker_id = 2
+        assert (await broker.allocate()).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_blocks_go_on_after_a_kill(make_world: MakeWorld) -> None:
+    """What was answered is in the log: the next incarnation wins a new epoch and hands out the next block (KAFKA-10527, KIP-730)."""
+    starts = []
+    for incarnation in (1, 2, 3):
+        world = make_world()
+        async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+            await broker.register(incarnation=incarnation)
+            starts += [(await broker.allocate()).producer_id_start for _ in range(2)]
+        assert [event.leader_epoch for event in world.noted_of(ControllerElected)] == [incarnation]  # type: ignore[attr-defined]
+    assert starts == [0, 1000, 2000, 3000, 4000, 5000]
+
+
+async def test_a_stop_in_good_order_leaves_a_log_that_goes_on(make_world: MakeWorld) -> None:
+    """A stopped controller resigns, and comes back with everything it knew."""
+    world = make_world()
+    controller = Controller(world, controller_config(), parts())
+    await controller.start()
+    async with connected(controller.addresses["CONTROLLER"]) as broker:
+        await broker.register()
+        await broker.allocate()
+        await controller.stop()
+    assert world.noted_of(ControllerResigned) == [ControllerResigned(leader_epoch=1, reason="stopping")]
+    assert world.noted_of(NodeStopped) == [NodeStopped(reason="stopped")]
+    world = make_world()
+    async with running_controller(world) as controller:
+        assert controller.ledger.state.producer_ids.next_producer_id == 1000
+        assert controller.ledger.state.cluster.broker(1) is not None
+    [recovered] = world.noted_of(LogRecovered)
+    assert recovered == LogRecovered(topic="__cluster_metadata", partition=0, next_offset=7, cut_bytes=0, clean=False)
+
+
+async def test_a_torn_tail_is_cut_and_said_to_be(make_world: MakeWorld, tmp_path: Path) -> None:
+    """Bytes that are not a whole batch were never flushed, so nobody was told of them."""
+    async with running_controller(make_world()):
+        pass
+    path = tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes() + b"torn")
+    world = make_world()
+    async with running_controller(world) as controller:
+        assert controller.log.log_end_offset == BOOTSTRAP_END + 1
+    [recovered] = world.noted_of(LogRecovered)
+    assert (recovered.next_offset, recovered.cut_bytes) == (BOOTSTRAP_END, 4)  # type: ignore[attr-defined]
+
+
+async def test_a_registration_is_refused_with_a_reason(make_world: MakeWorld) -> None:
+    """INCONSISTENT_CLUSTER_ID, and DUPLICATE_BROKER_REGISTRATION while another incarnation is alive."""
+    world = make_world()
+    async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        assert (await broker.register(cluster_id="x")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+        await broker.register()
+        await broker.beat(FIRST_BROKER_EPOCH)
+        assert (await broker.register(incarnation=2)).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert [event.error_code for event in world.noted_of(BrokerRegistrationRefused)] == [104, 101]  # type: ignore[attr-defined]
+    assert [event.broker_epoch for event in world.noted_of(BrokerRegistered)] == [5]  # type: ignore[attr-defined]
+
+
+async def test_a_broker_is_let_in_once_it_has_read_its_registration(make_world: MakeWorld) -> None:
+    """KIP-631: caught up at the offset of the registration; unfenced when it wants to; out again when it falls silent."""
+    world = make_world()
+    settings = {"broker_session_timeout_ms": "150", "broker_heartbeat_interval_ms": "50"}
+    async with running_controller(world, **settings) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        assert (await broker.beat(0)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        await broker.register()
+        behind = await broker.beat(FIRST_BROKER_EPOCH - 1)
+        assert (behind.is_caught_up, behind.is_fenced) == (False, True)
+        waiting = await broker.beat(FIRST_BROKER_EPOCH, want_fence=True)
+        assert (waiting.is_caught_up, waiting.is_fenced) == (True, True)
+        let_in = await broker.beat(FIRST_BROKER_EPOCH)
+        assert (let_in.is_caught_up, let_in.is_fenced) == (True, False)
+        await asyncio.sleep(0.3)
+    assert world.noted_of(BrokerUnfenced) == [BrokerUnfenced(broker_id=1, broker_epoch=5)]
+    assert world.noted_of(BrokerFenced) == [BrokerFenced(broker_id=1, broker_epoch=5, reason="session timed out")]
+
+
+async def test_a_broker_that_leads_nothing_may_shut_down_at_once(make_world: MakeWorld) -> None:
+    """Controlled shutdown of a broker without partitions."""
+    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        await broker.register()
+        await broker.beat(FIRST_BROKER_EPOCH)
+        answer = await broker.beat(FIRST_BROKER_EPOCH, want_shut_down=True)
+        assert (answer.is_fenced, answer.should_shut_down) == (True, True)
+
+
+async def test_no_op_records_keep_the_log_moving(make_world: MakeWorld) -> None:
+    """metadata.max.idle.interval.ms (KIP-835)."""
+    async with running_controller(make_world(), metadata_max_idle_interval_ms="20") as controller:
+        await asyncio.sleep(0.2)
+        assert 3 <= controller.log.log_end_offset - BOOTSTRAP_END <= 10
+
+
+# Fetch ---------------------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_observer_reads_the_log_and_learns_what_is_committed(make_world: MakeWorld) -> None:
+    """Whole batches from the offset on; the answer names the leader (facts 2.7)."""
+    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        answer = await broker.fetch()
+        data = metadata_partition(answer)
+        assert [(batch.base_offset, batch.last_offset) for batch in split_batches(data.records or b"")] == [(0, 0), (1, 4)]
+        assert (data.high_watermark, data.log_start_offset, data.last_stable_offset) == (BOOTSTRAP_END, 0, -1)
+        assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (101, 1)
+        assert data.aborted_transactions == []
+        [endpoint] = answer.node_endpoints
+        assert (endpoint.node_id, endpoint.port) == (101, controller.addresses["CONTROLLER"].port)
+
+
+async def test_a_fetch_waits_until_something_is_committed(make_world: MakeWorld) -> None:
+    """The long poll ends with the commit, and the same answer carries the records and the high watermark that covers them."""
+    async with running_controller(make_world()) as controller:
+        address = controller.addresses["CONTROLLER"]
+        async with connected(address) as fetcher, connected(address, 2) as broker:
+            await fetcher.fetch()
+            waiting = asyncio.ensure_future(fetcher.fetch(BOOTSTRAP_END, last_epoch=1, max_wait_ms=5000))
+            await asyncio.sleep(0.02)
+            assert not waiting.done()
+            await broker.register()
+            data = metadata_partition(await asyncio.wait_for(waiting, 1))
+            assert [batch.base_offset for batch in split_batches(data.records or b"")] == [BOOTSTRAP_END]
+            assert data.high_watermark == BOOTSTRAP_END + 1
+
+
+async def test_a_fetch_that_waited_in_vain_is_answered_empty(make_world: MakeWorld) -> None:
+    """max_wait_ms."""
+    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        await broker.fetch()
+        data = metadata_partition(await broker.fetch(BOOTSTRAP_END, last_epoch=1, max_wait_ms=30))
+        assert (bytes(data.records or b""), data.high_watermark) == (b"", BOOTSTRAP_END)
+
+
+@pytest.mark.parametrize(
+    "arguments, top_level, of_partition",
+    [
+        ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID, None),
+        ({"topics": []}, ErrorCode.INVALID_REQUEST, None),
+        ({"topics": [FetchTopic(topic_id=bytes([7] * 16))]}, ErrorCode.INVALID_REQUEST, None),
+        ({"leader_epoch": 0}, None, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"leader_epoch": 2}, None, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"leader_epoch": -1}, None, ErrorCode.INVALID_REQUEST),
+        ({"leader_epoch": 1, "last_epoch": 2}, None, ErrorCode.INVALID_REQUEST),
+        ({"offset": -1}, None, ErrorCode.INVALID_REQUEST),
+        ({"max_wait_ms": -1}, None, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_fetch_that_makes_no_sense_is_refused(
+    make_world: MakeWorld, arguments: dict[str, Any], top_level: ErrorCode | None, of_partition: ErrorCode | None
+) -> None:
+    """Facts 2.7: 104 and 42 for the whole request, 42, 74 and 75 for the partition; those still name the leader."""
+    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        answer = await broker.fetch(**arguments)
+        if top_level is not None:
+            assert (answer.error_code, answer.responses) == (top_level, [])
+            return
+        data = metadata_partition(answer)
+        assert (data.error_code, data.high_watermark, data.current_leader.leader_id) == (of_partition, -1, 101)
+
+
+async def test_before_version_13_a_fetch_is_refused(make_world: MakeWorld) -> None:
+    """The metadata topic is known by its id only (facts 2.1)."""
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"], own_versions={18: (0, 4), 1: (4, 12)}) as broker,
+    ):
+        answer = await broker.fetch(topics=[FetchTopic(topic="__cluster_metadata")], replica_state=ReplicaState())
+        assert (answer.error_code, answer.responses) == (ErrorCode.INVALID_REQUEST, [])
+
+
+async def test_a_log_that_diverges_is_told_where(make_world: MakeWorld) -> None:
+    """KIP-595: the epoch that both may share, and where it ends here. An epoch older than the log ends where the log begins (facts 2.7)."""
+    async with running_controller(make_world()):
+        pass
+    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        for last_epoch, offset, expected in [(1, BOOTSTRAP_END + 3, (1, BOOTSTRAP_END)), (2, 50, (2, BOOTSTRAP_END + 1)), (0, 3, (0, 0))]:
+            data = metadata_partition(await broker.fetch(offset, leader_epoch=2, last_epoch=last_epoch))
+            assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == expected
+            assert (data.error_code, bytes(data.records or b"")) == (ErrorCode.NONE, b"")
+
+
+# Topics, forwarding, versions ----------------------------------------------------------------------------------------------------------------
+
+
+async def unfenced(broker: BrokerStandIn) -> BrokerStandIn:
+    await broker.register()
+    await broker.beat(broker.broker_epoch)
+    return broker
+
+
+async def test_topics_are_created_each_by_itself(make_world: MakeWorld) -> None:
+    """One is made, one is refused, in one answer; the records are one batch."""
+    world = make_world()
+    async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        await unfenced(broker)
+        topics = [CreatableTopic(name=name, num_partitions=3, replication_factor=1) for name in ("orders", "a/b")]
+        answer = await broker.ask(CreateTopicsRequest(topics=topics))
+        made, refused = answer.topics
+        assert (made.name, made.error_code, made.num_partitions, made.replication_factor) == ("orders", ErrorCode.NONE, 3, 1)
+        assert (refused.name, refused.error_code) == ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION)
+        again = await broker.ask(CreateTopicsRequest(topics=topics[:1]))
+        assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert [event.topic for event in world.noted_of(TopicCreated)] == ["orders"]  # type: ignore[attr-defined]
+    assert [(event.topic, event.error_code) for event in world.noted_of(TopicRefused)] == [("a/b", 17), ("orders", 36)]  # type: ignore[attr-defined]
+
+
+async def test_a_forwarded_request_is_answered_as_if_it_came_itself(make_world: MakeWorld) -> None:
+    """KIP-590: the answer inside carries the inner correlation id and version."""
+    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        await unfenced(broker)
+        inner = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+        answer = await broker.ask(EnvelopeRequest(request_data=frame(19, 6, 77, inner), client_host_address=bytes(4)))
+        assert answer.error_code == ErrorCode.NONE
+        correlation_id, body = decode_response(19, 6, answer.response_data)
+        assert (correlation_id, body.topics[0].error_code) == (77, ErrorCode.NONE)
+        assert isinstance(body, CreateTopicsResponse)
+
+
+@pytest.mark.parametrize(
+    "request_data, error",
+    [
+        (b"", ErrorCode.INVALID_REQUEST),
+        (bytes.fromhex("0013 0006 00000001 ffff 00 7f"), ErrorCode.INVALID_REQUEST),
+        (bytes.fromhex("0013 0063 00000001 ffff 00"), ErrorCode.UNSUPPORTED_VERSION),
+        (bytes.fromhex("03e8 0000 00000001 ffff"), ErrorCode.UNSUPPORTED_VERSION),
+        (b"".join(request_chunks(22, 4, 1, None, InitProducerIdRequest(transactional_id=None)))[4:], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+async def test_what_cannot_be_forwarded_is_refused(make_world: MakeWorld, request_data: bytes, error: ErrorCode) -> None:
+    """A cut request, a version or an API that is not served: an error of the envelope, and the connection stays."""
+    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        answer = await broker.ask(EnvelopeRequest(request_data=request_data, client_host_address=bytes(4)))
+        assert (answer.error_code, answer.response_data) == (error, None)
+        assert (await broker.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))).error_code == 0
+
+
+async def test_a_controller_says_what_it_serves_and_at_which_level(make_world: MakeWorld) -> None:
+    """KIP-584: the finalized level of metadata.version, and the offset at which it was read."""
+    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        answer = await broker.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
+        assert [row.api_key for row in answer.api_keys] == [1, 18, 19, 58, 62, 63, 67]
+        assert [(feature.name, feature.max_version_level) for feature in answer.finalized_features] == [("metadata.version", 21)]
+        assert answer.finalized_features_epoch == BOOTSTRAP_END - 1
+
+
+# Broken disks and wrong directories ----------------------------------------------------------------------------------------------------------
+
+
+def refuse_flush(controller: Controller) -> None:
+    async def flush() -> int:
+        raise OSError(5, "Input/output error")
+
+    assert controller._partition_log is not None
+    controller._partition_log.flush = flush  # type: ignore[method-assign]
+
+
+def refuse_write(controller: Controller) -> None:
+    def append(*chunks: object, **sizes: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert controller._partition_log is not None
+    controller._partition_log.append = append  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("refuse, operation", [(refuse_flush, "flush"), (refuse_write, "write")])
+async def test_a_disk_that_refuses_takes_the_controller_down(make_world: MakeWorld, refuse: Any, operation: str) -> None:
+    """After a failed flush nobody knows what is on the disk (fsyncgate): nothing is answered, what was not committed is undone."""
+    world = make_world()
+    async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        await broker.register()
+        refuse(controller)
+        with pytest.raises(Disconnected):
+            await broker.allocate()
+        assert isinstance(await asyncio.wait_for(controller.failed(), 1), OSError)
+        assert controller.ledger.state.producer_ids.next_producer_id == 0
+    assert [event.operation for event in world.noted_of(DiskFailed)] == [operation]  # type: ignore[attr-defined]
+    assert world.noted_of(MetadataReverted) == [MetadataReverted(to_offset=6)]
+    assert len(world.noted_of(NodeFailed)) == 1 and world.noted_of(ProducerIdBlockAllocated) == []
+
+
+@pytest.mark.parametrize(
+    "path, text, complaint",
+    [
+        ("meta.properties", "version=1\nnode.id=101\ncluster.id=other\n", "belongs to cluster other"),
+        ("meta.properties", "version=1\nnode.id=7\ncluster.id=" + CLUSTER_ID + "\n", "belongs to node 7"),
+        ("__cluster_metadata-0/quorum-state", "not json", "cannot be read"),
+    ],
+)
+async def test_a_directory_that_is_not_this_nodes_is_refused(make_world: MakeWorld, tmp_path: Path, path: str, text: str, complaint: str) -> None:
+    """One clear line, and nothing is left open."""
+    file = tmp_path / "data" / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    controller = Controller(make_world(), controller_config(), parts())
+    with pytest.raises(ConfigError, match=complaint):
+        await controller.start()
+    assert controller.addresses == {}
+
+
+def frame(api_key: int, api_version: int, correlation_id: int, body: object) -> bytes:
+    """A request as it stands inside an envelope: header and body, no size."""
+    return b"".join(request_chunks(api_key, api_version, correlation_id, "client", body))[4:]
