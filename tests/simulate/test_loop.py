@@ -11,6 +11,7 @@ import pytest
 
 from kraftsim.events.nodes import NodeReady, NodeStopped
 from kraftsim.world.simulated import Simulation, SimulationDeadlock, SimulationLivelock, SimulationStopped, SimulationTimeLimit
+from kraftsim.world.simulated.host import current_process
 
 PROGRAM = Path(__file__).parent / "loop_program.py"
 
@@ -180,13 +181,16 @@ def test_clocks_of_hosts_go_wrong_one_by_one():
 
         async def nap():
             await asyncio.sleep(1001)
+            assert asyncio.get_running_loop().time() == current_process.get().host.clock.monotonic_ns() / 1e9
             return sim.now_ns
 
         assert sim.run_until(sim.spawn(right, nap()), 2000) == 1001 * 10**9
         assert right.clock.wall_ms() - jumped.clock.wall_ms() == 5000
         assert right.clock.monotonic_ns() == jumped.clock.monotonic_ns() == sim.now_ns
         assert fast.clock.monotonic_ms() - right.clock.monotonic_ms() == 1001
+        ahead_ns = fast.clock.monotonic_ns() - sim.now_ns
         fast.clock.drift(0)
+        assert fast.clock.monotonic_ns() - sim.now_ns == ahead_ns > 0, "a clock that goes right again stays ahead"
         started = sim.now_ns
         assert sim.run_until(sim.spawn(fast, nap()), 2000) - started == 1001 * 10**9
         fast.clock.drift(1000)

@@ -59,9 +59,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Return the monotonic clock of the host whose code runs, in seconds."""
-        process = current_process.get(self.harness)
-        clock = process.host.clock
-        return (clock.monotonic_ns() if clock.drift_ppm else self.now_ns) / NANOSECONDS
+        return current_process.get(self.harness).host.clock.monotonic_ns() / NANOSECONDS
 
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
         """Run a callback in the next turn of the process that the context names."""
