@@ -8,7 +8,7 @@ from typing import Any
 import construct
 import pytest
 
-from protocol.codec import DISAGREEMENT, compiled, construct_of
+from protocol.codec import DISAGREEMENT, REFERENCE_SIZE_MAX, compiled, construct_of
 from protocol.malformed import MalformedMessage
 from protocol.schema import (
     array,
@@ -208,6 +208,34 @@ def test_bytes_that_are_no_message_are_refused_by_their_path(version: int, chang
         assert caught.value.path == path
         assert caught.value.position is not None and len(_up_to(name, version)) <= caught.value.position <= len(frame)
         assert DISAGREEMENT not in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "tags", "path"),
+    [
+        ("81 80 02" + "78" * 32768, "00", "text"),
+        ("01", "01 ffffffff0f 00", "(tagged)"),
+        ("01", "01 80808080808000 00", "(tagged)"),
+        ("01", "81808080808000 05 00", "(tagged)"),
+    ],
+)
+def test_numbers_that_are_too_large_are_refused_though_all_bytes_are_there(text: str, tags: str, path: str) -> None:
+    """A string has at most 32767 bytes and a varint fits into a signed int: Kafka refuses more, so it must not pass through us."""
+    whole = compiled(Everything, 1).encode(Everything(items=[]))
+    before = _up_to("text", 1)
+    frame = before + bytes.fromhex(text) + whole[len(before) + 1 : -1] + bytes.fromhex(tags)
+    for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
+        with pytest.raises(MalformedMessage) as caught:
+            codec.parse(frame)
+        assert caught.value.path == path
+
+
+@pytest.mark.parametrize(("size", "path"), [(1000, "items[0].name"), (REFERENCE_SIZE_MAX, "")])
+def test_a_large_malformed_message_is_refused_without_a_second_slow_look(size: int, path: str) -> None:
+    """A hostile peer chooses the bytes: the reference, which finds the path, only runs on small input."""
+    with pytest.raises(MalformedMessage) as caught:
+        compiled(Everything, 1).parse(_up_to("items", 1) + b"\x02\x00" + bytes(size))
+    assert caught.value.path == path
 
 
 def _up_to(name: str, version: int) -> bytes:
