@@ -1,6 +1,8 @@
 """Batches for the tests of the rules, without payload worth naming."""
 
-from protocol.batches import RecordBatch, build_batch
+from crc32c import crc32c
+
+from protocol.batches import BEFORE_CRC, COVERED_HEADER, CRC, HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC, RecordBatch, build_batch
 from protocol.compression import Compression
 from protocol.records import Record
 
@@ -36,3 +38,30 @@ def make_batch(
             compression=compression,
         )
     )
+
+
+def doctored(
+    batch: RecordBatch,
+    *,
+    base_offset: int | None = None,
+    last_offset_delta: int | None = None,
+    record_count: int | None = None,
+    attributes: int | None = None,
+    base_sequence: int | None = None,
+    records: bytes | None = None,
+) -> RecordBatch:
+    """Return a batch that is wrong in some fields and has a checksum that is right."""
+    body = bytes(batch.view()[HEADER_SIZE_BYTES:]) if records is None else records
+    covered = COVERED_HEADER.pack(
+        batch.attributes if attributes is None else attributes,
+        batch.last_offset_delta if last_offset_delta is None else last_offset_delta,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence if base_sequence is None else base_sequence,
+        batch.record_count if record_count is None else record_count,
+    )
+    length = HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES + len(body)
+    before = BEFORE_CRC.pack(batch.base_offset if base_offset is None else base_offset, length, -1, MAGIC)
+    return RecordBatch(before + CRC.pack(crc32c(body, crc32c(covered))) + covered + body)

@@ -1,0 +1,252 @@
+"""A partition on its leader.   Source: kafka.cluster.Partition; facts/broker.md 1.3, 2.6, 5.1, 5.7."""
+
+import pytest
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.batch_rules import AppendRules
+from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.partitions.leader_replica import AppendDecision, LeaderReplica
+from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, Diverging, OffsetAnswer, ReadBounds, SearchMaxTimestamp, SearchTimestamp
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy
+from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import BatchAppended, DuplicateAnswered, LeaderElected, LeadershipLost, ProduceRefused, ProducerStateExpired
+from protocol.batches import RecordBatch, TimestampType
+from protocol.disk.leader_epoch_checkpoint import EpochStart
+from protocol.errors import ErrorCode
+from tests.core.batches import make_batch
+
+NOW_MS = 5000
+TRUSTING = ProducerStatePolicy(verifies_transactions=False)
+
+
+def replica(
+    noted: list[Event], *, log_start_offset: int = 0, log_end_offset: int = 0, leader_epoch: int | None = 3, rules: AppendRules | None = None
+) -> LeaderReplica:
+    """Return a partition that leads since epoch 3 unless told otherwise; epoch 1 began at offset 0."""
+    made = LeaderReplica(
+        topic="lines",
+        partition=2,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        epochs=LeaderEpochs([EpochStart(1, 0)] if log_end_offset else []),
+        producer_state=ProducerStateManager(TRUSTING),
+        rules=rules or AppendRules(),
+        note=noted.append,
+    )
+    if leader_epoch is not None:
+        made.lead(leader_epoch)
+    noted.clear()
+    return made
+
+
+def append(partition: LeaderReplica, batch: RecordBatch) -> AppendDecision:
+    decision = partition.decide_append(batch, -1, NOW_MS)
+    assert isinstance(decision, AppendDecision)
+    partition.apply_append(decision)
+    return decision
+
+
+def test_a_batch_gets_the_next_offsets_and_the_epoch_of_its_leader(noted: list[Event]) -> None:
+    """Nothing but base offset and leader epoch changes in its bytes, so its checksum stays right."""
+    partition = replica(noted, log_end_offset=40)
+    batch = make_batch(0, 4)
+    decision = append(partition, batch)
+    written = RecordBatch(b"".join(decision.chunks()))
+    assert (written.base_offset, written.last_offset, written.partition_leader_epoch) == (40, 44, 3)
+    assert written.crc_is_valid() and written.crc == batch.crc
+    assert (partition.log_end_offset, partition.high_watermark) == (45, 45)
+    assert noted == [
+        BatchAppended(
+            topic="lines",
+            partition=2,
+            leader_epoch=3,
+            first_offset=40,
+            last_offset=44,
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=0,
+            last_sequence=4,
+            record_count=5,
+            size_bytes=batch.size_bytes,
+            crc=batch.crc,
+        )
+    ]
+
+
+def test_a_decision_alone_changes_nothing(noted: list[Event]) -> None:
+    """If the write fails, the retry is judged as the first try was.   Source: KAFKA-6683."""
+    partition = replica(noted)
+    for _ in range(2):
+        decision = partition.decide_append(make_batch(0), -1, NOW_MS)
+        assert isinstance(decision, AppendDecision) and decision.first_offset == 0
+    assert noted == [] and partition.log_end_offset == 0
+
+
+def test_two_decisions_cannot_both_be_applied(noted: list[Event]) -> None:
+    """Between looking and writing nothing may come."""
+    partition = replica(noted)
+    first, second = (partition.decide_append(make_batch(0, producer_id=producer_id), 1, NOW_MS) for producer_id in (1, 2))
+    assert isinstance(first, AppendDecision) and isinstance(second, AppendDecision)
+    partition.apply_append(first)
+    with pytest.raises(AssertionError, match="decided for 0, the log ends at 1"):
+        partition.apply_append(second)
+
+
+def test_duplicate_batch_is_acknowledged_with_its_first_offset(noted: list[Event]) -> None:
+    """And nothing is written."""
+    partition = replica(noted)
+    append(partition, make_batch(0, 4))
+    append(partition, make_batch(5, 6))
+    noted.clear()
+    assert partition.decide_append(make_batch(0, 4), -1, NOW_MS) == Duplicate(first_offset=0, last_offset=4, log_append_time_ms=1000)
+    assert noted == [DuplicateAnswered(topic="lines", partition=2, first_offset=0, producer_id=7, producer_epoch=0, base_sequence=0, last_sequence=4)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "acks", "rules", "error"),
+    [
+        (make_batch(0), 2, AppendRules(), ErrorCode.INVALID_REQUIRED_ACKS),
+        (make_batch(0), -1, AppendRules(min_in_sync_replicas=2), ErrorCode.NOT_ENOUGH_REPLICAS),
+        (make_batch(0, base_offset=9), -1, AppendRules(), ErrorCode.INVALID_RECORD),
+        (make_batch(6), -1, AppendRules(), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (make_batch(0, epoch=-1), -1, AppendRules(), ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_a_refused_batch_is_noted_and_not_written(batch: RecordBatch, acks: int, rules: AppendRules, error: ErrorCode, noted: list[Event]) -> None:
+    """Request, replicas, batch, producer: in this order."""
+    partition = replica(noted)
+    append(partition, make_batch(0, 4))
+    noted.clear()
+    partition.rules = rules
+    assert partition.decide_append(batch, acks, NOW_MS) == Refusal(error)
+    (event,) = noted
+    assert isinstance(event, ProduceRefused) and event.error_code == error and event.reason
+    assert partition.log_end_offset == 5
+
+
+def test_replicas_in_sync_are_demanded_only_by_acks_all(noted: list[Event]) -> None:
+    """acks=1 is content with the leader."""
+    partition = replica(noted, rules=AppendRules(min_in_sync_replicas=2))
+    assert isinstance(partition.decide_append(make_batch(0), 1, NOW_MS), AppendDecision)
+
+
+def test_a_topic_that_keeps_the_append_time_stamps_its_batches(noted: list[Event]) -> None:
+    """With a new checksum, because the timestamp is covered by it."""
+    partition = replica(noted, rules=AppendRules(keeps_append_time=True))
+    decision = append(partition, make_batch(0, timestamp=1))
+    written = RecordBatch(b"".join(decision.chunks()))
+    assert written.crc_is_valid() and written.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert (written.max_timestamp, decision.max_timestamp) == (NOW_MS, NOW_MS)
+    assert partition.decide_append(make_batch(0, timestamp=1), -1, NOW_MS + 1) == Duplicate(first_offset=0, last_offset=0, log_append_time_ms=NOW_MS)
+
+
+def test_who_does_not_lead_answers_nothing(noted: list[Event]) -> None:
+    """NOT_LEADER_OR_FOLLOWER sends clients to look for the leader."""
+    refused = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition = replica(noted, leader_epoch=None)
+    for _ in range(2):
+        assert partition.decide_append(make_batch(0), -1, NOW_MS) == refused
+        assert partition.decide_read(0) == refused
+        assert partition.decide_list_offset(-1, api_version=5) == refused
+        partition.lead(3)
+        partition.resign()
+
+
+def test_a_reign_begins_at_the_end_of_the_log_and_is_noted(noted: list[Event]) -> None:
+    """The checkpoint of leader epochs is written anew for each; resigning twice is one loss."""
+    partition = replica(noted, log_end_offset=40, leader_epoch=None)
+    assert partition.lead(3) and not partition.lead(3)
+    append(partition, make_batch(0))
+    assert partition.lead(5)
+    partition.resign()
+    partition.resign()
+    assert list(partition.epochs.starts) == [(1, 0), (3, 40), (5, 41)]
+    assert [event for event in noted if not isinstance(event, BatchAppended)] == [
+        LeaderElected(topic="lines", partition=2, leader_epoch=3, next_offset=40),
+        LeaderElected(topic="lines", partition=2, leader_epoch=5, next_offset=41),
+        LeadershipLost(topic="lines", partition=2, leader_epoch=5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fetch_offset", "current_epoch", "last_fetched_epoch", "answer"),
+    [
+        (10, -1, -1, (10, 40)),
+        (40, 3, -1, (40, 40)),  # nothing yet
+        (39, 3, 1, (39, 40)),
+        (40, 3, 3, (40, 40)),
+        (9, -1, -1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (41, -1, -1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (20, 2, -1, ErrorCode.FENCED_LEADER_EPOCH),
+        (20, 4, -1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (20, -1, 4, ErrorCode.OFFSET_OUT_OF_RANGE),  # an epoch nobody knows
+        (9, -1, 1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (20, -1, 2, Diverging(leader_epoch=1, end_offset=40)),  # epoch 2 never was
+        (41, -1, 1, Diverging(leader_epoch=1, end_offset=40)),  # read more of epoch 1 than there is
+    ],
+)
+def test_a_read_is_bounded_by_the_log_and_checked_by_epochs(
+    fetch_offset: int, current_epoch: int, last_fetched_epoch: int, answer: object, noted: list[Event]
+) -> None:
+    """The log has the offsets 10 to 39, all of epoch 1.   Source: KIP-320, KIP-595 for diverging epochs."""
+    partition = replica(noted, log_start_offset=10, log_end_offset=40)
+    read = partition.decide_read(fetch_offset, current_leader_epoch=current_epoch, last_fetched_epoch=last_fetched_epoch)
+    match read:
+        case ReadBounds():
+            assert (read.first_offset, read.end_offset) == answer
+            assert (read.high_watermark, read.last_stable_offset, read.log_start_offset) == (40, 40, 10)
+        case Refusal(error):
+            assert error == answer
+        case Diverging():
+            assert read == answer
+
+
+def test_readers_of_committed_data_stop_at_the_oldest_open_transaction(noted: list[Event]) -> None:
+    """A reader beyond it gets nothing, and no error."""
+    partition = replica(noted)
+    append(partition, make_batch(0, producer_id=1))
+    append(partition, make_batch(0, transactional=True))
+    append(partition, make_batch(1, producer_id=1))
+    ends = []
+    for fetch_offset in (0, 2):
+        read = partition.decide_read(fetch_offset, reads_committed=True)
+        assert isinstance(read, ReadBounds)
+        ends.append((read.end_offset, read.last_stable_offset, read.high_watermark))
+    assert ends == [(1, 1, 3), (2, 1, 3)]
+    assert partition.decide_list_offset(-1, api_version=5, reads_committed=True) == OffsetAnswer(offset=1, timestamp=-1, leader_epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "api_version", "answer"),
+    [
+        (-1, 0, OffsetAnswer(offset=40, timestamp=-1, leader_epoch=3)),
+        (-2, 0, OffsetAnswer(offset=10, timestamp=-1, leader_epoch=1)),
+        (-3, 7, SearchMaxTimestamp(end_offset=40)),
+        (-3, 6, Refusal(ErrorCode.UNSUPPORTED_VERSION)),
+        (-4, 8, OffsetAnswer(offset=10, timestamp=-1, leader_epoch=1)),
+        (-4, 7, Refusal(ErrorCode.UNSUPPORTED_VERSION)),
+        (-5, 9, NOTHING_FOUND),
+        (-5, 8, Refusal(ErrorCode.UNSUPPORTED_VERSION)),
+        (-6, 9, Refusal(ErrorCode.UNSUPPORTED_VERSION)),
+        (0, 1, SearchTimestamp(timestamp=0, end_offset=40)),
+        (77, 9, SearchTimestamp(timestamp=77, end_offset=40)),
+    ],
+)
+def test_offsets_are_listed_by_timestamp(timestamp: int, api_version: int, answer: object, noted: list[Event]) -> None:
+    """-1 latest, -2 earliest, -3 of the greatest timestamp, -4 earliest local, -5 latest tiered."""
+    partition = replica(noted, log_start_offset=10, log_end_offset=40)
+    assert partition.decide_list_offset(timestamp, api_version=api_version) == answer
+    assert partition.decide_list_offset(timestamp, api_version=api_version, current_leader_epoch=2) == Refusal(ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def test_a_silent_producer_is_forgotten_and_noted(noted: list[Event]) -> None:
+    """After a day by default.   Source: KIP-854."""
+    partition = replica(noted)
+    append(partition, make_batch(0))
+    noted.clear()
+    partition.expire_producers(999 + DAY_MS)
+    assert noted == []
+    partition.expire_producers(1000 + DAY_MS)
+    assert noted == [ProducerStateExpired(topic="lines", partition=2, producer_id=7)]
