@@ -1,0 +1,148 @@
+"""The messages and records as the registries find them, vectors made elsewhere, and the metadata log that a real node wrote."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.batches import split_batches
+from protocol.codec import compiled
+from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+from protocol.messages import registry
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k01_fetch import FetchRequest, FetchResponse
+from protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from protocol.messages.k19_create_topics import CreateTopicsRequest
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.m20_no_op import NoOpRecord
+from protocol.metadata.registry import build_record, declared_records, parse_record, record_version
+from protocol.schema import Message, declaration_of
+
+METADATA_LOG = Path(__file__).parent / "kafka_3_9_1" / "__cluster_metadata-0" / "00000000000000000000.log"
+
+
+def test_every_key_of_the_first_journeys_is_found() -> None:
+    keys = registry.declared_api_keys()
+    first_journeys = {0, 1, 2, 3, 18, 19, 22, 58, 62, 63, 67}
+    assert first_journeys <= set(keys) and list(keys) == sorted(keys)
+
+
+@pytest.mark.parametrize("key", registry.declared_api_keys(), ids=lambda key: key.name)
+def test_request_and_response_have_the_same_versions_and_their_errors_exist(key: ApiKey) -> None:
+    """Kafka demands it of its own definitions: one range, and flexible from the same version on."""
+    request, response = declaration_of(registry.request_class(key)), declaration_of(registry.response_class(key))
+    assert (request.api_key, request.kind, response.api_key, response.kind) == (key, "request", key, "response")
+    assert request.versions == response.versions and request.flexible == response.flexible
+    first, last = registry.versions_of(key)
+    assert [registry.is_flexible(key, version) for version in range(first, last + 1)] == [
+        version in response.flexible for version in range(first, last + 1)
+    ]
+    errors = getattr(__import__(registry.request_class(key).__module__, fromlist=["ERRORS"]), "ERRORS", ())
+    assert all(isinstance(error, ErrorCode) for error in errors) and len(set(errors)) == len(errors)
+
+
+def test_an_undeclared_key_is_a_key_error() -> None:
+    for look_up in (registry.request_class, registry.response_class, registry.versions_of):
+        with pytest.raises(KeyError):
+            look_up(999)
+
+
+@pytest.mark.parametrize(
+    "message, version, hexed",
+    [
+        (AllocateProducerIdsRequest(broker_id=1, broker_epoch=5), 0, "00000001 0000000000000005 00"),
+        (AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000), 0, "00000000 0000 0000000000000000 000003e8 00"),
+        (
+            ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2)])]),
+            3,
+            "ffff ffff 000003e8 00000001 0001 74 00000001 00000002 ffffffff",
+        ),
+        (CreateTopicsRequest(), 0, "00000000 0000ea60"),
+        (
+            ListOffsetsResponse(
+                topics=[ListOffsetsTopicResponse(name="t", partitions=[ListOffsetsPartitionResponse(partition_index=1, old_style_offsets=[7, 0])])]
+            ),
+            0,
+            "00000001 0001 74 00000001 00000001 0000 00000002 0000000000000007 0000000000000000",
+        ),
+        (FetchRequest(max_wait_ms=500, min_bytes=1), 4, "ffffffff 000001f4 00000001 7fffffff 00 00000000"),
+    ],
+)
+def test_a_message_is_built_byte_for_byte(message: Message, version: int, hexed: str) -> None:
+    """Vectors written by hand from the definitions."""
+    codec = compiled(type(message), version)
+    assert codec.encode(message) == bytes.fromhex(hexed)
+    assert codec.parse(bytes.fromhex(hexed)) == message
+
+
+def test_the_replica_moves_into_the_replica_state_with_version_15() -> None:
+    """KIP-903: a field that a version lacks must have its default there, so that no identity gets lost on the way."""
+    with pytest.raises(MalformedMessage):
+        compiled(FetchRequest, 15).encode(FetchRequest(replica_id=1))
+    assert compiled(FetchRequest, 14).parse(compiled(FetchRequest, 14).encode(FetchRequest(replica_id=1))).replica_id == 1
+
+
+def test_defaults_of_a_fetch_response_are_kafkas() -> None:
+    response = FetchResponse()
+    assert response.responses == [] and response.node_endpoints == [] and response.session_id == 0
+
+
+def test_the_metadata_log_of_a_real_node_is_read_and_built_byte_for_byte() -> None:
+    """Every record of a 3.9.1 log, thirteen kinds; values carry their own version."""
+    kinds: Counter[str] = Counter()
+    for batch in split_batches(METADATA_LOG.read_bytes()):
+        assert batch.crc_is_valid()
+        for record in () if batch.is_control else batch.records():
+            assert record.key is None and record.value is not None
+            found = parse_record(record.value)
+            assert build_record(found, record_version(record.value)) == record.value
+            kinds[type(found).__name__] += 1
+    assert len(kinds) == 13 and kinds["ProducerIdsRecord"] == 1 and kinds["PartitionRecord"] == 51
+
+
+def test_a_producer_ids_record_is_built_byte_for_byte() -> None:
+    record = ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000)
+    assert build_record(record, 0) == bytes.fromhex("010f00 00000001 0000000000000005 00000000000003e8 00")
+
+
+def test_a_partition_change_says_only_what_changed() -> None:
+    """Null and the sentinels are not written: a new leader is one tagged field."""
+    nothing = build_record(PartitionChangeRecord(partition_id=1, topic_id=bytes(16)), 0)
+    leader = build_record(PartitionChangeRecord(partition_id=1, topic_id=bytes(16), leader=3), 0)
+    assert nothing == bytes.fromhex("010500 00000001") + bytes(16) + b"\x00"
+    assert leader == nothing[:-1] + bytes.fromhex("01 01 04 00000003")
+
+
+def test_records_are_numbered_as_kafka_numbers_them() -> None:
+    """29 numbers; 6, 13 and 16 belonged to records that no log of a release has."""
+    assert [declaration_of(cls).api_key for cls in declared_records()] == [number for number in range(30) if number not in (6, 13, 16)]
+    assert all(declaration_of(cls).kind == "metadata" for cls in declared_records())
+
+
+@pytest.mark.parametrize(
+    "value, told",
+    [
+        (b"", "frame"),
+        (b"\x01\x14", "frame"),
+        (b"\x00\x14\x00\x00", "frame version 0"),
+        (b"\x01\x06\x00\x00", "unknown kind"),
+        (b"\x01\x63\x00\x00", "unknown kind"),
+        (b"\x01\x14\x01\x00", "versions 0"),
+        (b"\x01\x14\x00\x00\x00", "left"),
+        (b"\x01\x0c\x00\x02m\x00", "api 12 v0"),
+    ],
+)
+def test_a_metadata_record_that_cannot_be_understood_stops_the_reader(value: bytes, told: str) -> None:
+    """MetadataRecordSerde: to skip a record would be to act on half of the metadata."""
+    with pytest.raises(MalformedMessage, match=told):
+        parse_record(value)
+
+
+def test_the_shortest_records() -> None:
+    assert build_record(NoOpRecord(), 0) == b"\x01\x14\x00\x00"
+    assert parse_record(build_record(FeatureLevelRecord(name="metadata.version", feature_level=21), 0)).feature_level == 21
