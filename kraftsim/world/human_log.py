@@ -32,7 +32,7 @@ def set_up_human_log(clock: Clock, *, node: str, incarnation: int, level: str = 
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             stamp,
-            structlog.processors.KeyValueRenderer(key_order=["t", "level", "node", "event"]),
+            structlog.processors.LogfmtRenderer(key_order=["t", "level", "node", "incarnation", "event"]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+from random import Random
 
 import pytest
 
@@ -142,6 +143,42 @@ def test_bytes_arrive_in_order_in_other_portions_than_they_were_written():
         assert pair.server.received == b"".join(written)
         assert any(not chunk.endswith(b";") for chunk in pair.server.chunks), "some writes are torn"
         assert any(chunk.count(b";") > 1 for chunk in pair.server.chunks), "some arrive together"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_streams_stay_whole_whatever_partitions_and_pauses_do(seed):
+    """Writes, one-way partitions, healing and pauses in any order: what arrives is always a beginning of what was sent, and in the end all of it."""
+    draw = Random(seed)
+    with Simulation(seed, network=NetworkSettings(torn_writes=0.3, retransmission_limit_ns=10**12)) as sim:
+        pair = Pair(sim)
+        ends, sent = (pair.client, pair.server), [b"", b""]
+        blocks = []
+        for step in range(60):
+            side = draw.randrange(2)
+            match draw.choices(("write", "block", "unblock", "pause", "resume"), (60, 15, 15, 4, 6))[0]:
+                case "write":
+                    data = b"%d," % step * draw.randrange(1, 5)
+                    ends[side].transport.write(data)
+                    sent[side] += data
+                case "block":
+                    blocks.append((("a", "b") if side else ("b", "a"), [].append))
+                    sim.network.block(*blocks[-1][0], blocks[-1][1])
+                case "unblock" if blocks:
+                    link, bite = blocks.pop(draw.randrange(len(blocks)))
+                    sim.network.unblock(*link, bite)
+                case "pause":
+                    ends[side].transport.pause_reading()
+                case "resume":
+                    ends[side].transport.resume_reading()
+            sim.run_for(draw.choice((0, 1e-4, 3e-4, 1e-3, 0.5)))
+            assert sent[0].startswith(pair.server.received) and sent[1].startswith(pair.client.received)
+        for link, bite in blocks:
+            sim.network.unblock(*link, bite)
+        for end in ends:
+            end.transport.resume_reading()
+        sim.run_for(5)
+        assert (pair.server.received, pair.client.received) == tuple(sent)
+        assert [end.transport.get_write_buffer_size() for end in ends] == [0, 0]
 
 
 def test_a_writer_is_stopped_until_the_reader_reads(sim):
