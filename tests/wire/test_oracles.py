@@ -13,12 +13,15 @@ from random import Random
 import pytest
 from kio.serial import entity_reader, entity_writer
 
+from protocol.batches import build_batch
 from protocol.codec import compiled
+from protocol.compression import Compression
 from protocol.control_records import SnapshotHeaderRecord
 from protocol.declaration import snake_case
 from protocol.drift.facts import load_facts
 from protocol.drift.jars import download, jar_path
 from protocol.examples import example
+from protocol.records import Record
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
 from tests.apache_kafka.class_path import Missing, class_path, java
@@ -88,3 +91,28 @@ def _java_class(kind: str, name: str) -> str:
     if kind == "metadata":
         return f"org.apache.kafka.common.metadata.{name}"
     return f"org.apache.kafka.common.message.{name}{'' if kind == 'data' else 'Data'}"
+
+
+@pytest.mark.interop
+def test_a_java_client_reads_our_batches_in_every_codec() -> None:
+    """Its readers are stricter than others: lz4 blocks must be independent, and record counts and checksums fit."""
+    try:
+        program, jars = java(), ":".join(map(str, class_path()))
+    except Missing as reason:
+        pytest.skip(str(reason))
+    values = [b"", b"value", b"value " * 30_000, bytes(97 + number * number % 26 for number in range(100_000))]
+    records = [Record(timestamp=1_700_000_000_000 + number, key=b"k", value=value, headers=(("h", b"x"),)) for number, value in enumerate(values)]
+    batches = [
+        build_batch(records, base_offset=5, producer_id=7, producer_epoch=0, base_sequence=2**31 - 1, compression=codec) for codec in Compression
+    ]
+    lines = "".join(f"{batch.hex()}\n" for batch in batches)
+    answers = subprocess.run([program, "-cp", jars, HERE / "ReadBatches.java"], input=lines, capture_output=True, text=True, check=True)
+    read = " ".join(f"{5 + number}:{record.timestamp}:k:{_java_hash(record.value or b'')}:1" for number, record in enumerate(records))
+    assert answers.stdout.splitlines() == [f"{codec.name.lower()} 7 2 {read}" for codec in Compression]
+
+
+def _java_hash(text: bytes) -> int:
+    value = 0
+    for byte in text:
+        value = (31 * value + byte) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
