@@ -15,29 +15,30 @@ FIRST_MOMENT_NS = 1_700_000_000 * NANOSECONDS
 class HostClock:
     """All clocks of one host. `read_now` gives true virtual time in nanoseconds."""
 
-    __slots__ = ("_local_base_ns", "_offset_ns", "_read_now", "_true_base_ns", "drift_ppm")
+    __slots__ = ("_local_base_ns", "_offset_ns", "_read_now", "_shift_ns", "_true_base_ns", "drift_ppm")
 
     def __init__(self, read_now: Callable[[], int]) -> None:
         self._read_now = read_now
-        self._offset_ns = 0
+        self._offset_ns = FIRST_MOMENT_NS
         self.drift_ppm = 0
         self._true_base_ns = 0
         self._local_base_ns = 0
+        self._shift_ns = 0
+        """What the monotonic clock is ahead of true time, as long as it does not drift."""
 
     def wall_ns(self) -> int:
         """Return nanoseconds since 1970 by this host."""
-        return FIRST_MOMENT_NS + self._offset_ns + self.monotonic_ns()
+        return self.monotonic_ns() + self._offset_ns
 
     def wall_ms(self) -> int:
         """Return milliseconds since 1970 by this host."""
-        return self.wall_ns() // NANOSECONDS_PER_MILLISECOND
+        return (self.monotonic_ns() + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
 
     def monotonic_ns(self) -> int:
         """Return nanoseconds since the run began by this host."""
-        now_ns = self._read_now()
         if self.drift_ppm == 0:
-            return now_ns - self._true_base_ns + self._local_base_ns
-        return self._local_base_ns + (now_ns - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
+            return self._read_now() + self._shift_ns
+        return self._local_base_ns + (self._read_now() - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of the monotonic clock."""
@@ -55,4 +56,5 @@ class HostClock:
         """Let the clocks run too fast (positive) or too slow by parts per million, from now on."""
         assert drift_ppm > -PARTS, "a clock does not run backwards"
         self._local_base_ns, self._true_base_ns = self.monotonic_ns(), self._read_now()
+        self._shift_ns = self._local_base_ns - self._true_base_ns
         self.drift_ppm = drift_ppm
