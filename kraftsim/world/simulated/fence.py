@@ -33,7 +33,7 @@ FORBIDDEN_TO_NODES: tuple[tuple[object, str, str], ...] = (
     (io, "open", "a file"),
     (os, "open", "a file"),
 )
-SOURCE_READERS = ("linecache", "tokenize", "importlib._bootstrap_external", "inspect", "traceback")
+SOURCE_READERS = ("_pytest.assertion.rewrite", "linecache", "tokenize", "importlib._bootstrap_external", "inspect", "traceback")
 """Python reads source files when it imports modules and prints errors."""
 
 

@@ -83,6 +83,12 @@ class Process:
             found = self._streams[purpose] = stream(self.host.seed, self.host.name, self.incarnation, purpose)
         return found
 
+    def set_aside(self) -> None:
+        """Keep what is ready to run for later; a turn that is under way ends here."""
+        waiting = deque(self.ready)
+        self.ready.clear()
+        self.ready = waiting
+
     def bury(self) -> None:
         """Drop what is ready to run, and from now on whatever is said to this process."""
         self.is_alive = False

@@ -147,7 +147,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         batch = len(ready)
         self.steps += batch
         for _ in range(batch):
-            if not ready or process.is_paused:
+            if not ready:
                 break
             call = ready.popleft()
             if call._cancelled:
@@ -158,7 +158,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 raise
             except BaseException as trouble:
                 self.call_exception_handler({"message": f"exception in {call!r}", "exception": trouble, "process": process})
-        if not ready and process.is_alive and not process.is_paused:
+        if not ready and process.ready is ready:
             process.is_listed = False
             runnable.remove(process)
         self._still_turns += 1

@@ -157,6 +157,7 @@ class Simulation:
         process = self.host(host).process
         if process.is_alive and not process.is_paused:
             process.is_paused = True
+            process.set_aside()
             self.loop.delist(process)
 
     def resume(self, host: Host | str) -> int:
