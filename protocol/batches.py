@@ -14,7 +14,7 @@ from crc32c import crc32c
 from protocol.compression import Bytes, Compression, compress, decompress
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch, TornBatch, UndecodableRecords, UnsupportedMagic
-from protocol.records import UNASSIGNED_OFFSET, Record, build_record, read_records
+from protocol.records import Record, build_records, read_records
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE_BYTES: Final = HEADER.size  # 61
@@ -256,20 +256,17 @@ def build_batch(
 
     With an append timestamp the batch says that the broker's clock stamped it.
     """
-    offset = base_offset - 1
-    built: list[bytes] = []
-    timestamps: list[int] = []
-    for record in records:
-        assert record.offset == UNASSIGNED_OFFSET or record.offset > offset, "offsets grow inside a batch and start at its base offset"
-        offset = offset + 1 if record.offset == UNASSIGNED_OFFSET else record.offset
-        timestamps.append(record.timestamp)
-        built.append(build_record(record, offset - base_offset, record.timestamp - timestamps[0]))
-    assert built, "a batch has at least one record"
-    body = compress(compression, b"".join(built))
-    attributes = compression | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control | LOG_APPEND_TIME_BIT * (append_timestamp is not None)
-    max_timestamp = max(timestamps) if append_timestamp is None else append_timestamp
+    built = build_records(records, base_offset)
+    body = compress(compression, built.body)
     covered = COVERED_HEADER.pack(
-        attributes, offset - base_offset, timestamps[0], max_timestamp, producer_id, producer_epoch, base_sequence, len(built)
+        compression | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control | LOG_APPEND_TIME_BIT * (append_timestamp is not None),
+        built.last_offset - base_offset,
+        built.first_timestamp,
+        built.max_timestamp if append_timestamp is None else append_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        built.record_count,
     )
     batch_length = HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES + len(body)
     before = BEFORE_CRC.pack(base_offset, batch_length, leader_epoch, MAGIC)

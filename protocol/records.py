@@ -4,7 +4,7 @@ A broker seldom looks at them (the batch header says all that it needs), so only
 Source: KIP-98 (message format 2), DefaultRecord, ByteUtils.readVarint.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from protocol.malformed_batches import MalformedRecord
@@ -13,6 +13,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 UNASSIGNED_OFFSET = -1
 NO_TIMESTAMP = -1
+NULL_SIZE = b"\x01"  # -1 in zigzag form
+NO_HEADERS = b"\x00"
 HEADER_KEY_ERRORS = "surrogateescape"  # a broker never decodes header keys: what is not UTF-8 must pass through unharmed
 
 
@@ -38,14 +40,16 @@ def read_records(data: bytes, record_count: int, base_offset: int, base_timestam
         for _ in range(record_count):
             zigzag = data[position]
             position += 1
-            if zigzag > 127:
+            if zigzag > 127 and (second := data[position]) < 128:  # two bytes: what most records need for their length, and many for their value's
+                zigzag += (second << 7) - 0x80
+                position += 1
+            elif zigzag > 127:
                 zigzag, position = _read_long_varint(data, position, zigzag)
             end_position = position + ((zigzag >> 1) ^ -(zigzag & 1))
             if not position < end_position <= size_bytes:
                 raise MalformedRecord(f"a record from {position} to {end_position} in {size_bytes} bytes")
-            position += 1  # the attributes of a record: a byte that has no meaning yet
-            zigzag = data[position]
-            position += 1
+            zigzag = data[position + 1]
+            position += 2  # also over the attributes of a record, a byte that has no meaning yet
             if zigzag > 127:
                 zigzag, position = _read_long_varint(data, position, zigzag)
             timestamp = base_timestamp + ((zigzag >> 1) ^ -(zigzag & 1)) if append_timestamp is None else append_timestamp
@@ -64,17 +68,19 @@ def read_records(data: bytes, record_count: int, base_offset: int, base_timestam
                 position += zigzag >> 1
             zigzag = data[position]
             position += 1
-            if zigzag > 127:
+            if zigzag > 127 and (second := data[position]) < 128:
+                zigzag += (second << 7) - 0x80
+                position += 1
+            elif zigzag > 127:
                 zigzag, position = _read_long_varint(data, position, zigzag)
             value = None
             if not zigzag & 1:
                 value = data[position : position + (zigzag >> 1)]
                 position += zigzag >> 1
-            headers: Headers = ()
             if data[position]:
                 headers, position = _read_headers(data, position)
             else:
-                position += 1
+                headers, position = (), position + 1
             if position != end_position:
                 raise MalformedRecord(f"a record ends at {position}, its length says {end_position}")
             yield make(Record, (offset, timestamp, key, value, headers))
@@ -84,32 +90,49 @@ def read_records(data: bytes, record_count: int, base_offset: int, base_timestam
         raise MalformedRecord(f"{size_bytes - position} bytes are left after {record_count} records")
 
 
-def build_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    """Return one record as it stands in a batch, its length first."""
-    key, value = record.key, record.value
-    chunks = [
-        b"\x00",
-        build_varint(timestamp_delta),
-        build_varint(offset_delta),
-        build_varint(-1 if key is None else len(key)),
-        key or b"",
-        build_varint(-1 if value is None else len(value)),
-        value or b"",
-        build_varint(len(record.headers)),
-    ]
-    for header_key, header_value in record.headers:
-        encoded_key = header_key.encode(errors=HEADER_KEY_ERRORS)
-        chunks += (build_varint(len(encoded_key)), encoded_key)
-        chunks += (build_varint(-1),) if header_value is None else (build_varint(len(header_value)), header_value)
-    body = b"".join(chunks)
-    return build_varint(len(body)) + body
+class BuiltRecords(NamedTuple):
+    """Records as they stand in a batch, and what the header of that batch says about them."""
+
+    body: bytes
+    record_count: int
+    last_offset: int
+    first_timestamp: int
+    max_timestamp: int
+
+
+def build_records(records: Iterable[Record], base_offset: int) -> BuiltRecords:
+    """Return the records behind one another; one without an offset follows the one before."""
+    chunks: list[bytes] = []
+    timestamps: list[int] = []
+    next_offset = base_offset
+    for offset, timestamp, key, value, headers in records:
+        offset_delta = (next_offset if offset == UNASSIGNED_OFFSET else offset) - base_offset
+        assert base_offset + offset_delta >= next_offset, "offsets grow inside a batch and start at its base offset"
+        next_offset = base_offset + offset_delta + 1
+        timestamps.append(timestamp)
+        body = b"\x00%b%b%b%b%b%b%b" % (
+            build_varint(timestamp - timestamps[0]),
+            build_varint(offset_delta),
+            NULL_SIZE if key is None else build_varint(len(key)),
+            key or b"",
+            NULL_SIZE if value is None else build_varint(len(value)),
+            value or b"",
+            _build_headers(headers) if headers else NO_HEADERS,
+        )
+        chunks.append(build_varint(len(body)))
+        chunks.append(body)
+    assert timestamps, "a batch has at least one record"
+    return BuiltRecords(b"".join(chunks), len(timestamps), next_offset - 1, timestamps[0], max(timestamps))
 
 
 def build_varint(value: int) -> bytes:
     """Return a signed integer in zigzag form, seven bits to the byte, lowest first; ranges are the caller's business."""
     if -64 <= value < 64:
         return _ONE_BYTE_VARINTS[value]
-    return _build_unsigned(value << 1 if value >= 0 else ~value << 1 | 1)
+    zigzag = value << 1 if value >= 0 else ~value << 1 | 1
+    if zigzag < 0x4000:
+        return bytes((zigzag & 0x7F | 0x80, zigzag >> 7))
+    return _build_unsigned(zigzag)
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -119,6 +142,15 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     if zigzag > 127:
         zigzag, position = _read_long_varint(data, position, zigzag)
     return (zigzag >> 1) ^ -(zigzag & 1), position
+
+
+def _build_headers(headers: Headers) -> bytes:
+    chunks = [build_varint(len(headers))]
+    for key, value in headers:
+        encoded_key = key.encode(errors=HEADER_KEY_ERRORS)
+        chunks += (build_varint(len(encoded_key)), encoded_key)
+        chunks += (NULL_SIZE,) if value is None else (build_varint(len(value)), value)
+    return b"".join(chunks)
 
 
 def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
@@ -142,8 +174,13 @@ def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
 
 def _read_long_varint(data: bytes, position: int, first_byte: int) -> tuple[int, int]:
     """Go on after a first byte whose high bit is set; ten bytes are the most that 64 bits need."""
-    value = first_byte & 0x7F
-    for shift in range(7, 70, 7):
+    byte = data[position]
+    position += 1
+    value = first_byte - 0x80 + (byte << 7)
+    if byte < 128:
+        return value, position
+    value &= 0x3FFF
+    for shift in range(14, 70, 7):
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
