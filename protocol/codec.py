@@ -6,13 +6,13 @@ which in turn fits into any compiled Struct.
 
 from collections.abc import Callable
 from functools import cache
-from typing import IO, Any
+from typing import IO
 
 import construct
 
 from protocol.declaration import Declaration
 from protocol.fuse_decode import Decoder, fused_decoder
-from protocol.fuse_encode import Chunks, Encoder, fused_encoder, fused_packer
+from protocol.fuse_encode import Chunks, Encoder, fused_builder, fused_encoder, fused_packer
 from protocol.malformed import MalformedMessage
 from protocol.reference import TAGGED, reference_of
 from protocol.resolve import StructureLayout, layout_of
@@ -83,11 +83,11 @@ class MessageConstruct(construct.Construct):  # type: ignore[misc]
     def _sizeof(self, context: object, path: str) -> int:
         raise construct.SizeofError(path=path)
 
-    def _emitparse(self, code: Any) -> str:
+    def _emitparse(self, code: construct.CodeGen) -> str:
         code.linkedinstances[id(self)] = self.compile()
         return f"linkedinstances[{id(self)}].parse_embedded(io)"
 
-    def _emitbuild(self, code: Any) -> str:
+    def _emitbuild(self, code: construct.CodeGen) -> str:
         code.linkedinstances[id(self)] = self.compile()
         return f"linkedinstances[{id(self)}].build_embedded(obj, io)"
 
@@ -154,13 +154,9 @@ class CompiledMessage(construct.Compiled):  # type: ignore[misc]
         self.encode_into(message, chunks)
 
     def _first_encode(self, message: Message) -> bytes:
-        self.encode = self.packer("", self._join) or self._join
+        general = fused_builder(self.layout, self._encode_failure)
+        self.encode = self.packer("", general) or general
         return self.encode(message)
-
-    def _join(self, message: Message) -> bytes:
-        chunks: Chunks = []
-        self.encode_into(message, chunks)
-        return b"".join(chunks)
 
     def _decode_failure(self, buffer: bytes, start: int, error: Exception) -> MalformedMessage:
         """Parse once more, with the reference, to learn in which field the fused decoder failed."""

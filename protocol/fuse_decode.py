@@ -8,15 +8,16 @@ Source: org.apache.kafka.message.MessageDataGenerator (order of fields and tags)
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from struct import calcsize
 from struct import error as struct_error
-from typing import Any
 
 from protocol import fuse_slow
 from protocol.declaration import Primitive
-from protocol.fuse_source import CODES, Source
+from protocol.fuse_source import CODES, Source, fixed_codes, is_fixed
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout, field_holds_records, holds_records
+from protocol.schema import Message
 
-Decoder = Callable[[bytes, int], tuple[Any, int]]
+Decoder = Callable[[bytes, int], tuple[Message, int]]
 DecodeFailure = Callable[[bytes, int, Exception], Exception]
 
 
@@ -180,11 +181,11 @@ class DecoderWriter:
         elements = source.fresh("elements")
         source.line(f"{target} = {elements} = []")
         if isinstance(element, StructureLayout) and is_fixed(element):
-            self._synchronize()
+            self.synchronize()
             with source.block(f"if {count}:"):
                 self._sweep(element, elements, count)
             return
-        self._synchronize()
+        self.synchronize()
         self._loop(element, elements, count, flexible=flexible)
 
     def _loop(self, element: "Primitive | StructureLayout", elements: str, count: str, *, flexible: bool) -> None:
@@ -198,7 +199,7 @@ class DecoderWriter:
                 self._run.append((*CODES[element], one))
             else:
                 self._sized(element, one, flexible=flexible, nullable=False)
-            self._synchronize()
+            self.synchronize()
             source.line(f"{elements}.append({one})")
 
     def _sweep(self, element: StructureLayout, elements: str, count: str) -> None:
@@ -207,8 +208,8 @@ class DecoderWriter:
         Whether none has is seen from all tag counts at once: the first that is not zero still stands where it is expected.
         """
         source = self._source
-        codes = "".join(CODES[_primitive(field)][0] for field in element.fields) + ("B" if element.flexible else "")
-        size = sum(CODES[_primitive(field)][1] for field in element.fields) + element.flexible
+        codes = fixed_codes(element) + ("B" if element.flexible else "")
+        size = calcsize(">" + codes)
         end = source.fresh("end")
         source.line(f"{end} = position + {count} * {size}")
         with source.block(f"if {end} > len(buffer):"):
@@ -245,7 +246,7 @@ class DecoderWriter:
         ahead = self._ahead
         with self._source.block(head):
             yield
-            self._synchronize()
+            self.synchronize()
         with self._source.block("else:"):
             self._source.line(otherwise)
             if ahead:
@@ -255,7 +256,7 @@ class DecoderWriter:
         """Go to a computed position without changing what is ahead."""
         self._source.line(f"position = {expression}" + (f" - {self._ahead}" if self._ahead else ""))
 
-    def _synchronize(self) -> None:
+    def synchronize(self) -> None:
         """Read what is pending and let `position` be the true one."""
         self._read_run()
         if self._ahead:
@@ -283,16 +284,6 @@ class DecoderWriter:
         return f"position + {ahead}" if ahead > 0 else f"position - {-ahead}" if ahead else "position"
 
 
-def is_fixed(layout: StructureLayout) -> bool:
-    """Tell whether all objects of a layout take the same number of bytes, unless they carry unknown tags."""
-    return bool(layout.fields) and not layout.tags and all(isinstance(field.type, Primitive) and field.type in CODES for field in layout.fields)
-
-
-def _primitive(field: PresentField) -> Primitive:
-    assert isinstance(field.type, Primitive), f"{field.name} has no fixed size"
-    return field.type
-
-
 def _write_tag_readers(source: Source, layout: StructureLayout, names: dict[int, str]) -> None:
     """Write, for each structure that knows tagged fields, the function that reads them; inner structures first."""
     for field in (*layout.fields, *layout.tags):
@@ -314,7 +305,7 @@ def _write_tag_readers(source: Source, layout: StructureLayout, names: dict[int,
                 source.line("position, expected = span")
                 writer = DecoderWriter(source, names)
                 writer.field(field, f"it.{field.name}")
-                writer._synchronize()
+                writer.synchronize()
                 with source.block("if position != expected:"):
                     source.line(f'raise ValueError("tag {field.tag} has another size than it says")')
         source.line("it._tags = {tag: buffer[first:end] for tag, (first, end) in spans.items()} or None")

@@ -9,22 +9,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from struct import Struct
 from struct import error as struct_error
-from typing import Any
 
 from protocol import fuse_slow
 from protocol.declaration import Field, Fresh, Primitive
-from protocol.fuse_decode import is_fixed
-from protocol.fuse_source import CODES, Source
+from protocol.fuse_source import CODES, Source, fixed_codes, is_fixed
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout
+from protocol.schema import Message
 
 Chunks = list[bytes | memoryview]
-Encoder = Callable[[Any, Chunks], None]
+Encoder = Callable[[Message, Chunks], None]
 EncodeFailure = Callable[[object, Exception], Exception]
 
 
 def fused_encoder(layout: StructureLayout, failure: EncodeFailure) -> Encoder:
     """Compile `encode_into(object, chunks)`; anything wrong is raised as what `failure` makes of it."""
-    return encoder_source(layout, failure).compile(layout, "encode_into")
+    return encoder_source(layout, failure, into=True).compile(layout, "encode_into")
+
+
+def fused_builder(layout: StructureLayout, failure: EncodeFailure) -> Callable[[Message], bytes]:
+    """Compile `encode(object) -> bytes`, the same with the chunks joined."""
+    return encoder_source(layout, failure, into=False).compile(layout, "encode")
 
 
 def fused_packer(layout: StructureLayout, prefix: str, otherwise: Callable[..., bytes]) -> Callable[..., bytes] | None:
@@ -36,7 +40,7 @@ def fused_packer(layout: StructureLayout, prefix: str, otherwise: Callable[..., 
     if not is_fixed(layout):
         return None
     source = Source({"otherwise": otherwise, "struct_error": struct_error})
-    codes = prefix + "".join(CODES[field.type][0] for field in layout.fields if isinstance(field.type, Primitive)) + ("x" if layout.flexible else "")
+    codes = prefix + fixed_codes(layout) + ("x" if layout.flexible else "")
     numbers = [f"prefix_{index}" for index in range(len(prefix.replace("x", "")))]
     usual = _conditions(source, layout, "it") + [f"len(it.{field.name}) == 16" for field in layout.fields if field.type is Primitive.UUID]
     values = ", ".join([*numbers, *(f"it.{field.name}" for field in layout.fields)])
@@ -50,8 +54,8 @@ def fused_packer(layout: StructureLayout, prefix: str, otherwise: Callable[..., 
     return source.compile(layout, "pack")
 
 
-def encoder_source(layout: StructureLayout, failure: EncodeFailure) -> Source:
-    """Write the source of the encoder."""
+def encoder_source(layout: StructureLayout, failure: EncodeFailure, *, into: bool) -> Source:
+    """Write the source of the encoder: into the caller's list, or into bytes."""
     source = Source(
         {
             "BYTE": fuse_slow.BYTE,
@@ -65,12 +69,16 @@ def encoder_source(layout: StructureLayout, failure: EncodeFailure) -> Source:
     )
     names: dict[int, str] = {}
     _write_tag_writers(source, layout, names)
-    with source.block("def encode_into(it, chunks):"):
+    with source.block("def encode_into(it, chunks):" if into else "def encode(it):"):
+        if not into:
+            source.line("chunks = []")
         with source.block("try:"):
             source.line("append = chunks.append")
             writer = EncoderWriter(source, names)
             writer.structure(layout, "it")
             writer.flush()
+            if not into:
+                source.line("return join(chunks)")
         with source.block("except (struct_error, AttributeError, TypeError, ValueError, IndexError) as error:"):
             source.line("raise failure(it, error) from error")
     return source
@@ -221,7 +229,7 @@ class EncoderWriter:
         """Pack elements of fixed size in one comprehension; if one of them is unusual, start again with the loop."""
         source = self._source
         one = source.fresh("element")
-        codes = "".join(CODES[field.type][0] for field in element.fields if isinstance(field.type, Primitive)) + ("x" if element.flexible else "")
+        codes = fixed_codes(element) + ("x" if element.flexible else "")
         values = ", ".join(f"{one}.{field.name}" for field in element.fields)
         conditions = _conditions(source, element, one)
         packed = source.fresh("packed")

@@ -4,8 +4,8 @@ Every failure here is a ValueError with the reason; the fused codec turns it int
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from protocol.schema import Message
 from protocol.types import LAST_INT32, STRING_SIZE_MAX
 
 BYTE = [bytes((number,)) for number in range(128)]
@@ -74,7 +74,7 @@ def tag_spans(count: int, buffer: bytes, position: int) -> tuple[dict[int, tuple
     return spans, position
 
 
-def keep_tags(count: int, buffer: bytes, position: int, structure: Any) -> int:
+def keep_tags(count: int, buffer: bytes, position: int, structure: Message) -> int:
     """Keep all tagged fields of a structure that knows none; return the position behind them."""
     spans, position = tag_spans(count, buffer, position)
     structure._tags = {tag: buffer[start:end] for tag, (start, end) in spans.items()} or None

@@ -28,6 +28,8 @@ CODES: Mapping[Primitive, tuple[str, int]] = {
 }
 """Fixed-size types: code of the struct module, size in bytes."""
 
+Function = Callable[..., Any]
+"""A function made of a source, or a method of a Struct."""
 Method = Literal["pack", "unpack_from", "iter_unpack"]
 TABLE_SIZE = 256
 """Arrays of up to so many numbers have a Struct of their own; for longer ones making it is small against using it."""
@@ -95,17 +97,27 @@ class Source:
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
 
-    def compile(self, layout: StructureLayout, function: str) -> Callable[..., Any]:
+    def compile(self, layout: StructureLayout, function: str) -> Function:
         """Compile the lines and return one of their functions."""
         text = self.text()
         filename = f"<{layout.cls.__name__} v{layout.version} {function}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         exec(compile(text, filename, "exec"), self.scope)
-        compiled: Callable[..., Any] = self.scope[function]
+        compiled: Function = self.scope[function]
         return compiled
 
 
-class CountTable(dict[int, Callable[..., Any]]):
+def is_fixed(layout: StructureLayout) -> bool:
+    """Tell whether all objects of a layout take the same number of bytes, unless they carry unknown tags."""
+    return bool(layout.fields) and not layout.tags and all(field.type in CODES for field in layout.fields)
+
+
+def fixed_codes(layout: StructureLayout) -> str:
+    """Return the struct codes of the fields of a fixed layout."""
+    return "".join(CODES[field.type][0] for field in layout.fields if isinstance(field.type, Primitive))
+
+
+class CountTable(dict[int, Function]):
     """From a count to a bound method of the Struct of so many numbers."""
 
     def __init__(self, code: str, method: str) -> None:
@@ -113,16 +125,16 @@ class CountTable(dict[int, Callable[..., Any]]):
         self._code = code
         self._method = method
 
-    def __missing__(self, count: int) -> Callable[..., Any]:
-        made: Callable[..., Any] = getattr(Struct(f">{count}{self._code}"), self._method)
+    def __missing__(self, count: int) -> Function:
+        made: Function = getattr(Struct(f">{count}{self._code}"), self._method)
         if count <= TABLE_SIZE:
             self[count] = made
         return made
 
 
 @cache
-def _method(code: str, method: Method) -> Callable[..., Any]:
-    made: Callable[..., Any] = getattr(Struct(">" + code), method)
+def _method(code: str, method: Method) -> Function:
+    made: Function = getattr(Struct(">" + code), method)
     return made
 
 

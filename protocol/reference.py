@@ -5,12 +5,12 @@ Source: org.apache.kafka.message.MessageDataGenerator (what Kafka generates from
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import construct
 
 from protocol.declaration import Primitive
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default_of, is_default
+from protocol.schema import Message
 from protocol.types import (
     FIXED,
     INT16,
@@ -45,7 +45,7 @@ class StructureAdapter(construct.Adapter):  # type: ignore[misc]
         super().__init__(subcon)
         self._layout = layout
 
-    def _decode(self, container: Mapping[str, Any], context: object, path: str) -> object:
+    def _decode(self, container: Mapping[str, Message], context: object, path: str) -> object:
         values = {field.name: container[field.name] for field in self._layout.fields}
         unknown: dict[int, bytes] = dict(container.get(TAGGED, {}))
         for field in self._layout.tags:
@@ -56,7 +56,7 @@ class StructureAdapter(construct.Adapter):  # type: ignore[misc]
         structure._tags = unknown or None
         return structure
 
-    def _encode(self, obj: Any, context: object, path: str) -> dict[str, object]:
+    def _encode(self, obj: Message, context: object, path: str) -> dict[str, object]:
         if not isinstance(obj, self._layout.cls):
             raise WireError(path, f"{obj!r} is no {self._layout.cls.__name__}")
         for absent in self._layout.guarded:

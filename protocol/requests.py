@@ -95,9 +95,10 @@ def request_chunks(api_key: int, api_version: int, correlation_id: int, client_i
     """Build the frame of a request, with its size in front; records stay uncopied."""
     route = _ROUTES[api_key, api_version]
     chunks: Chunks = [b""]
-    route.request.encode_into(body, chunks)
-    if not route.request_holds_records:
-        chunks = [b"", b"".join(chunks)]
+    if route.request_holds_records:
+        route.request.encode_into(body, chunks)
+    else:
+        chunks.append(route.request.encode(body))
     body_size = sum(map(len, chunks))
     if route.request_header_version == 0:
         chunks[0] = REQUEST_HEAD_V0.pack(8 + body_size, api_key, api_version, correlation_id)
@@ -115,11 +116,12 @@ def response_chunks(api_key: int, api_version: int, correlation_id: int, body: M
     route = _ROUTES[api_key, api_version]
     if route.pack_response is not None:
         return [route.pack_response(route.response_size, correlation_id, body)]
+    head = SIZED_RESPONSE_HEAD[route.response_header_version]
+    if not route.response_holds_records:
+        content = route.response.encode(body)
+        return [head.pack(head.size - 4 + len(content), correlation_id), content]
     chunks: Chunks = [b""]
     route.response.encode_into(body, chunks)
-    if not route.response_holds_records:
-        chunks = [b"", b"".join(chunks)]
-    head = SIZED_RESPONSE_HEAD[route.response_header_version]
     chunks[0] = head.pack(head.size - 4 + sum(map(len, chunks)), correlation_id)
     return chunks
 

@@ -6,11 +6,10 @@ Source: the JSON message definitions of Apache Kafka (`versions`, `nullableVersi
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from protocol.declaration import ArrayOf, Declaration, Field, Fresh, Primitive, StructureOf, VersionRange, WireType
 from protocol.message_class import has_fresh_default, shared_default
-from protocol.schema import declaration_of
+from protocol.schema import Message, declaration_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def default_of(field: Field) -> object:
             return default
 
 
-def is_default(field: Field, value: Any) -> bool:
+def is_default(field: Field, value: Message) -> bool:
     """Tell whether a value is what the field holds when nobody set it (a structure with unknown tags is not)."""
     expected = default_of(field)
     if expected is None or value is None:

@@ -8,7 +8,7 @@ Source: org.apache.kafka.common.protocol.types.Type; KIP-482.
 import io
 import struct
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import IO
 
 import construct
 
@@ -44,8 +44,9 @@ class Number(WireType):
         self._struct = struct.Struct(">" + code)
         self._is_float = code == "d"
 
-    def _parse(self, stream: IO[bytes], context: object, path: str) -> Any:
-        return self._struct.unpack(read_exactly(stream, self._struct.size, path))[0]
+    def _parse(self, stream: IO[bytes], context: object, path: str) -> int | float:
+        number: int | float = self._struct.unpack(read_exactly(stream, self._struct.size, path))[0]
+        return number
 
     def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
         try:
@@ -130,9 +131,9 @@ class Length(WireType):
 
     def _parse(self, stream: IO[bytes], context: object, path: str) -> int | None:
         start = stream.tell()
-        length = self._number._parse(stream, context, path) - self._compact
+        length = int(self._number._parse(stream, context, path)) - self._compact
         if length >= 0:
-            return int(length)
+            return length
         if not self._nullable:
             raise WireError(path, "null, but not nullable", start)
         return None

@@ -22,6 +22,8 @@ from tests.wire.conftest import declared_messages
 kafka_protocol = pytest.importorskip("kafka.protocol")
 kio_serial = pytest.importorskip("kio.serial")
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # kafka-python reads its resources in an old way
+
 EXAMPLES_PER_VERSION = 4
 KNOWN_ERROR_CODE = 35
 """An error code both know; kafka-python reads an ApiVersions response with an error as version 0, so that one carries none."""
