@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 REASON_PEER, REASON_STOPPING, REASON_IDLE = "peer", "stopping", "idle"
 NO_HEAD = RequestHead(-1, -1, -1, None, 0)
 _SIZE_AND_CORRELATION_ID = Struct(">ii").pack
-_CORRELATION_ID_BYTES = 4
+_SIZE_BYTES = _CORRELATION_ID_BYTES = 4
+JOINED_BYTES_MAX = 65536
+"""Up to here one copy is cheaper than telling the kernel of many pieces."""
+NO_MESSAGES = (Encoded, NoAnswer, Closing)
 
 
 class FrameServer(Protocol):
@@ -50,7 +53,8 @@ class ServerConnection(asyncio.Protocol):
         self.peer = "?"
         self._link = ""
         self._shell = shell
-        self._server = server
+        self._read_head = server.read_head
+        self._serve_request = server.serve
         self._on_lost = on_lost
         self._frame_events = shell.config.frame_events
         self._idle_s = shell.config.connections_max_idle_ms / 1000
@@ -161,10 +165,10 @@ class ServerConnection(asyncio.Protocol):
     def _serve_frame(self, frame: bytes) -> None:
         head = NO_HEAD
         try:
-            head = self._server.read_head(frame)
+            head = self._read_head(frame)
             if self._frame_events:
                 self._note_received(head, len(frame))
-            answer = self._server.serve(head, frame, self)
+            answer = self._serve_request(head, frame, self)
         except MalformedMessage as malformed:
             self._refuse(head, str(malformed))
         except UnsupportedApi as unsupported:
@@ -172,7 +176,7 @@ class ServerConnection(asyncio.Protocol):
         except AssertionError as mistake:
             self._shell.fail(mistake)
         else:
-            if isinstance(answer, Deferred):
+            if type(answer) is Deferred:
                 self._wait_for(answer, head)
             else:
                 self._put(answer, head)
@@ -201,30 +205,32 @@ class ServerConnection(asyncio.Protocol):
         """Encode an answer behind those that wait to be written."""
         if self._close_reason is not None:
             return
-        if isinstance(answer, NoAnswer):
-            return
-        if isinstance(answer, Closing):
-            self._refuse(head, answer.reason)
-            return
-        chunks: Sequence[Chunk]
-        if isinstance(answer, Encoded):
-            chunks = [_SIZE_AND_CORRELATION_ID(len(answer.rest) + _CORRELATION_ID_BYTES, head.correlation_id), answer.rest]
+        if isinstance(answer, NO_MESSAGES):
+            if isinstance(answer, Closing):
+                self._refuse(head, answer.reason)
+            if not isinstance(answer, Encoded):
+                return
+            size_bytes = len(answer.rest) + _CORRELATION_ID_BYTES
+            chunks: Sequence[Chunk] = (_SIZE_AND_CORRELATION_ID(size_bytes, head.correlation_id), answer.rest)
         else:
             chunks = response_chunks(head.api_key, head.api_version, head.correlation_id, answer)
         self._out.extend(chunks)
         if self._frame_events:
-            self._note_sent(head, sum(len(chunk) for chunk in chunks) - 4)
+            self._note_sent(head, sum(map(len, chunks)) - _SIZE_BYTES)
 
     def _flush(self) -> None:
         """Write everything that is answered; the facts behind the answers are in the event log before."""
         out = self._out
-        if out and self._transport is not None:
-            self._shell.world.flush_events()
-            self._out = []
-            if len(out) == 1:
-                self._transport.write(out[0])
-            else:
-                self._transport.writelines(out)
+        if not out or self._transport is None:
+            return
+        self._shell.world.flush_events()
+        self._out = []
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif sum(map(len, out)) <= JOINED_BYTES_MAX:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
 
     def _refuse(self, head: RequestHead, reason: str) -> None:
         """Close without an answer, which is all that Kafka says to a request it cannot read or does not offer."""

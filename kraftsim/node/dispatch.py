@@ -39,9 +39,8 @@ class Dispatcher(Generic[N]):
             int(handler.key): Route(handler, *offer.served[handler.key]) for handler in handlers if handler.key in offer.served
         }
 
-    def read_head(self, frame: bytes) -> RequestHead:
-        """Read the header of a frame. Raises MalformedMessage, or UnsupportedApi for a key that nobody knows."""
-        return read_request_head(frame)
+    read_head = staticmethod(read_request_head)
+    """Reads the header of a frame. Raises MalformedMessage, or UnsupportedApi for a key that nobody knows."""
 
     def serve(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:
         """Hand the request to its handler. Raises MalformedMessage for a body that cannot be read."""

@@ -30,13 +30,17 @@ class ProducerIds:
         self._waiters: dict[int, OnProducerId] = {}
         self._pump: Pump[Effect] = Pump(source.take_effects, self._carry_out)
 
-    def claim(self, on_producer_id: OnProducerId) -> ProducerId | Refusal | Waiting:
-        """Return a fresh id, why there is none, or Waiting: then `on_producer_id` hears later."""
+    def claim(self) -> ProducerId | Refusal | Waiting:
+        """Return a fresh id, or why there is none. After Waiting call `wait` at once."""
         claimed = self._source.claim(self._clock.monotonic_ms())
-        if isinstance(claimed, Waiting):
-            self._waiters[claimed.waiter] = on_producer_id
-        self._pump.run()
+        if not isinstance(claimed, Waiting):
+            self._pump.run()
         return claimed
+
+    def wait(self, waiting: Waiting, on_producer_id: OnProducerId) -> None:
+        """Name who waits for the id that could not be claimed."""
+        self._waiters[waiting.waiter] = on_producer_id
+        self._pump.run()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

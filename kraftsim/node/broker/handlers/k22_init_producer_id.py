@@ -27,9 +27,12 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     refusal = _refusal(broker, request)
     if refusal is not None:
         return _refused(broker, call, refusal.error)
+    claimed = broker.producer_ids.claim()
+    if not isinstance(claimed, Waiting):
+        return _answer(broker, call, claimed)
     later = Deferred()
-    claimed = broker.producer_ids.claim(lambda result: _complete(broker, call, later, result))
-    return later if isinstance(claimed, Waiting) else _answer(broker, call, claimed)
+    broker.producer_ids.wait(claimed, lambda result: _complete(broker, call, later, result))
+    return later
 
 
 def _refusal(broker: Broker, request: InitProducerIdRequest) -> Refusal | None:
