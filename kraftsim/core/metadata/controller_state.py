@@ -154,7 +154,8 @@ class ControllerState:
 
     def _decide_fence(self, broker: BrokerRegistration, reason: str) -> Decision[None]:
         fact = BrokerFenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, reason=reason)
-        return Decision([*self.replication.fence_records(broker.broker_id), fence_record(broker)], None, (fact,))
+        records = [*self.replication.fence_records(broker.broker_id), fence_record(broker)]
+        return Decision(records, None, () if broker.fenced else (fact,))
 
     def _apply(self, record: MetadataRecord, offset: int) -> None:
         match record:

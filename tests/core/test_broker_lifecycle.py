@@ -1,0 +1,204 @@
+"""Brokers register, are let in, fall silent, leave: told in tests/core/scripts, with tables for what does not fit a story.
+
+Source: KIP-631, ClusterControlManager, BrokerHeartbeatManager; facts/controller.md 3.3.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.activation import bootstrap_records
+from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, BrokerWish, next_state
+from kraftsim.core.metadata.controller_state import ControllerState
+from kraftsim.core.metadata.create_topics import TopicDefaults
+from kraftsim.core.metadata.replication_control import TopicDraw
+from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
+from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from protocol.schema import Message
+
+LEVEL = 21
+
+
+def new_state(level: int = LEVEL) -> ControllerState:
+    """Return a controller with an empty log, one second before anything happens."""
+    return ControllerState(cluster_id="cluster", session_timeout_ms=9000, metadata_version=level, topic_defaults=TopicDefaults())
+
+
+def registration(broker_id: int = 1, incarnation: str = "a", **changes: object) -> BrokerRegistrationRequest:
+    """Return what a broker of 3.9 sends; directory ids are its own."""
+    fields: dict[str, object] = {
+        "broker_id": broker_id,
+        "cluster_id": "cluster",
+        "incarnation_id": incarnation.encode().rjust(16),
+        "listeners": [Listener(name="PLAINTEXT", host="localhost", port=9092)],
+        "features": [Feature(name="metadata.version", min_supported_version=1, max_supported_version=LEVEL)],
+        "log_dirs": [bytes([broker_id % 256]) * 16],
+    }
+    return BrokerRegistrationRequest(**(fields | changes))  # type: ignore[arg-type]
+
+
+class Controller:
+    """A controller that commits at once, driven by lines such as "heartbeat 1 epoch=4 offset=4"."""
+
+    def __init__(self) -> None:
+        self.state = new_state()
+        self.next_offset = 0
+        self.now_ms = 0
+        self.write(bootstrap_records(LEVEL))
+
+    def write(self, records: Sequence[Message]) -> list[str]:
+        """Append and replay records, and tell what they say."""
+        lines = []
+        for record in records:
+            lines.append(f"{self.next_offset}: {_told(record)}")
+            self.state.replay(record, self.next_offset)
+            self.next_offset += 1
+        self.state.commit_through(self.next_offset - 1)
+        return lines
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        flags = {word.split("=")[0]: word.partition("=")[2] for word in words[1:]}
+        return "\n".join(getattr(self, f"do_{verb}")(words[0] if words else "", flags))
+
+    def do_at(self, now_ms: str, flags: dict[str, str]) -> list[str]:
+        self.now_ms = int(now_ms)
+        return []
+
+    def do_register(self, broker_id: str, flags: dict[str, str]) -> list[str]:
+        request = registration(int(broker_id), flags["incarnation"])
+        return self._carry_out(self.state.decide_register(request, self.next_offset, self.now_ms))
+
+    def do_heartbeat(self, broker_id: str, flags: dict[str, str]) -> list[str]:
+        request = BrokerHeartbeatRequest(
+            broker_id=int(broker_id),
+            broker_epoch=int(flags["epoch"]),
+            current_metadata_offset=int(flags.get("offset", self.next_offset - 1)),
+            want_fence="fence" in flags,
+            want_shut_down="shutdown" in flags,
+        )
+        return self._carry_out(self.state.decide_heartbeat(request, self.next_offset, self.now_ms))
+
+    def do_tick(self, _: str, flags: dict[str, str]) -> list[str]:
+        lines = []
+        while (decision := self.state.decide_fence_stale(self.now_ms)) is not None:
+            lines += [f"fences {decision.result}", *self.write(decision.records)]
+        return [*lines, f"next session over at {self.state.cluster.next_stale_at_ms()}"]
+
+    def do_activate(self, _: str, flags: dict[str, str]) -> list[str]:
+        self.state.activate(self.now_ms)
+        return []
+
+    def do_topic(self, name: str, flags: dict[str, str]) -> list[str]:
+        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=int(flags["partitions"]), replication_factor=1)])
+        draw = TopicDraw(topic_id=name.encode().rjust(16), first_broker_index=0)
+        decision = self.state.replication.decide_create_topics(request, [draw])
+        assert isinstance(decision, Decision)
+        self.write(decision.records)
+        return self.do_partitions("", {})
+
+    def do_partitions(self, _: str, flags: dict[str, str]) -> list[str]:
+        return [
+            f"{topic_id.decode().strip()}-{partition}: leader {held.leader} epoch {held.leader_epoch} isr {list(held.isr)}"
+            for (topic_id, partition), held in self.state.replication.partitions()
+        ]
+
+    def _carry_out(self, decision: Decision[object] | Refusal) -> list[str]:
+        if isinstance(decision, Refusal):
+            return [f"refused {decision.error.name}"]
+        lines = [f"answer {_reply(decision.result)}", *self.write(decision.records)]
+        return [*lines, *(f"fact {type(fact).__name__} {getattr(fact, 'broker_id', '')}" for fact in decision.facts)]
+
+
+def _reply(result: object) -> str:
+    if isinstance(result, int):
+        return f"epoch {result}"
+    names = ("is_caught_up", "is_fenced", "should_shut_down")
+    return " ".join(name for name in names if getattr(result, name)) or "serve"
+
+
+def _told(record: Message) -> str:
+    shown = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "partition_id", "isr", "leader")
+    fields = [f"{name}={getattr(record, name)}" for name in shown if getattr(record, name, None) is not None]
+    return " ".join([type(record).__name__, *fields])
+
+
+@pytest.mark.parametrize("script", ["broker_comes_and_goes", "broker_falls_silent", "broker_comes_back"])
+def test_brokers_live_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
+    """Each script says in its comments which rule it plays."""
+    play(script, Controller().answer)
+
+
+F, U, C, S = BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN, BrokerControlState.SHUTDOWN_NOW
+
+
+@pytest.mark.parametrize(
+    ("current", "wishes", "following"),
+    [
+        (F, "shutdown", S),
+        (F, "fence shutdown caught-up", S),
+        (F, "caught-up", U),
+        (F, "", F),
+        (F, "fence caught-up", F),
+        (U, "fence shutdown", S),
+        (U, "fence", F),
+        (U, "shutdown leads", C),
+        (U, "shutdown", S),
+        (U, "", U),  # behind again: it stays
+        (C, "shutdown leads others", C),
+        (C, "shutdown others", S),
+        (C, "shutdown", C),
+        (C, "leads", C),  # without the wish to shut down nothing changes
+    ],
+)
+def test_a_heartbeat_moves_a_broker_by_the_table(current: BrokerControlState, wishes: str, following: BrokerControlState) -> None:
+    """The table of facts/controller.md 3.3, row by row."""
+    wish = BrokerWish(
+        wants_fence="fence" in wishes,
+        wants_shut_down="shutdown" in wishes,
+        is_caught_up="caught-up" in wishes,
+        leads_partitions="leads" in wishes,
+        others_are_caught_up="others" in wishes,
+    )
+    assert next_state(current, wish) is following
+
+
+OTHER_LEVELS = [Feature(name="metadata.version", min_supported_version=1, max_supported_version=20)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (registration(1, "a"), None),
+        (registration(1, "b"), ErrorCode.DUPLICATE_BROKER_REGISTRATION),
+        (registration(2, cluster_id="another"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (registration(1, "b", cluster_id="another"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (registration(2, is_migrating_zk_broker=True), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (registration(2, log_dirs=[]), ErrorCode.INVALID_REGISTRATION),
+        (registration(2, log_dirs=[bytes(15) + b"\x63"]), ErrorCode.INVALID_REGISTRATION),  # reserved: 99
+        (registration(2, log_dirs=[bytes(15) + b"\x64"]), None),
+        (registration(2, log_dirs=[b"x" * 16, b"x" * 16]), ErrorCode.INVALID_REGISTRATION),
+        (registration(2, log_dirs=[bytes([1]) * 16]), ErrorCode.INVALID_REGISTRATION),  # of broker 1
+        (registration(2, features=OTHER_LEVELS), ErrorCode.UNSUPPORTED_VERSION),
+        (registration(2, features=[]), ErrorCode.UNSUPPORTED_VERSION),  # taken as 1 to 1
+        (registration(-1), None),  # Kafka does not look at the sign
+    ],
+)
+def test_a_registration_is_accepted_or_refused(request_: BrokerRegistrationRequest, error: ErrorCode | None) -> None:
+    """Broker 1, incarnation a, is registered and was heard a moment ago."""
+    controller = Controller()
+    for line in ("register 1 incarnation=a", "heartbeat 1 epoch=4 offset=4"):
+        controller.answer(line)
+    decision = controller.state.decide_register(request_, controller.next_offset, controller.now_ms)
+    assert decision == Refusal(error) if error is not None else isinstance(decision, Decision)
+
+
+def test_directories_are_neither_demanded_nor_kept_below_level_17() -> None:
+    """A 3.5 controller does not know them.   Source: KIP-858."""
+    decision = new_state(11).decide_register(
+        registration(features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=11)]), 0, 0
+    )
+    assert isinstance(decision, Decision) and decision.records[0].log_dirs == []

@@ -1,0 +1,229 @@
+"""Which topics can be made, and where their partitions go.   Source: ReplicationControlManager, Topic; facts/controller.md 3.4."""
+
+import pytest
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.controller_state import ControllerState
+from kraftsim.core.metadata.create_topics import TopicDefaults
+from kraftsim.core.metadata.replication_control import NewTopic, RefusedTopic, TopicDraw, is_proper_topic_id
+from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about, effective_topic_configs
+from kraftsim.core.partitions.batch_rules import AppendRules
+from kraftsim.core.partitions.segments import SegmentSettings
+from kraftsim.core.partitions.topic_rules import append_rules, segment_settings
+from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m04_config import ConfigRecord
+from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+
+ID = b"i" * 16
+DEFAULTS = TopicDefaults(num_partitions=4)
+
+
+def controller(fenced: tuple[int, ...] = (3,), defaults: TopicDefaults = DEFAULTS) -> ControllerState:
+    """Return a controller with brokers 1, 2 and 3 (3 is fenced; broker 2 has two directories) and the topics made.one and made."""
+    state = ControllerState(cluster_id="cluster", session_timeout_ms=9000, metadata_version=21, topic_defaults=defaults)
+    for offset, broker_id in enumerate((1, 2, 3)):
+        directories = [bytes([broker_id]) * 16, b"2" * 16][:broker_id] if broker_id < 3 else []
+        state.replay(RegisterBrokerRecord(broker_id=broker_id, broker_epoch=offset, fenced=broker_id in fenced, log_dirs=directories), offset)
+    for offset, name in ((10, "made.one"), (11, "made")):
+        state.replay(TopicRecord(name=name, topic_id=name.encode().rjust(16)), offset)
+    return state
+
+
+def decide(state: ControllerState, *topics: CreatableTopic, validate_only: bool = False) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
+    request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
+    return state.replication.decide_create_topics(request, [TopicDraw(topic_id=ID, first_broker_index=1) for _ in topics])
+
+
+def topic(name: str = "new", partitions: int = 2, replicas: int = 1, **changes: object) -> CreatableTopic:
+    return CreatableTopic(**({"name": name, "num_partitions": partitions, "replication_factor": replicas} | changes))  # type: ignore[arg-type]
+
+
+def by_hand(*assignments: tuple[int, list[int]], **changes: object) -> CreatableTopic:
+    made = [CreatableReplicaAssignment(partition_index=partition, broker_ids=broker_ids) for partition, broker_ids in assignments]
+    return topic(**({"partitions": -1, "replicas": -1, "assignments": made} | changes))  # type: ignore[arg-type]
+
+
+def configured(name: str, value: str | None) -> CreatableTopic:
+    return topic(configs=[CreatableTopicConfig(name=name, value=value)])
+
+
+REFUSED = [
+    (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
+    (topic("."), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+    (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '..' is not allowed"),
+    (topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION, "longer than the max allowed length 249"),
+    (topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "other than ASCII alphanumerics"),
+    (topic("ä"), ErrorCode.INVALID_TOPIC_EXCEPTION, "other than ASCII alphanumerics"),
+    (topic("a\n"), ErrorCode.INVALID_TOPIC_EXCEPTION, "other than ASCII alphanumerics"),
+    (topic("made_one"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 'made_one' collides with existing topic: made.one"),
+    (topic("made"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'made' already exists."),
+    (topic("made.one"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'made.one' already exists."),
+    (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "Creation of internal topic __cluster_metadata is prohibited."),
+    (topic(partitions=0), ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."),
+    (topic(partitions=-2), ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."),
+    (topic(replicas=0), ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value."),
+    (topic(replicas=-2), ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0"),
+    (topic(replicas=4), ErrorCode.INVALID_REPLICATION_FACTOR, "cannot be reached because only 3 broker(s) are registered."),
+    (topic(replicas=2), ErrorCode.INVALID_REPLICATION_FACTOR, "kraftsim keeps 1 replica of a partition for now."),
+    (by_hand((0, [1]), replicas=1), ErrorCode.INVALID_REQUEST, "replication factor was not set to -1."),
+    (by_hand((0, [1]), partitions=1), ErrorCode.INVALID_REQUEST, "numPartitions was not set to -1."),
+    (by_hand((0, [1]), (0, [2])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Found multiple manual partition assignments for partition 0"),
+    (by_hand((0, [1]), (2, [2])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"),
+    (by_hand((1, [1])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"),
+    (by_hand((0, [])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "includes an empty replica list."),
+    (by_hand((0, [2, 2])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "includes the broker 2 more than once."),
+    (by_hand((0, [7])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "includes broker 7, but no such broker is registered."),
+    (by_hand((0, [1]), (1, [1, 2])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition with 2 replica(s), but this is not consistent"),
+    (by_hand((0, [3])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "for partition 0 are fenced or in controlled shutdown."),
+    (by_hand((0, [1, 2])), ErrorCode.INVALID_REPLICATION_FACTOR, "kraftsim keeps 1 replica of a partition for now."),
+    (configured("segment.bytes", None), ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: segment.bytes"),
+    (configured("segment.bites", "1"), ErrorCode.INVALID_CONFIG, "Unknown topic config name: segment.bites"),
+    (configured("segment.bytes", "1"), ErrorCode.INVALID_CONFIG, "Invalid value 1 for configuration segment.bytes: Value must be at least 14"),
+]
+
+
+@pytest.mark.parametrize(("asked", "error", "why"), REFUSED)
+def test_a_topic_that_cannot_be_made_is_refused_in_kafkas_words(asked: CreatableTopic, error: ErrorCode, why: str) -> None:
+    """One wrong topic does not hold up the others of its request."""
+    decision = decide(controller(), asked, topic("fine", 1))
+    assert isinstance(decision, Decision)
+    refused, made = decision.result
+    assert isinstance(refused, RefusedTopic) and isinstance(made, NewTopic)
+    assert refused.name == asked.name
+    assert refused.refusal == Refusal(error) and why in refused.refusal.why
+    assert [record.name for record in decision.records if isinstance(record, TopicRecord)] == ["fine"]
+
+
+@pytest.mark.parametrize(("fenced", "why"), [((1, 2, 3), "Unable to replicate the partition 1 time(s): All brokers are currently fenced.")])
+def test_no_topic_is_made_while_every_broker_is_fenced(fenced: tuple[int, ...], why: str) -> None:
+    """There is nobody to lead it."""
+    decision = decide(controller(fenced), topic())
+    assert isinstance(decision, Decision)
+    (refused,) = decision.result
+    assert isinstance(refused, RefusedTopic) and refused.refusal.why == why
+
+
+def test_a_topic_is_a_record_its_configs_and_its_partitions() -> None:
+    """In one batch, in this order. A replica lives in the only directory of its broker, or where the broker will say (two directories)."""
+    state = controller()
+    decision = decide(state, topic("lines", 3, configs=[CreatableTopicConfig(name="cleanup.policy", value="compact")]))
+    assert isinstance(decision, Decision)
+    unassigned = bytes(15) + b"\x01"
+
+    def partition(number: int, leader: int, directory: bytes) -> PartitionRecord:
+        return PartitionRecord(
+            partition_id=number,
+            topic_id=ID,
+            replicas=[leader],
+            isr=[leader],
+            leader=leader,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[directory],
+        )
+
+    assert decision.records == [
+        TopicRecord(name="lines", topic_id=ID),
+        ConfigRecord(resource_type=2, resource_name="lines", name="cleanup.policy", value="compact"),
+        partition(0, 2, unassigned),
+        partition(1, 1, b"\x01" * 16),
+        partition(2, 2, unassigned),
+    ]
+    assert decision.result == [NewTopic(name="lines", topic_id=ID, partition_count=3, replication_factor=1, configs=(("cleanup.policy", "compact"),))]
+    assert [type(fact).__name__ for fact in decision.facts] == ["TopicCreated"]
+
+
+def test_what_a_request_leaves_open_comes_from_the_controller() -> None:
+    """-1 stands for num.partitions and default.replication.factor; where the default is more than can be built, it says so."""
+    decision = decide(controller(), topic(partitions=-1, replicas=-1))
+    assert isinstance(decision, Decision) and isinstance(decision.result[0], NewTopic) and decision.result[0].partition_count == 4
+    decision = decide(controller(defaults=TopicDefaults(replication_factor=3)), topic(replicas=-1))
+    assert isinstance(decision, Decision) and isinstance(decision.result[0], RefusedTopic)
+
+
+def test_assignments_by_hand_are_kept() -> None:
+    """In the order of the partitions, not of the request."""
+    decision = decide(controller(), by_hand((1, [1]), (0, [2])))
+    assert isinstance(decision, Decision)
+    assert [record.leader for record in decision.records if isinstance(record, PartitionRecord)] == [2, 1]
+
+
+def test_validate_only_answers_and_writes_nothing() -> None:
+    """The answer is the one that would have been given."""
+    decision = decide(controller(), topic(), validate_only=True)
+    assert isinstance(decision, Decision)
+    assert decision.records == [] and decision.facts == () and isinstance(decision.result[0], NewTopic)
+
+
+def test_a_name_that_comes_twice_in_a_request_is_refused_twice() -> None:
+    """Nobody knows which of them was meant."""
+    decision = decide(controller(), topic("twice"), topic("once"), topic("twice"))
+    assert isinstance(decision, Decision)
+    assert [type(result).__name__ for result in decision.result] == ["RefusedTopic", "NewTopic", "RefusedTopic"]
+
+
+@pytest.mark.parametrize("asked", [[topic("a", 10_001)], [topic("a", 2**31 - 1)], [topic("a", 6000), topic("b", 4001)]])
+def test_a_request_for_too_many_partitions_is_refused_as_a_whole(asked: list[CreatableTopic]) -> None:
+    """Ten thousand at most: a request must not make a controller run out of memory."""
+    assert decide(controller(), *asked) == Refusal(ErrorCode.POLICY_VIOLATION)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "is_proper"), [(bytes(16), False), (bytes(15) + b"\x01", False), (bytes(15) + b"\x02", True), (b"\xf8" * 16, False)]
+)
+def test_some_topic_ids_are_drawn_again(drawn: bytes, is_proper: bool) -> None:
+    """Zero and one mean something else, and a hyphen in front looks like an option."""
+    assert is_proper_topic_id(drawn) == is_proper
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("retention.ms", "-1", None),
+        ("retention.ms", "-2", "Value must be at least -1"),
+        ("retention.ms", "soon", "Not a number of type LONG"),
+        ("max.message.bytes", str(2**31), "Not a number of type INT"),
+        ("cleanup.policy", "compact, delete", None),
+        ("cleanup.policy", "compress", "String must be one of: compact, delete"),
+        ("message.timestamp.type", "Wall", "String must be one of: CreateTime, LogAppendTime"),
+        ("preallocate", "TRUE", None),
+        ("preallocate", "yes", "Expected value to be either true or false"),
+        ("min.cleanable.dirty.ratio", "0.2", None),
+        ("min.cleanable.dirty.ratio", "1.2", "Value must be no more than 1"),
+        ("min.cleanable.dirty.ratio", "half", "Not a number of type DOUBLE"),
+    ],
+)
+def test_a_topic_configuration_is_checked_by_its_type(name: str, value: str, complaint: str | None) -> None:
+    """ConfigDef's sentences."""
+    expected = None if complaint is None else f"Invalid value {value} for configuration {name}: {complaint}"
+    assert complaint_about(name, value) == expected
+
+
+def test_every_default_is_a_value_that_may_be_set() -> None:
+    """Else the table itself would be wrong."""
+    assert [name for name, config in TOPIC_CONFIGS.items() if complaint_about(name, config.default) is not None] == []
+    assert list(TOPIC_CONFIGS) == sorted(TOPIC_CONFIGS)
+
+
+def test_the_topic_overrides_the_broker_and_the_broker_overrides_kafka() -> None:
+    """segment.bytes of the topic, log.segment.bytes of the broker, 1 GiB."""
+    overrides, broker = {"cleanup.policy": "delete,compact"}, {"log.segment.bytes": "2048", "message.max.bytes": "99", "min.insync.replicas": "2"}
+    configs = effective_topic_configs(overrides, broker)
+    assert append_rules(configs, replica_count=1, bounds_min_in_sync_replicas=True) == AppendRules(
+        max_message_bytes=99, segment_bytes=2048, is_compacted=True
+    )
+    assert append_rules(configs, replica_count=1, bounds_min_in_sync_replicas=False).min_in_sync_replicas == 2
+    assert segment_settings(configs) == SegmentSettings(segment_bytes=2048)
+    assert append_rules(effective_topic_configs({}, {}), replica_count=1, bounds_min_in_sync_replicas=True) == AppendRules()
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_the_older_limit_for_timestamps_counts_where_it_is_stricter(side: str) -> None:
+    """message.timestamp.difference.max.ms was one limit for both sides.   Source: KIP-937."""
+    configs = effective_topic_configs({"message.timestamp.difference.max.ms": "50", f"message.timestamp.{side}.max.ms": "70"}, {})
+    rules = append_rules(configs, replica_count=1, bounds_min_in_sync_replicas=True)
+    assert getattr(rules, f"timestamp_{side}_max_ms") == 50
