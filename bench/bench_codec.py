@@ -78,12 +78,12 @@ def all_rows() -> list[Row]:
 
 
 def measure(rows: list[Row], rounds: int) -> None:
-    """Time all jobs of a row in turns, `rounds` times, and keep the best of each."""
-    for row in rows:
-        counts = {key: _batch_size(job) for key, job in row.jobs.items()}
-        for _ in range(rounds):
+    """Time all jobs of all rows in turns, `rounds` times, and keep the best of each: what disturbs the machine for a moment spoils one round."""
+    counts = [{key: _batch_size(job) for key, job in row.jobs.items()} for row in rows]
+    for _ in range(rounds):
+        for row, count_of in zip(rows, counts, strict=True):
             for key, job in row.jobs.items():
-                seconds = _timed(job, counts[key]) / counts[key]
+                seconds = _timed(job, count_of[key]) / count_of[key]
                 row.best[key] = min(seconds, row.best.get(key, seconds))
 
 
