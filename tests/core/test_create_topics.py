@@ -98,13 +98,19 @@ def test_a_topic_that_cannot_be_made_is_refused_in_kafkas_words(asked: Creatable
     assert [record.name for record in decision.records if isinstance(record, TopicRecord)] == ["fine"]
 
 
-@pytest.mark.parametrize(("fenced", "why"), [((1, 2, 3), "Unable to replicate the partition 1 time(s): All brokers are currently fenced.")])
-def test_no_topic_is_made_while_every_broker_is_fenced(fenced: tuple[int, ...], why: str) -> None:
-    """There is nobody to lead it."""
-    decision = decide(controller(fenced), topic())
-    assert isinstance(decision, Decision)
-    (refused,) = decision.result
-    assert isinstance(refused, RefusedTopic) and refused.refusal.why == why
+def test_no_topic_is_made_while_no_broker_can_lead_it() -> None:
+    """All of them fenced, or the only unfenced one in its controlled shutdown."""
+    whys = []
+    for fenced, leaving in (((1, 2, 3), ()), ((2, 3), (1,))):
+        state = controller(fenced)
+        for offset, broker_id in enumerate(leaving, start=20):
+            state.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_id - 1, in_controlled_shutdown=1), offset)
+        decision = decide(state, topic())
+        assert isinstance(decision, Decision)
+        (refused,) = decision.result
+        assert isinstance(refused, RefusedTopic) and refused.refusal == Refusal(ErrorCode.INVALID_REPLICATION_FACTOR)
+        whys.append(refused.refusal.why.partition(": ")[2])
+    assert whys == ["All brokers are currently fenced.", "All brokers are currently fenced or in controlled shutdown."]
 
 
 def test_a_topic_is_a_record_its_configs_and_its_partitions() -> None:
