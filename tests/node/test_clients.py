@@ -41,7 +41,8 @@ PORT = 9092
 
 def import_everything() -> None:
     """Import what nodes import on demand: under pytest an import opens files, which simulated nodes must not do."""
-    Catalogue("kraftsim.node.broker.handlers", "HANDLER", Handler).all()
+    for role in ("broker", "controller"):
+        Catalogue(f"kraftsim.node.{role}.handlers", "HANDLER", Handler).all()
     releases()
     declared_records()
     for api_key in declared_api_keys():

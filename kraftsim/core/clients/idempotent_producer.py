@@ -61,6 +61,7 @@ class IdempotentProducer:
         self._ask_metadata_at_ms = 0
         self._requests: dict[int, SendProduce] = {}
         self._next_request_id = 0
+        self._record_count = 0
         self._now_ms = 0
         self._effects: list[ProducerEffect] = []
 
@@ -72,7 +73,7 @@ class IdempotentProducer:
     @property
     def record_count(self) -> int:
         """How many records are neither delivered nor given up."""
-        return sum(queue.record_count for queue in self._queues.values())
+        return self._record_count
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -87,7 +88,8 @@ class IdempotentProducer:
             case Started():
                 self._ask_identity()
             case RecordGiven(record):
-                self._give(record, now_ms)
+                if not self._give(record, now_ms):
+                    return []
             case FlushAsked():
                 for queue in self._queues.values():
                     queue.close_open_batch()
@@ -152,15 +154,16 @@ class IdempotentProducer:
 
     # Records --------------------------------------------------------------------------------------------------------------------------------------
 
-    def _give(self, record: OutgoingRecord, now_ms: int) -> None:
+    def _give(self, record: OutgoingRecord, now_ms: int) -> bool:
+        """Take a record; tell whether that makes anything else possible now. Mostly it only joins others in a batch that is still open."""
+        self._record_count += 1
         queue = self._queues.get(record.where)
+        is_new = queue is None
         if queue is None:
             queue = self._queues[record.where] = PartitionQueue(record.where)
-            if record.where not in self._leaders:
-                self._metadata_is_stale = True
-        queue.add(record, self._settings.batch_size_bytes, now_ms)
-        if self._settings.linger_ms == 0:
-            queue.close_open_batch()
+            self._metadata_is_stale = self._metadata_is_stale or record.where not in self._leaders
+        has_closed = queue.add(record, self._settings.batch_size_bytes, now_ms)
+        return has_closed or is_new or self._settings.linger_ms == 0 or self._fatal is not None
 
     def _settle_request(self, request_id: int, answers: tuple[PartitionAnswer, ...], now_ms: int) -> None:
         said = {answer.where: answer for answer in answers}
@@ -195,10 +198,12 @@ class IdempotentProducer:
             self._queues[batch.where].retry(batch, now_ms + self._settings.retry_backoff_ms)
 
     def _deliver(self, batch: OutgoingBatch, base_offset: int) -> None:
+        self._record_count -= len(batch.records)
         for index, record in enumerate(batch.records):
             self._effects.append(RecordDelivered(record=record, offset=NO_OFFSET if base_offset < 0 else base_offset + index))
 
     def _give_up(self, batch: OutgoingBatch, error_code: ErrorCode, reason: str) -> None:
+        self._record_count -= len(batch.records)
         for record in batch.records:
             self._effects.append(RecordGivenUp(record=record, error_code=error_code, reason=reason))
 
@@ -261,7 +266,7 @@ class IdempotentProducer:
 
     def _metadata_moment(self) -> int | None:
         """When metadata is to be asked for: only while records wait and what is known does not suffice."""
-        if self._asks_for_metadata or not self.record_count:
+        if self._asks_for_metadata or not self._record_count:
             return None
         is_needed = self._metadata_is_stale or any(queue.batches and where not in self._leaders for where, queue in self._queues.items())
         return self._ask_metadata_at_ms if is_needed else None

@@ -6,6 +6,8 @@ Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{RecordAccu
 """
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import takewhile
 
 from kraftsim.core.clients.producer_steps import BatchState, Identity, OutgoingBatch, OutgoingRecord, TopicPartition
 from kraftsim.core.producer_state.sequence import increment_sequence
@@ -29,20 +31,17 @@ class PartitionQueue:
         self.has_lost_sequence = False
         """A sequence was given out that the log does not have and never will: the identity cannot go on here."""
 
-    @property
-    def record_count(self) -> int:
-        """How many records are neither delivered nor given up."""
-        return sum(len(batch.records) for batch in self.batches) + (len(self.gathering.records) if self.gathering else 0)
-
-    def add(self, record: OutgoingRecord, batch_size_bytes: int, now_ms: int) -> None:
-        """Take a record into the open batch; a batch that would outgrow batch_size_bytes is closed first."""
+    def add(self, record: OutgoingRecord, batch_size_bytes: int, now_ms: int) -> bool:
+        """Take a record into the open batch; a batch that would outgrow batch_size_bytes is closed first. Returns whether one was."""
         size_bytes = len(record.key) + len(record.value) + RECORD_OVERHEAD_BYTES
-        if self.gathering is not None and self.gathering.size_bytes + size_bytes > batch_size_bytes:
+        has_closed = self.gathering is not None and self.gathering.size_bytes + size_bytes > batch_size_bytes
+        if has_closed:
             self.close_open_batch()
         if self.gathering is None:
             self.gathering = OutgoingBatch(where=self.where, records=[], size_bytes=BATCH_HEADER_BYTES, created_ms=now_ms)
         self.gathering.records.append(record)
         self.gathering.size_bytes += size_bytes
+        return has_closed
 
     def close_open_batch(self) -> None:
         """Nothing more goes into the batch being gathered."""
@@ -63,16 +62,20 @@ class PartitionQueue:
         return None
 
     def _may_begin(self, identity: Identity) -> bool:
-        open_fates = [batch for batch in self.batches if batch.attempts]
-        is_continued = self.identity == identity or not open_fates
-        return is_continued and not self.has_lost_sequence and len(open_fates) < REMEMBERED_BATCHES
+        open_count = sum(1 for _ in self._sent())
+        is_continued = self.identity == identity or not open_count
+        return is_continued and not self.has_lost_sequence and open_count < REMEMBERED_BATCHES
+
+    def _sent(self) -> Iterator[OutgoingBatch]:
+        """Yield the batches that were sent at least once: they stand before all others."""
+        return takewhile(lambda batch: batch.attempts > 0, self.batches)
 
     def send(self, batch: OutgoingBatch, identity: Identity) -> None:
         """Mark a batch as on its way; a new one gets the next sequence. The partition adopts a newer identity only when nothing is open."""
         assert batch.state is BatchState.READY, "only a waiting batch is sent"
         if batch.identity is None:
             if self.identity != identity:
-                assert all(each.identity is None for each in self.batches), "a new identity begins with no batch of the old one open"
+                assert not any(self._sent()), "a new identity begins with no batch of the old one open"
                 self.identity, self.next_sequence = identity, 0
             batch.identity = identity
             batch.base_sequence = self.next_sequence
@@ -107,7 +110,7 @@ class PartitionQueue:
 
     def needs_new_identity(self) -> bool:
         """Tell whether the partition waits for a new identity: a sequence is lost and no fate is open any more."""
-        return self.has_lost_sequence and not any(batch.attempts and batch.state is not BatchState.REFUSED for batch in self.batches)
+        return self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch in self._sent())
 
     def begin_again(self) -> None:
         """Give the refused batches no sequence, so that they get new ones, from 0, under the next identity."""
@@ -126,4 +129,5 @@ class PartitionQueue:
         """Return the batches that are older than they may be and not on their way."""
         if self.gathering is not None and self.gathering.created_ms < created_before_ms:
             self.close_open_batch()
-        return [batch for batch in self.batches if batch.created_ms < created_before_ms and batch.state is not BatchState.IN_FLIGHT]
+        old = takewhile(lambda batch: batch.created_ms < created_before_ms, self.batches)
+        return [batch for batch in old if batch.state is not BatchState.IN_FLIGHT]

@@ -82,6 +82,7 @@ class ProducerClient:
         self._is_stepping = False
         self._outboxes: dict[int, deque[SendProduce]] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self._armed_at_ms: int | None = None
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         self._is_closed = False
@@ -178,11 +179,18 @@ class ProducerClient:
                 assert_never(effect)
 
     def _arm(self) -> None:
-        self._disarm()
         wake_at_ms = self._rules.wake_at_ms
+        if wake_at_ms == self._armed_at_ms and self._alarm is not None:
+            return
+        self._disarm()
         if wake_at_ms is not None and not self._is_closed:
+            self._armed_at_ms = wake_at_ms
             delay_ms = max(1, wake_at_ms - self._world.clock.monotonic_ms())
-            self._alarm = asyncio.get_running_loop().call_later(delay_ms / 1000, self._step, TimePassed())
+            self._alarm = asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        self._step(TimePassed())
 
     def _disarm(self) -> None:
         if self._alarm is not None:

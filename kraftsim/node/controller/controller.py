@@ -10,23 +10,17 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kraftsim.catalogue import Catalogue
 from kraftsim.core.metadata.activation import bootstrap_records, takeover_records
 from kraftsim.core.metadata.create_topics import TopicDefaults
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.events.metadata import ControllerElected, ControllerResigned
 from kraftsim.events.nodes import NodeReady, NodeStopped
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures
+from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.controller.handlers import (
-    k01_fetch,
-    k18_api_versions,
-    k19_create_topics,
-    k58_envelope,
-    k62_broker_registration,
-    k63_broker_heartbeat,
-    k67_allocate_producer_ids,
-)
+from kraftsim.node.controller.handlers import k01_fetch
 from kraftsim.node.controller.ledger import MetadataLedger
 from kraftsim.node.controller.metadata_log import MetadataLog, recover_metadata_log
 from kraftsim.node.controller.quorum_state import win_election
@@ -47,17 +41,6 @@ from protocol.schema import Message
 if TYPE_CHECKING:
     from kraftsim.node.parts import Parts
 
-HANDLERS = (
-    k01_fetch.HANDLER,
-    k18_api_versions.HANDLER,
-    k19_create_topics.HANDLER,
-    k58_envelope.HANDLER,
-    k62_broker_registration.HANDLER,
-    k63_broker_heartbeat.HANDLER,
-    k67_allocate_producer_ids.HANDLER,
-)
-"""What a controller's listener answers."""
-
 
 class Controller:
     """One controller. `start`, then `stop` or `abort`; handlers use `log`, `ledger` and what else is public here."""
@@ -71,7 +54,8 @@ class Controller:
         self.shell = NodeShell(world, config, self._on_death)
         self.waiting_fetches: Purgatory[str] = Purgatory()
         self.replicas = Replicas()
-        self.offer = ApiOffer(parts.release.controller_apis, [handler.key for handler in HANDLERS], parts.release.supported_features)
+        self._handlers: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
+        self.offer = ApiOffer(parts.release.controller_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
         self._parts = parts
         self._listeners = Listeners(self.shell)
         self._partition_log: PartitionLog | None = None
@@ -93,7 +77,7 @@ class Controller:
             await self._take_lead()
             await self._activate()
             self.shell.tasks.spawn(self._flush_log(), "flush-metadata-log")
-            await self._listeners.open(self.config.listeners, Dispatcher(self, HANDLERS, self.offer))
+            await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
         except BaseException:
             await self.shell.tasks.join()
             self._close_log()
