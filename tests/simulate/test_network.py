@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kraftsim.world.simulated import NetworkSettings, Simulation, SimulationEscape
+from kraftsim.world.simulated import NetworkSettings, Simulation, SimulationEscape, SimulationStopped
 
 PORT = 9092
 HOUR = 3600.0
@@ -375,17 +375,24 @@ def test_a_slow_link_is_slow_in_its_direction_only(sim):
     assert pair.server.received == b"slow"
 
 
-def test_a_protocol_that_fails_loses_its_connection_and_is_reported(sim):
+def test_a_protocol_that_fails_ends_the_run_or_where_that_is_tolerated_loses_its_connection(sim):
     pair = Pair(sim)
 
     def broken(data):
         raise ValueError("not a frame")
 
+    pair.b.is_tolerant = True
     pair.server.data_received = broken
     pair.client.transport.write(b"x")
     sim.run_for(1)
     assert pair.client.told[-1][0] == "ConnectionResetError"
     assert [(trouble.host, str(trouble.error)) for trouble in sim.troubles] == [("b", "not a frame")]
+    pair.b.is_tolerant = False
+    client = pair.connect()
+    pair.servers[-1].data_received = broken
+    client.transport.write(b"x")
+    with pytest.raises(SimulationStopped, match="b: ValueError: not a frame"):
+        sim.run_for(1)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ class SimulationTimeLimit(SimulationError):
 
 
 class SimulationStopped(SimulationError):
-    """An oracle saw a violation, or a node failed one of its own assertions. See `Simulation.violations` and `Simulation.troubles`."""
+    """An oracle saw a violation, or a node left an exception unhandled: see `Simulation.violations` and `Simulation.troubles`."""
 
 
 class SimulationEscape(SimulationError):

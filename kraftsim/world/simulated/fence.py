@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from kraftsim.world.simulated.ambient import running_process
 from kraftsim.world.simulated.call_site import escape
@@ -33,8 +34,8 @@ FORBIDDEN_TO_NODES: tuple[tuple[object, str, str], ...] = (
     (io, "open", "a file"),
     (os, "open", "a file"),
 )
-SOURCE_READERS = ("_pytest.assertion.rewrite", "linecache", "tokenize", "importlib._bootstrap_external", "inspect", "traceback")
-"""Python reads source files when it imports modules and prints errors."""
+SOURCE_READERS = ("importlib._bootstrap", "inspect", "linecache", "tokenize", "traceback")
+"""Python reads files when it imports modules (whoever's loader does it) and when it shows source lines in errors."""
 
 
 @contextmanager
@@ -65,4 +66,13 @@ def _guard(place: object, name: str, what: str, applies: Callable[[Process], boo
 
 
 def _is_node(process: Process) -> bool:
-    return process.host.index > 0 and sys._getframe(2).f_globals.get("__name__") not in SOURCE_READERS
+    return process.host.index > 0 and not _reads_source()
+
+
+def _reads_source() -> bool:
+    frame: FrameType | None = sys._getframe(3)
+    while frame is not None:
+        if frame.f_globals.get("__name__") in SOURCE_READERS:
+            return True
+        frame = frame.f_back
+    return False

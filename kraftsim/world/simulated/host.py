@@ -35,6 +35,8 @@ class Host:
         self.clock = HostClock(read_now)
         self.platter = platter
         self.is_powered = True
+        self.is_tolerant = False
+        """Whether exceptions that nobody handles may occur here: third-party code has some, and they end no run."""
         self.process = Process(self, incarnation=1)
         self._next_port = FIRST_EPHEMERAL_PORT
 

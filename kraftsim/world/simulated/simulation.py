@@ -70,6 +70,7 @@ class Simulation:
         self._flush_ns = flush_ns
         self._stop_reason: str | None = None
         self.harness = self._new_host(HARNESS)
+        self.harness.is_tolerant = True
         self.loop.harness = self.harness.process
         self.loop.on_trouble = self._on_trouble
         self.book = EventBook(run, lambda: self.loop.now_ns, self.harness.clock)
@@ -89,10 +90,11 @@ class Simulation:
 
     # ---- hosts
 
-    def add_host(self, name: str) -> Host:
-        """Add a machine with an empty disk, and its first process."""
+    def add_host(self, name: str, *, tolerant: bool = False) -> Host:
+        """Add a machine with an empty disk, and its first process. A tolerant one may leave exceptions unhandled, as third-party clients do."""
         assert name not in self.hosts, f"there is a host {name}"
         host = self._new_host(name)
+        host.is_tolerant = tolerant
         self._open_world(host)
         self.triggers.watch_disk(name)
         return host
@@ -175,7 +177,7 @@ class Simulation:
         """Run until a coroutine (of the harness) or future is done, and return its result, or until a predicate holds.
 
         Raises what the coroutine raised, SimulationTimeLimit after limit_s of virtual time, SimulationDeadlock, SimulationLivelock, and
-        SimulationStopped if an oracle saw a violation or a node failed.
+        SimulationStopped if an oracle saw a violation or a node left an exception unhandled.
         """
         limit_ns = self.now_ns + int(limit_s * NANOSECONDS)
         if not inspect.isawaitable(target):
@@ -258,7 +260,7 @@ class Simulation:
         if not process.is_alive:
             return
         self.troubles.append(Trouble(host=process.host.name, message=str(context.get("message")), error=error, at_ns=self.now_ns))
-        if isinstance(error, AssertionError | SimulationEscape):
+        if not process.host.is_tolerant or isinstance(error, AssertionError | SimulationEscape):
             self._stop(f"{process.host.name}: {type(error).__name__}: {error}")
 
     # ---- end
