@@ -23,6 +23,7 @@ from protocol.messages.k02_list_offsets import (
 )
 
 OLD_STYLE_VERSION = 0
+FIRST_VERSION_WITH_LEADER_EPOCH = 4
 
 
 def handle(broker: Broker, call: Call) -> Answer:
@@ -86,7 +87,9 @@ def _answer(version: int, asked: ListOffsetsPartition, found: OffsetAnswer | Ref
     elif version == OLD_STYLE_VERSION:
         answer.old_style_offsets = [found.offset] if found.offset >= 0 else []
     else:
-        answer.offset, answer.timestamp, answer.leader_epoch = found.offset, found.timestamp, found.leader_epoch
+        answer.offset, answer.timestamp = found.offset, found.timestamp
+        if version >= FIRST_VERSION_WITH_LEADER_EPOCH:
+            answer.leader_epoch = found.leader_epoch
     return answer
 
 
