@@ -87,7 +87,8 @@ def test_records_of_a_transaction_show_at_its_end_all_at_once() -> None:
     assert image.finalized_features == {"metadata.version": 21} and image.take_changes().features
     for offset, record in enumerate((BeginTransactionRecord(), TopicRecord(name="t", topic_id=b"t" * 16), AbortTransactionRecord()), start=4):
         image.replay(record, offset)
-    assert image.topic("t") is None and image.highest_offset == 6
+    image.replay(TopicRecord(name="later", topic_id=b"l" * 16), 7)
+    assert [topic.name for topic in image.topics()] == ["later"] and image.highest_offset == 7
 
 
 def test_a_controller_undoes_an_aborted_transaction_even_when_it_was_committed() -> None:

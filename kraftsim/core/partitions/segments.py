@@ -93,7 +93,7 @@ class Segment:
 
     def position_before_timestamp(self, timestamp: int) -> int:
         """Return where a search for the first record with this timestamp or a greater one may start."""
-        found = bisect_right(self._entry_timestamps, timestamp - 1)
+        found = bisect_right(self._entry_timestamps, timestamp)
         return self.position_before(self._time_entry_offsets[found - 1]) if found else 0
 
     def waited_ms(self, max_timestamp: int, now_ms: int) -> int:
