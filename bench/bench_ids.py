@@ -12,6 +12,7 @@ import sys
 import time
 from collections import defaultdict
 from statistics import median
+from typing import cast
 
 import uvloop
 
@@ -38,9 +39,8 @@ class Asker(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Fill the pipe."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.write(FRAME * self.in_flight)
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(FRAME * self.in_flight)
 
     def data_received(self, data: bytes) -> None:
         """Count, and ask again."""
