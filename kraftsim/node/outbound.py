@@ -92,6 +92,7 @@ class PeerConnection(asyncio.Protocol):
         self._request_timeout_ms = request_timeout_ms
         self._own_versions = own_versions
         self._peer_versions: dict[int, VersionRange] = {}
+        self._versions: dict[int, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transport: asyncio.Transport | None = None
         self._closed_because: OSError | None = None
@@ -146,6 +147,12 @@ class PeerConnection(asyncio.Protocol):
 
     def version_for(self, api_key: int) -> int:
         """Return the highest version of an API that both sides know. Raises NoCommonVersion."""
+        version = self._versions.get(api_key)
+        if version is None:
+            version = self._versions[api_key] = self._common_version(api_key)
+        return version
+
+    def _common_version(self, api_key: int) -> int:
         theirs = self._peer_versions.get(api_key)
         ours = versions_of(api_key) if self._own_versions is None else self._own_versions.get(api_key)
         if theirs is None or ours is None:
@@ -172,18 +179,24 @@ class PeerConnection(asyncio.Protocol):
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         chunks = request_chunks(api_key, version, correlation_id, self._client_id, body)
-        if not self._unsent:
-            self._loop.call_soon(self._write)
-        self._unsent.extend(chunks)
+        is_alone, is_first_to_wait = not self._in_flight, not self._unsent
         deadline = self._loop.time() + (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         self._in_flight.append(InFlight(correlation_id, api_key, version, deadline, on_answer))
         if self._alarm is None or deadline < self._alarm.when():
             self._arm(deadline)
         if self._frame_events and self._world is not None:
             self._world.note(self._frame_sent(api_key, version, correlation_id, sum(len(chunk) for chunk in chunks) - 4))
+        self._unsent.extend(chunks)
+        if is_alone:
+            self._write()
+        elif is_first_to_wait:
+            self._loop.call_soon(self._write)
 
     def _write(self) -> None:
-        """Hand all requests of one turn of the loop to the transport in one piece; facts they rest on are in the event log before."""
+        """Hand what waits to the transport; facts it rests on are in the event log before.
+
+        A request that finds nothing under way leaves at once; those behind it leave together, once per turn of the loop.
+        """
         if self._unsent and self._transport is not None and self._closed_because is None:
             if self._world is not None:
                 self._world.flush_events()

@@ -84,8 +84,8 @@ async def test_without_a_common_version_nothing_is_sent(offers: dict[ApiKey, tup
         connection.close()
 
 
-async def test_pipelined_requests_leave_in_one_piece_and_are_answered_in_order() -> None:
-    """Answers carry the correlation ids of the requests, in the order of the requests."""
+async def test_pipelined_requests_leave_together_and_are_answered_in_order() -> None:
+    """The first leaves at once, the others in one piece; answers carry the correlation ids of the requests, in their order."""
     async with scripted_peer(echo, OFFERS) as peer:
         connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
         await connection.connect()
@@ -93,7 +93,7 @@ async def test_pipelined_requests_leave_in_one_piece_and_are_answered_in_order()
         answers = await asyncio.gather(*(connection.request(ASK) for _ in range(50)))
         assert [answer.producer_id for answer in answers] == [head.correlation_id for head in peer.heads]
         assert len(peer.heads) == 50
-        assert peer.reads == reads_before + 1
+        assert peer.reads <= reads_before + 2
         assert connection.in_flight_count == 0
         connection.close()
 

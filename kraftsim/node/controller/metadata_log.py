@@ -36,6 +36,7 @@ class MetadataLog:
         self._leader = leader
         self._on_committed = on_committed
         self._has_unflushed = asyncio.Event()
+        self._last_read: tuple[tuple[int, int], memoryview] = ((-1, -1), memoryview(b""))
 
     @property
     def leader_epoch(self) -> int:
@@ -114,8 +115,11 @@ class MetadataLog:
         self._commit(self._leader.on_flushed(flushed_offset))
 
     def read(self, offset: int) -> memoryview:
-        """Return whole batches from an offset on, committed or not."""
-        return self._log.read(offset, READ_BYTES_MAX, self.log_end_offset)
+        """Return whole batches from an offset on, committed or not. Followers mostly ask for the same: the last answer is kept."""
+        wanted = (offset, self.log_end_offset)
+        if wanted != self._last_read[0]:
+            self._last_read = (wanted, self._log.read(offset, READ_BYTES_MAX, self.log_end_offset))
+        return self._last_read[1]
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Return (epoch, end offset) up to which a follower's log may agree with this one; None if it agrees as far as it says."""
