@@ -64,7 +64,8 @@ def main() -> int:
     rates: dict[tuple[str, bool], list[float]] = defaultdict(list)
     for name in subjects():
         with subject(name) as bootstrap:
-            AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic("bench", PARTITIONS, 1)])["bench"].result(30)
+            admin = AdminClient({"bootstrap.servers": bootstrap})
+            admin.create_topics([NewTopic("bench", PARTITIONS, 1)])["bench"].result(30)
             produce(bootstrap, "bench", options.records // 3, True)  # warm-up, not counted
             for _ in range(options.rounds):
                 for idempotent in (False, True):
