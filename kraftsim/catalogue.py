@@ -59,11 +59,11 @@ class Catalogue(Generic[Entry]):
         return tuple(entry_name(entry, file) for file in self.files() for entry in (self.load(file),))
 
     def named(self, name: str) -> Entry:
-        """Return the entry of a name, importing no more files than needed. Raises KeyError that lists the names there are."""
+        """Return the entry of a name ('-' and '_' are alike), importing no more files than needed. Raises KeyError that lists the names there are."""
         wanted = _as_file(name)
         for file in sorted(self.files(), key=lambda file: (not file.startswith(wanted), file)):
             entry = self.load(file)
-            if name in (file, entry_name(entry, file)):
+            if wanted in (file, _as_file(entry_name(entry, file))):
                 return entry
         raise KeyError(f"no {self.kind.__name__.lower()} is called {name} (there are: {', '.join(_nearest_first(name, self.names())) or 'none'})")
 

@@ -34,18 +34,22 @@ def lists_what_clients_need(target: Target) -> None:
     needed = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID)
     missing = [api_key.name for api_key in needed if api_key not in target.ranges()]
     expect_equal(missing, [], "APIs that are not advertised")
-    expect_equal(target.ranges()[ApiKey.API_VERSIONS][0], 0, "the lowest version of ApiVersions")
+    expect_equal(target.range_of(ApiKey.API_VERSIONS)[0], 0, "the lowest version of ApiVersions")
 
 
-@REQUIREMENTS.that("AllocateProducerIds and the other APIs between brokers and controllers are not advertised to clients", source="AllocateProducerIdsRequest.json")
+@REQUIREMENTS.that(
+    "AllocateProducerIds and the other APIs between brokers and controllers are not advertised to clients", source="AllocateProducerIdsRequest.json"
+)
 def hides_the_controllers_apis(target: Target) -> None:
     inner = (ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.ENVELOPE, ApiKey.VOTE)
     expect_equal([api_key.name for api_key in inner if api_key in target.ranges()], [], "APIs of controllers on a broker's listener")
 
 
-@REQUIREMENTS.that("too high a version is answered in version 0 with error 35 and the range of this one key", source="KIP-511; ApiVersionsRequest.getErrorResponse")
+@REQUIREMENTS.that(
+    "too high a version is answered in version 0 with error 35 and the range of this one key", source="KIP-511; ApiVersionsRequest.getErrorResponse"
+)
 def too_high_a_version(target: Target) -> None:
-    first, last = target.ranges()[ApiKey.API_VERSIONS]
+    first, last = target.range_of(ApiKey.API_VERSIONS)
     asked = request_bytes(ApiVersionsRequest(**NAMED), 3, 5)
     payload = asked[4:6] + UNBORN_VERSION.to_bytes(2) + asked[8:]
     expected = b"".join(
@@ -70,7 +74,9 @@ def illegal_software_names(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.API_VERSIONS, since=3):
             for name, software_version in wrong:
-                answer = peer.ask(ApiVersionsRequest(client_software_name=name, client_software_version=software_version), version, ApiVersionsResponse)
+                answer = peer.ask(
+                    ApiVersionsRequest(client_software_name=name, client_software_version=software_version), version, ApiVersionsResponse
+                )
                 expect_error(answer.error_code, ErrorCode.INVALID_REQUEST, f"version {version}, name {name!r} {software_version!r}")
                 expect_equal(len(answer.api_keys), 0, "rows of the list")
 
@@ -80,7 +86,9 @@ def legal_software_names(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.API_VERSIONS, since=3):
             for name, software_version in (("a", "1"), ("apache-kafka-java", "3.9.1"), ("x.y-z", "v1-rc.2")):
-                answer = peer.ask(ApiVersionsRequest(client_software_name=name, client_software_version=software_version), version, ApiVersionsResponse)
+                answer = peer.ask(
+                    ApiVersionsRequest(client_software_name=name, client_software_version=software_version), version, ApiVersionsResponse
+                )
                 expect_error(answer.error_code, ErrorCode.NONE, f"version {version}, name {name!r} {software_version!r}")
 
 
@@ -95,7 +103,10 @@ def names_features(target: Target) -> None:
             expect("metadata.version" in finalized, f"version {version}: metadata.version is no finalized feature")
             expect(answer.finalized_features_epoch >= 0, f"version {version}: no epoch of the finalized features")
             low, high = finalized["metadata.version"]
-            expect(supported["metadata.version"][0] <= low == high <= supported["metadata.version"][1], "the finalized level is outside what is supported")
+            expect(
+                supported["metadata.version"][0] <= low == high <= supported["metadata.version"][1],
+                "the finalized level is outside what is supported",
+            )
 
 
 @REQUIREMENTS.that("features whose lowest level is 0 are listed since version 4 only", source="KAFKA-17492")

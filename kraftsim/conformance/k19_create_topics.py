@@ -38,7 +38,9 @@ def _plain(name: str, partitions: int = 1, replication_factor: int = 1) -> Creat
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
 
 
-def _assigned(name: str, assignments: list[tuple[int, list[int]]], partitions: int = BROKER_DEFAULT, replication_factor: int = BROKER_DEFAULT) -> CreatableTopic:
+def _assigned(
+    name: str, assignments: list[tuple[int, list[int]]], partitions: int = BROKER_DEFAULT, replication_factor: int = BROKER_DEFAULT
+) -> CreatableTopic:
     rows = [CreatableReplicaAssignment(partition_index=index, broker_ids=brokers) for index, brokers in assignments]
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor, assignments=rows)
 
@@ -101,7 +103,9 @@ def bad_names(target: Target) -> None:
         _refused(target, _plain(name), ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name {name[:10]!r}")
 
 
-@REQUIREMENTS.that("a name that differs from another only in '.' and '_' is refused with error 17", source="Topic.hasCollision: metrics cannot tell them apart")
+@REQUIREMENTS.that(
+    "a name that differs from another only in '.' and '_' is refused with error 17", source="Topic.hasCollision: metrics cannot tell them apart"
+)
 def colliding_names(target: Target) -> None:
     name = target.fresh_name("a.b")
     expect_error(_create(target, target.newest(ApiKey.CREATE_TOPICS), _plain(name))[0].error_code, ErrorCode.NONE, "the first of the two")
@@ -161,7 +165,10 @@ def assignment_and_numbers(target: Target) -> None:
         _refused(target, wanted, ErrorCode.INVALID_REQUEST, f"an assignment, {partitions} partitions, {factor} replicas")
 
 
-@REQUIREMENTS.that("an assignment with holes, repeats, unknown brokers or no replicas is refused with error 39", source="ReplicationControlManager.validateManualPartitionAssignment")
+@REQUIREMENTS.that(
+    "an assignment with holes, repeats, unknown brokers or no replicas is refused with error 39",
+    source="ReplicationControlManager.validateManualPartitionAssignment",
+)
 def bad_assignments(target: Target) -> None:
     with target.peer() as peer:
         broker = peer.ask(MetadataRequest(topics=[]), target.newest(ApiKey.METADATA), MetadataResponse).brokers[0].node_id

@@ -3,6 +3,7 @@
 Source: KIP-98, KIP-360; TransactionCoordinator.handleInitProducerId, ProducerIdManager.
 """
 
+import itertools
 import time
 
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
@@ -43,7 +44,9 @@ def fresh_ids(target: Target) -> None:
     expect_equal(len(set(ids)), len(ids), "different ids")
 
 
-@REQUIREMENTS.that("more ids than a block holds are handed out, each once; the only refusals between are 14 (or 7 before 3.6)", source="KIP-730; KAFKA-15459")
+@REQUIREMENTS.that(
+    "more ids than a block holds are handed out, each once; the only refusals between are 14 (or 7 before 3.6)", source="KIP-730; KAFKA-15459"
+)
 def beyond_a_block(target: Target) -> None:
     ids: list[int] = []
     version = target.newest(ApiKey.INIT_PRODUCER_ID)
@@ -59,7 +62,7 @@ def beyond_a_block(target: Target) -> None:
             expect_equal((answer.producer_id, answer.producer_epoch), (NO_PRODUCER_ID, NO_PRODUCER_EPOCH), "id and epoch of a refusal")
             expect(time.monotonic() < give_up_at, f"only {len(ids)} ids in {SETTLE_SECONDS:g} s")
     expect_equal(len(set(ids)), len(ids), "different ids")
-    steps = {later - earlier for earlier, later in zip(ids, ids[1:], strict=False)}
+    steps = {later - earlier for earlier, later in itertools.pairwise(ids)}
     expect(1 in steps and min(steps) >= 1, f"ids of one broker do not rise: steps {sorted(steps)[:5]}")
 
 
@@ -75,7 +78,9 @@ def half_given(target: Target) -> None:
                     answer = peer.ask(asked, version, InitProducerIdResponse)
                     what = f"version {version}, id {producer_id}, epoch {producer_epoch}, transactional id {transactional_id}"
                     expect_error(answer.error_code, ErrorCode.INVALID_REQUEST, what)
-                    expect_equal((answer.producer_id, answer.producer_epoch), (NO_PRODUCER_ID, NO_PRODUCER_EPOCH), f"{what}: id and epoch of a refusal")
+                    expect_equal(
+                        (answer.producer_id, answer.producer_epoch), (NO_PRODUCER_ID, NO_PRODUCER_EPOCH), f"{what}: id and epoch of a refusal"
+                    )
 
 
 @REQUIREMENTS.that("without a transactional id a given id and epoch are ignored, and a fresh id is handed out", source=COORDINATOR)

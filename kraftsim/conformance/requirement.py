@@ -38,5 +38,5 @@ class Requirements:
 
 
 REQUIREMENTS_BY_API: Catalogue[Requirements] = Catalogue(
-    "kraftsim.conformance", "REQUIREMENTS", Requirements, apart=("peer", "target", "expect", "runner", "batches")
+    "kraftsim.conformance", "REQUIREMENTS", Requirements, apart=("peer", "target", "expect", "runner", "batches", "__main__")
 )

@@ -27,7 +27,14 @@ class Finding:
     def as_row(self) -> dict[str, object]:
         """Return the finding as plain values."""
         of = self.requirement
-        return {"api": of.api, "requirement": of.sentence, "source": of.source, "met": self.is_met, "why": self.why, "seconds": round(self.seconds, 3)}
+        return {
+            "api": of.api,
+            "requirement": of.sentence,
+            "source": of.source,
+            "met": self.is_met,
+            "why": self.why,
+            "seconds": round(self.seconds, 3),
+        }
 
 
 def all_requirements(apis: Iterable[str] = ()) -> list[Requirement]:

@@ -56,12 +56,16 @@ class Target:
             self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         return self._ranges
 
+    def range_of(self, api_key: ApiKey) -> tuple[int, int]:
+        """Return the first and last version of an API that the node advertises. Raises Unmet if it does not."""
+        if api_key not in self.ranges():
+            raise Unmet(f"{api_key.name} is not advertised")
+        return self.ranges()[api_key]
+
     def versions(self, api_key: ApiKey, since: int = 0) -> Iterator[int]:
         """Yield the versions of an API, from `since` on, that the node advertises and this side can speak."""
         ours_first, ours_last = registry.versions_of(api_key)
-        if api_key not in self.ranges():
-            raise Unmet(f"{api_key.name} is not advertised")
-        first, last = self.ranges()[api_key]
+        first, last = self.range_of(api_key)
         return iter(range(max(first, ours_first, since), min(last, ours_last) + 1))
 
     def newest(self, api_key: ApiKey, until: int = 99) -> int:

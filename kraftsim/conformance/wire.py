@@ -51,7 +51,7 @@ def api_of_another_listener(target: Target) -> None:
 @REQUIREMENTS.that("a request in an unsupported version closes the connection", source=SOCKET_SERVER)
 def unsupported_version(target: Target) -> None:
     for api_key in (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID):
-        above = target.ranges()[api_key][1] + 1
+        above = target.range_of(api_key)[1] + 1
         _closes_after(target, framed(_head(api_key, above) + bytes(16)), f"{api_key.name} version {above}")
 
 
@@ -175,7 +175,7 @@ def good_before_bad(target: Target) -> None:
         expect(peer.is_closed_by_node(), "the bad request leaves the connection open")
 
 
-@REQUIREMENTS.that("a request that was sent whole is answered although the sender has stopped sending", source="broker.md 6.2; asked of Apache Kafka 3.9.1")
+@REQUIREMENTS.that("a request that was sent whole is answered although the sender has stopped sending", source="asked of Apache Kafka 3.9.1")
 def half_closed(target: Target) -> None:
     with target.peer() as peer:
         asked = MetadataRequest(topics=[])

@@ -1,0 +1,59 @@
+"""Batches, and how they are brought to a partition: what the checks of Produce, Fetch and ListOffsets share."""
+
+import time
+
+from kraftsim.conformance.expect import expect_error
+from kraftsim.conformance.peer import Peer
+from kraftsim.conformance.target import Target, Topic
+from protocol.api_keys import ApiKey
+from protocol.batches import build_batch
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.records import Record
+
+ALL, LEADER, NONE = -1, 1, 0
+"""Who must have a batch before the producer hears of it."""
+TIMEOUT_MS = 15000
+NAMES_UNTIL = 12
+"""The last version of Produce that calls topics by their names."""
+
+
+def wall_ms() -> int:
+    """Return milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def batch(
+    records: int = 1, *, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1, compression: Compression = Compression.NONE
+) -> bytes:
+    """Return a batch of small records of now; give a producer id, epoch and sequence for an idempotent one."""
+    values = [Record(timestamp=wall_ms(), value=b"record %d" % index) for index in range(records)]
+    return build_batch(values, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence, compression=compression)
+
+
+def produce_request(topic: str, records: bytes | None, *, partition: int = 0, acks: int = ALL) -> ProduceRequest:
+    """Return a request with one batch for one partition."""
+    rows = [PartitionProduceData(index=partition, records=records)]
+    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=rows)])
+
+
+def produce(peer: Peer, topic: str, records: bytes, version: int = 9, *, partition: int = 0, acks: int = ALL) -> PartitionProduceResponse:
+    """Bring one batch to one partition over a connection to its leader, and return what the leader says."""
+    answer = peer.ask(produce_request(topic, records, partition=partition, acks=acks), version, ProduceResponse)
+    return answer.responses[0].partition_responses[0]
+
+
+def produce_versions(target: Target) -> list[int]:
+    """Return the versions of Produce that both sides speak and that call topics by name."""
+    return [version for version in target.versions(ApiKey.PRODUCE) if version <= NAMES_UNTIL]
+
+
+def filled_topic(target: Target, batches: int, records: int = 1) -> Topic:
+    """Make a topic whose only partition holds so many batches of so many records."""
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        for _ in range(batches):
+            answer = produce(peer, topic.name, batch(records))
+            expect_error(answer.error_code, ErrorCode.NONE, "filling a topic")
+    return topic

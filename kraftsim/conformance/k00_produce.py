@@ -1,0 +1,210 @@
+"""Produce (0): which batches are taken, what a producer is told, and when it is told nothing.
+
+Source: KIP-98, KIP-192, KIP-467; KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, LogValidator, ReplicaManager.appendRecords.
+"""
+
+from kraftsim.conformance.batches import ALL, LEADER, NONE, batch, produce, produce_request, produce_versions, wall_ms
+from kraftsim.conformance.expect import expect, expect_equal, expect_error
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target
+from protocol.batches import build_batch
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import ProduceRequest, ProduceResponse
+from protocol.records import Record
+
+REQUIREMENTS = Requirements("produce")
+VALIDATE = "ProduceRequest.validateRecords"
+LOG_VALIDATOR = "LogValidator.validateMessagesAndAssignOffsets"
+LOG_START_SINCE = 5
+RECORD_ERRORS_SINCE = 8
+ZSTD_SINCE = 7
+MAGIC_POSITION = 16
+BATCH_LIMIT = 1_048_588
+"""message.max.bytes as it comes."""
+
+
+def _refused(target: Target, records: bytes, error: ErrorCode, what: str, *, log_start: int = -1) -> None:
+    """A batch is refused in every version, and the log is as it was."""
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        for version in produce_versions(target):
+            row = produce(peer, topic.name, records, version)
+            expect_error(row.error_code, error, f"version {version}, {what}")
+            expect_equal((row.base_offset, row.log_append_time_ms), (-1, -1), f"version {version}, {what}: offset and time of a refusal")
+            if version >= LOG_START_SINCE:
+                expect_equal(row.log_start_offset, log_start, f"version {version}, {what}: log start offset")
+        expect_equal(produce(peer, topic.name, batch()).base_offset, 0, f"{what}: the offset of the next good batch")
+
+
+@REQUIREMENTS.that("a batch is appended and answered with its first offset", source="KafkaApis.handleProduceRequest")
+def appended(target: Target) -> None:
+    topic = target.topic()
+    end = 0
+    with target.peer(topic.leader) as peer:
+        for version in produce_versions(target):
+            for records in (1, 3):
+                row = produce(peer, topic.name, batch(records), version)
+                expect_error(row.error_code, ErrorCode.NONE, f"version {version}")
+                expect_equal((row.index, row.base_offset, row.log_append_time_ms), (0, end, -1), f"version {version}: partition, offset, time")
+                expect_equal(row.log_start_offset, 0 if version >= LOG_START_SINCE else -1, f"version {version}: log start offset")
+                end += records
+
+
+@REQUIREMENTS.that("a topic that keeps append times answers with the broker's clock", source="KIP-32; message.timestamp.type=LogAppendTime")
+def log_append_time(target: Target) -> None:
+    topic = target.topic(configs={"message.timestamp.type": "LogAppendTime"})
+    old = build_batch([Record(timestamp=1000, value=b"old")])
+    with target.peer(topic.leader) as peer:
+        before = wall_ms()
+        row = produce(peer, topic.name, old)
+    expect_error(row.error_code, ErrorCode.NONE, "LogAppendTime")
+    expect(before - 60_000 <= row.log_append_time_ms <= wall_ms() + 60_000, f"appended at {row.log_append_time_ms}, it is {before}")
+
+
+@REQUIREMENTS.that("several topics and partitions are answered each by itself", source="KafkaApis.handleProduceRequest")
+def each_by_itself(target: Target) -> None:
+    topic = target.topic()
+    asked = produce_request(topic.name, batch())
+    asked.topic_data[0].partition_data += produce_request(topic.name, batch(), partition=17).topic_data[0].partition_data
+    asked.topic_data += produce_request(target.fresh_name("absent"), batch()).topic_data
+    with target.peer(topic.leader) as peer:
+        answer = peer.ask(asked, 9, ProduceResponse)
+    found = {(row.name == topic.name, part.index): part.error_code for row in answer.responses for part in row.partition_responses}
+    absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    expect_equal(found, {(True, 0): ErrorCode.NONE, (True, 17): absent, (False, 0): absent}, "errors by (known topic, partition)")
+
+
+@REQUIREMENTS.that("an unknown topic, an unknown partition and an impossible name are refused with error 3", source="KafkaApis.handleProduceRequest")
+def unknown_partitions(target: Target) -> None:
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        for name, partition in ((target.fresh_name("absent"), 0), (topic.name, 1), (topic.name, -1), ("a b", 0)):
+            for version in produce_versions(target):
+                row = produce(peer, name, batch(), version, partition=partition)
+                expect_error(row.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"version {version}, partition {partition} of {name!r}")
+                expect_equal((row.base_offset, row.log_start_offset), (-1, -1), "offsets of a refusal")
+
+
+@REQUIREMENTS.that("acks other than -1, 0 and 1 are refused with error 21", source="ReplicaManager.isValidRequiredAcks")
+def bad_acks(target: Target) -> None:
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        for acks in (2, -2, 3, 32767):
+            for version in produce_versions(target):
+                row = produce(peer, topic.name, batch(), version, acks=acks)
+                expect_error(row.error_code, ErrorCode.INVALID_REQUIRED_ACKS, f"version {version}, acks {acks}")
+        expect_equal(produce(peer, topic.name, batch(), acks=LEADER).base_offset, 0, "the offset of the next good batch")
+
+
+@REQUIREMENTS.that("acks=0 is not answered, and the batch is in the log", source="KafkaApis.sendNoOpResponseExemptThrottle")
+def silence(target: Target) -> None:
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        peer.send(produce_request(topic.name, batch(3), acks=NONE), 9)
+        expect(peer.is_silent(), "something is answered, or the connection closes")
+        row = produce(peer, topic.name, batch(), acks=ALL)
+    expect_equal(row.base_offset, 3, "the offset behind the three records that were not answered")
+
+
+@REQUIREMENTS.that(
+    "acks=0 with a batch that is refused closes the connection", source="KafkaApis.handleProduceRequest: the only way to tell the producer"
+)
+def silence_is_broken(target: Target) -> None:
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        peer.send(produce_request(topic.name, batch(), partition=9, acks=NONE), 9)
+        expect(peer.is_closed_by_node(), "the connection stays open after a refused batch with acks=0")
+
+
+@REQUIREMENTS.that("a wrong checksum is refused with error 2", source="LogValidator: DefaultRecordBatch.ensureValid")
+def wrong_checksum(target: Target) -> None:
+    for position in (-1, 17, 30):
+        damaged = bytearray(batch(3))
+        damaged[position] ^= 1
+        _refused(target, bytes(damaged), ErrorCode.CORRUPT_MESSAGE, f"byte {position} changed")
+
+
+@REQUIREMENTS.that("no batch, two batches, and a batch cut short are refused with error 87", source=VALIDATE)
+def not_one_batch(target: Target) -> None:
+    cases = {"no batch": b"", "two batches": batch() * 2, "a cut batch": batch(3)[:-5], "half a header": batch()[:30], "five bytes": batch()[:5]}
+    for what, records in cases.items():
+        _refused(target, records, ErrorCode.INVALID_RECORD, what)
+
+
+@REQUIREMENTS.that("message formats 0 and 1 are refused with error 87, unknown ones with error 2", source=VALIDATE)
+def other_formats(target: Target) -> None:
+    for magic, error in ((0, ErrorCode.INVALID_RECORD), (1, ErrorCode.INVALID_RECORD), (3, ErrorCode.CORRUPT_MESSAGE)):
+        changed = bytearray(batch())
+        changed[MAGIC_POSITION] = magic
+        _refused(target, bytes(changed), error, f"magic {magic}")
+
+
+@REQUIREMENTS.that(
+    "a base offset other than 0, a control batch, and a producer id without a sequence are refused with error 87", source=LOG_VALIDATOR
+)
+def what_producers_may_not_say(target: Target) -> None:
+    one = [Record(timestamp=wall_ms(), value=b"x")]
+    cases = {
+        "base offset 5": build_batch(one, base_offset=5),
+        "a control batch": build_batch(one, control=True),
+        "a control batch of a producer": build_batch(one, control=True, producer_id=1, producer_epoch=0, base_sequence=0),
+        "no sequence": build_batch(one, producer_id=1, producer_epoch=0),
+    }
+    for what, records in cases.items():
+        _refused(target, records, ErrorCode.INVALID_RECORD, what, log_start=0)
+
+
+@REQUIREMENTS.that("a batch above message.max.bytes is refused with error 10", source="UnifiedLog.analyzeAndValidateRecords")
+def too_large(target: Target) -> None:
+    large = build_batch([Record(timestamp=wall_ms(), value=bytes(BATCH_LIMIT))])
+    _refused(target, large, ErrorCode.MESSAGE_TOO_LARGE, "a batch above the limit")
+
+
+@REQUIREMENTS.that("every compression is taken; zstd since version 7, before it is refused with error 76", source="KIP-110")
+def compressions(target: Target) -> None:
+    topic = target.topic()
+    end = 0
+    with target.peer(topic.leader) as peer:
+        for version in produce_versions(target):
+            for compression in Compression:
+                row = produce(peer, topic.name, batch(5, compression=compression), version)
+                if compression is Compression.ZSTD and version < ZSTD_SINCE:
+                    expect_error(row.error_code, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"version {version}, zstd")
+                    continue
+                expect_error(row.error_code, ErrorCode.NONE, f"version {version}, {compression.name}")
+                expect_equal(row.base_offset, end, f"version {version}, {compression.name}: offset")
+                end += 5
+
+
+@REQUIREMENTS.that("a transactional batch without a transactional id is refused with error 53", source="KafkaApis.handleProduceRequest")
+def transactional_without_id(target: Target) -> None:
+    records = build_batch([Record(timestamp=wall_ms(), value=b"x")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    _refused(target, records, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch")
+
+
+@REQUIREMENTS.that("records without a key are refused by a compacted topic with error 87, each one named since version 8", source="KIP-467")
+def keyless_on_compacted(target: Target) -> None:
+    topic = target.topic(configs={"cleanup.policy": "compact"})
+    with target.peer(topic.leader) as peer:
+        for version in produce_versions(target):
+            row = produce(peer, topic.name, batch(2), version)
+            expect_error(row.error_code, ErrorCode.INVALID_RECORD, f"version {version}")
+            named = [record.batch_index for record in row.record_errors]
+            expect_equal(named, [0, 1] if version >= RECORD_ERRORS_SINCE else [], f"version {version}: records named")
+
+
+@REQUIREMENTS.that("null records are never answered, and the connection stays", source="asked of Apache Kafka 3.9.1")
+def null_records(target: Target) -> None:
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        peer.send(produce_request(topic.name, None), 9)
+        expect(peer.is_silent(1.0), "null records are answered, or close the connection")
+
+
+@REQUIREMENTS.that("a request without topics is answered without topics", source="KafkaApis.handleProduceRequest")
+def nothing_to_do(target: Target) -> None:
+    with target.peer() as peer:
+        for version in produce_versions(target):
+            answer = peer.ask(ProduceRequest(transactional_id=None, acks=ALL, timeout_ms=1000), version, ProduceResponse)
+            expect_equal(answer.responses, [], f"version {version}: topics of the answer")
