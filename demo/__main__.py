@@ -23,9 +23,9 @@ def main() -> int:
     shutil.rmtree(options.out, ignore_errors=True)
     began = time.monotonic()
     console.print(Panel.fit(_introduction(), title="kraftsim demo"))
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(finished_text="[green]ok[/green]"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        result = _step(progress, "1/4 four librdkafka producers write, a broker and the controller are killed", lambda: _play(options.out))
+        result = _step(progress, "1/4 producers write, a broker and the controller are killed", lambda: _play(options.out))
         ingested = _step(progress, "2/4 the event logs become one Parquet file", lambda: _ingest(options.out))
         analysis = _step(progress, "3/4 Spark checks the invariants", lambda: _analyze(options.out))
         report = _step(progress, "4/4 the report is written", lambda: _report(options.out))
@@ -48,10 +48,11 @@ def _introduction() -> str:
 
     kills = " and ".join(f"{target} after {at_ms / 1000:g} s" for target, at_ms in KILLS)
     return (
-        f"1 controller and 3 brokers, as processes of their own, speaking Kafka's wire protocol.\n"
-        f"{WRITERS} idempotent producers (librdkafka) write {len(text(Mode.PROCESSES))} lines of Python's own help texts\n"
-        f"to a topic of {PARTITIONS} partitions. Meanwhile SIGKILL hits {kills};\n"
-        f"each is started again {DOWN_MS / 1000:g} s later. Is every line there exactly once?"
+        f"1 controller and 3 brokers run as processes and speak Kafka's protocol.\n"
+        f"{WRITERS} idempotent producers (librdkafka) write {len(text(Mode.PROCESSES))} lines of Python's\n"
+        f"help texts to a topic of {PARTITIONS} partitions. SIGKILL hits {kills.split(' and ')[0]}\n"
+        f"and {kills.split(' and ')[1]}; both come back {DOWN_MS / 1000:g} s later.\n"
+        f"Is every line there exactly once?"
     )
 
 
