@@ -81,10 +81,12 @@ class _Side(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def scripted_peer(answer: Answering, offers: dict[ApiKey, tuple[int, int]], *, api_versions_known: int = 4) -> AsyncIterator[ScriptedPeer]:
-    """Listen on a free port of loopback while the test runs."""
+async def scripted_peer(
+    answer: Answering, offers: dict[ApiKey, tuple[int, int]], *, api_versions_known: int = 4, port: int = 0
+) -> AsyncIterator[ScriptedPeer]:
+    """Listen on a port of loopback (0: a free one) while the test runs."""
     peer = ScriptedPeer(answer, offers, api_versions_known)
-    server = await asyncio.get_running_loop().create_server(lambda: _Side(peer), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(lambda: _Side(peer), "127.0.0.1", port)
     peer.port = server.sockets[0].getsockname()[1]
     try:
         yield peer

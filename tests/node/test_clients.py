@@ -53,9 +53,9 @@ def import_everything() -> None:
 class SimulatedCluster:
     """One controller and two brokers on hosts of their own; `client` is a host for clients."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, release: str = "3.9") -> None:
         self.simulation = Simulation(seed)
-        self.spec = ClusterSpec(brokers=2)
+        self.spec = ClusterSpec(brokers=2, release=release)
         self.properties = {node.name: node.properties for node in self.spec.nodes(host_is_name=True)}
         self.bootstrap = [(name, PORT) for name in self.spec.broker_names]
         self.noted: list[Event] = []
@@ -184,9 +184,10 @@ def test_records_arrive_once_whatever_happens(trouble: Callable[[SimulatedCluste
             assert cluster.noted_of(DuplicateAnswered), "no retry met its own batch"
 
 
-def test_every_producer_id_is_given_once() -> None:
-    """Two clients, two brokers, several blocks, a broker and the controller restarted meanwhile (KIP-730)."""
-    with SimulatedCluster(5) as cluster:
+@pytest.mark.parametrize("release", ["3.9", "3.5"])
+def test_every_producer_id_is_given_once(release: str) -> None:
+    """Two clients, two brokers, several blocks, a broker and the controller restarted meanwhile (KIP-730); also where brokers wait for blocks."""
+    with SimulatedCluster(5, release) as cluster:
 
         async def ask(client_id: str) -> list[int]:
             client = InitProducerIdClient(

@@ -23,6 +23,8 @@ from kraftsim.events.producer_ids import ProducerIdBlockAllocated
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.outbound import Disconnected
+from kraftsim.node.parts import Parts
+from kraftsim.releases.catalogue import release
 from protocol.batches import RecordBatch, split_batches
 from protocol.codec import compiled
 from protocol.errors import ErrorCode
@@ -31,6 +33,7 @@ from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k58_envelope import EnvelopeRequest
+from protocol.messages.k62_broker_registration import Feature
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.requests import decode_response, request_chunks
 from tests.node.conftest import MakeWorld
@@ -97,6 +100,18 @@ async def test_a_block_of_producer_ids_is_the_bytes_of_kafka(make_world: MakeWor
         ProducerIdBlockAllocated(broker_id=1, broker_epoch=5, first_producer_id=0, next_producer_id=1000, offset=6),
         ProducerIdBlockAllocated(broker_id=1, broker_epoch=5, first_producer_id=1000, next_producer_id=2000, offset=7),
     ]
+
+
+async def test_a_controller_of_an_older_release_writes_an_older_log(make_world: MakeWorld) -> None:
+    """3.5 knows no metadata transactions and no log directories; its level is 3.5-IV2."""
+    async with (
+        running_controller(make_world(), Parts.for_release(release("3.5"))) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
+        answer = await broker.register(features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=11)], log_dirs=[])
+        assert (answer.error_code, answer.broker_epoch) == (ErrorCode.NONE, 3)
+        assert (await broker.allocate()).producer_id_len == 1000
+        assert controller.finalized_features().levels == {"metadata.version": 11}
 
 
 @pytest.mark.parametrize("epoch_change", [-1, +1, -6])

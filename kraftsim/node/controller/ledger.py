@@ -42,13 +42,16 @@ class MetadataLedger:
         return self._log.log_end_offset
 
     def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer]) -> Answer | Deferred:
-        """Write a decision and answer once it is committed; without records, once everything it was taken from is committed."""
+        """Write a decision and answer once it is committed; without records, once everything it was taken from is committed.
+
+        Raises BatchTooLarge; then nothing happened.
+        """
         later = Deferred()
         self.write(decision.records, decision.facts, lambda offsets: later.complete(build_answer(offsets)))
         return later if later.answer is None else later.answer
 
     def write(self, records: Sequence[Message], facts: Sequence[Event] = (), on_committed: OnCommitted | None = None) -> None:
-        """Append records as one batch, replay them, and note the facts and call back once they are committed."""
+        """Append records as one batch, replay them, and note the facts and call back once they are committed. Raises BatchTooLarge."""
         try:
             offsets = self._log.append(records, self.state.record_version) if records else None
         except OSError as refused:

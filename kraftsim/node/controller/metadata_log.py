@@ -27,6 +27,10 @@ READ_BYTES_MAX = 8 * 1024 * 1024
 LEADER_CHANGE_KIND = "LeaderChange"
 
 
+class BatchTooLarge(ValueError):
+    """The records of one decision are more than a follower could fetch at once.   Source: RecordBatchTooLargeException."""
+
+
 class MetadataLog:
     """The log of one leader epoch. `on_committed(high_watermark)` hears each time the high watermark moved."""
 
@@ -81,15 +85,19 @@ class MetadataLog:
         )
 
     def append(self, records: Sequence[Message], record_version: Callable[[Message], int]) -> AppendedOffsets:
-        """Write records as one batch and return their offsets. Call `advance` once they are replayed. Raises OSError: then the log is lost."""
-        offsets = self._leader.append(len(records), kinds_of(records))
+        """Write records as one batch and return their offsets. Call `advance` once they are replayed.
+
+        Raises BatchTooLarge before anything happened, or OSError: then the log is lost.
+        """
         timestamp = self._world.clock.wall_ms()
         batch = build_batch(
             [Record(timestamp=timestamp, value=build_record(record, record_version(record))) for record in records],
-            base_offset=offsets.first_offset,
+            base_offset=self.log_end_offset,
             leader_epoch=self.leader_epoch,
         )
-        assert len(batch) <= BATCH_BYTES_MAX, f"a batch of {len(batch)} bytes is more than a follower can fetch"
+        if len(batch) > BATCH_BYTES_MAX:
+            raise BatchTooLarge(f"a batch of {len(batch)} bytes exceeds the maximum of {BATCH_BYTES_MAX}")
+        offsets = self._leader.append(len(records), kinds_of(records))
         self._write(batch, offsets, timestamp)
         return offsets
 

@@ -9,6 +9,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.replication_control import NewTopic, RefusedTopic, TopicDraw, is_proper_topic_id
 from kraftsim.events.metadata import TopicRefused
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.metadata_log import BatchTooLarge
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -33,7 +34,10 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     for result in decision.result:
         if isinstance(result, RefusedTopic):
             controller.world.note(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
-    return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(topics=[_result(result) for result in decision.result]))
+    try:
+        return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(topics=[_result(result) for result in decision.result]))
+    except BatchTooLarge as too_large:
+        return _refused_whole(request, Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, str(too_large)))
 
 
 def _draw(controller: "Controller") -> TopicDraw:
