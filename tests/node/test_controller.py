@@ -322,10 +322,12 @@ async def test_topics_are_created_each_by_itself(make_world: MakeWorld) -> None:
         made, refused = answer.topics
         assert (made.name, made.error_code, made.num_partitions, made.replication_factor) == ("orders", ErrorCode.NONE, 3, 1)
         assert (refused.name, refused.error_code) == ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION)
+        twice = await broker.ask(CreateTopicsRequest(topics=[CreatableTopic(name="b", num_partitions=1, replication_factor=1)] * 2))
+        assert [(topic.name, topic.error_code) for topic in twice.topics] == [("b", ErrorCode.INVALID_REQUEST)]
         again = await broker.ask(CreateTopicsRequest(topics=topics[:1]))
         assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert [event.topic for event in world.noted_of(TopicCreated)] == ["orders"]  # type: ignore[attr-defined]
-    assert [(event.topic, event.error_code) for event in world.noted_of(TopicRefused)] == [("a/b", 17), ("orders", 36)]  # type: ignore[attr-defined]
+    assert [(event.topic, event.error_code) for event in world.noted_of(TopicRefused)] == [("a/b", 17), ("b", 42), ("orders", 36)]  # type: ignore[attr-defined]
 
 
 async def test_a_forwarded_request_is_answered_as_if_it_came_itself(make_world: MakeWorld) -> None:

@@ -31,11 +31,12 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     decision = controller.ledger.state.replication.decide_create_topics(request, draws)
     if isinstance(decision, Refusal):
         return _refused_whole(request, decision)
-    for result in decision.result:
+    results = list({result.name: result for result in decision.result}.values())  # a name that was asked for twice is refused in one row
+    for result in results:
         if isinstance(result, RefusedTopic):
             controller.world.note(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
     try:
-        return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(topics=[_result(result) for result in decision.result]))
+        return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(topics=[_result(result) for result in results]))
     except BatchTooLarge as too_large:
         return _refused_whole(request, Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, str(too_large)))
 
@@ -63,9 +64,8 @@ def _result(result: NewTopic | RefusedTopic) -> CreatableTopicResult:
 
 
 def _refused_whole(request: CreateTopicsRequest, refusal: Refusal) -> CreateTopicsResponse:
-    return CreateTopicsResponse(
-        topics=[CreatableTopicResult(name=topic.name, error_code=refusal.error, error_message=refusal.why) for topic in request.topics]
-    )
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.why) for name in names])
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
