@@ -11,6 +11,14 @@ from kraftsim.conformance.peer import Peer, split_address
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages import registry
+from protocol.messages.k02_list_offsets import (
+    CONSUMER_REPLICA_ID,
+    EARLIEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
@@ -106,21 +114,22 @@ class Target:
                 answer = peer.ask(asked, version, MetadataResponse)
             topic = answer.topics[0]
             addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
-            leaders = [addresses.get(partition.leader_id) for partition in topic.partitions if partition.error_code == ErrorCode.NONE]
-            if topic.error_code == ErrorCode.NONE and leaders and len(leaders) == len(topic.partitions) and self._all_know(name, leaders):
-                assert leaders[0] is not None, "a leader among the brokers"
-                return Topic(name=name, topic_id=topic.topic_id, leader=leaders[0])
+            leaders = [addresses.get(row.leader_id) for row in sorted(topic.partitions, key=lambda row: row.partition_index)]
+            led = [leader for leader in leaders if leader is not None]
+            if topic.error_code == ErrorCode.NONE and led and len(led) == len(topic.partitions) and self._all_lead(name, led):
+                return Topic(name=name, topic_id=topic.topic_id, leader=led[0])
             if time.monotonic() > give_up_at:
                 raise Unmet(f"{name} got no leader: {error_name(topic.error_code)}")
             time.sleep(PAUSE_SECONDS)
 
-    def _all_know(self, name: str, leaders: list[str | None]) -> bool:
-        """Tell whether the leaders themselves have heard of the topic: metadata reaches brokers one by one."""
-        for leader in leaders:
-            if leader is None:
-                return False
+    def _all_lead(self, name: str, leaders: list[str]) -> bool:
+        """Tell whether the leaders say so themselves: a broker may tell who leads before the leader has taken over."""
+        version = self.newest(ApiKey.LIST_OFFSETS)
+        for index, leader in enumerate(leaders):
+            row = ListOffsetsPartition(partition_index=index, timestamp=EARLIEST_TIMESTAMP)
+            asked = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(name=name, partitions=[row])])
             with self.peer(leader) as peer:
-                answer = peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), self.newest(ApiKey.METADATA), MetadataResponse)
-            if answer.topics[0].error_code != ErrorCode.NONE or any(row.leader_id < 0 for row in answer.topics[0].partitions):
+                answer = peer.ask(asked, version, ListOffsetsResponse)
+            if answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
                 return False
         return True

@@ -1,0 +1,71 @@
+"""kraftsim meets every requirement that Apache Kafka meets: on one broker, on three, and in both personas."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.conformance.runner import all_requirements, judge
+from kraftsim.conformance.target import Target
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+REQUIREMENTS = all_requirements()
+
+
+def running(brokers: int, release: str) -> Iterator[Target]:
+    """A cluster for all tests of this file."""
+    with EmbeddedCluster(ClusterSpec(brokers=brokers, release=release, port=free_port_range(brokers))) as cluster:
+        yield Target(cluster.bootstrap.partition(",")[0])
+
+
+@pytest.fixture(scope="module")
+def three_brokers() -> Iterator[Target]:
+    """Three brokers of the default release."""
+    yield from running(3, "3.9")
+
+
+@pytest.fixture(scope="module")
+def persona_3_5() -> Iterator[Target]:
+    """One broker that re-enacts 3.5."""
+    yield from running(1, "3.5")
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda requirement: f"{requirement.api}: {requirement.sentence}")
+def test_three_brokers_meet(requirement, three_brokers):
+    finding = judge(requirement, three_brokers)
+    assert finding.is_met, finding.why
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda requirement: f"{requirement.api}: {requirement.sentence}")
+def test_the_3_5_persona_meets(requirement, persona_3_5):
+    finding = judge(requirement, persona_3_5)
+    assert finding.is_met, finding.why
+
+
+def codes_until_an_id(target: Target) -> list[int]:
+    """Ask a broker that nobody has asked before until it hands out an id, and return all error codes."""
+    version = target.newest(ApiKey.INIT_PRODUCER_ID)
+    asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
+    codes: list[int] = []
+    with target.peer() as peer:
+        while not codes or codes[-1] != ErrorCode.NONE:
+            codes.append(peer.ask(asked, version, InitProducerIdResponse).error_code)
+            assert len(codes) < 100_000, "no producer id"
+    return codes
+
+
+def test_the_first_question_for_a_producer_id_is_answered_14(kraftsim_cluster):
+    """A broker asks for its first block when it is first asked itself, and does not let the producer wait (since 3.6)."""
+    codes = codes_until_an_id(Target(kraftsim_cluster.bootstrap))
+    assert len(codes) > 1
+    assert set(codes[:-1]) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
+@pytest.mark.kraftsim(release="3.5")
+def test_before_3_6_the_first_question_for_a_producer_id_waits_for_the_block(kraftsim_cluster):
+    """KAFKA-15459: the request thread of 3.5 sleeps until the controller has answered."""
+    assert codes_until_an_id(Target(kraftsim_cluster.bootstrap)) == [ErrorCode.NONE]
