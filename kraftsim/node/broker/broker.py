@@ -56,9 +56,10 @@ class Broker:
         self.parts = parts
         self.chance = world.random("metadata answers")
         self.image = parts.metadata_image()
+        self._lifecycle: Lifecycle | None = None
         self.shell = NodeShell(world, config, self._on_death)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
-        self.partitions = Partitions(self.shell, parts, self.fetches.check)
+        self.partitions = Partitions(self.shell, parts, lambda: self.broker_epoch, self.fetches.check)
         own_versions = {int(key): common for key, common in _own_versions(parts).items()}
         finder = ControllerFinder(config.controller_quorum_voters)
         self._heartbeats = ControllerChannel(
@@ -80,7 +81,6 @@ class Broker:
         self.offer = ApiOffer(parts.release.broker_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
         self._listeners = Listeners(self.shell)
         self._follower = MetadataFollower(self.shell, own_versions, self._on_committed, self._on_metadata_reset)
-        self._lifecycle: Lifecycle | None = None
         self._published_offset = -1
         """The last metadata offset that the broker acts by."""
 

@@ -99,9 +99,9 @@ class MetadataCursor:
             return CommittedLost(agreed)
         while self._fetched and self._fetched[-1].next_offset > agreed:
             self._fetched.pop()
-        while self._epochs and self._epochs[-1].start_offset >= agreed:
-            self._epochs.pop()
         self.fetched_next_offset = self._fetched[-1].next_offset if self._fetched else self.applied_next_offset
+        while self._epochs and self._epochs[-1].start_offset >= self.fetched_next_offset:
+            self._epochs.pop()
         return Committed(())
 
     def _end_offset_for(self, epoch: int) -> int:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from kraftsim.events.metadata import MetadataApplied, MetadataReverted
-from kraftsim.node.broker.metadata_cursor import Committed, CommittedLost, MetadataCursor, WrongLeader
+from kraftsim.node.broker.metadata_cursor import Committed, CommittedLost, MetadataCursor, Outcome, WrongLeader
 from kraftsim.node.endpoints import Voter
 from kraftsim.node.outbound import PeerConnection, VersionRange
 from kraftsim.node.shell import NodeShell
@@ -49,14 +49,16 @@ class MetadataFollower:
         self._connection: PeerConnection | None = None
 
     async def run(self) -> None:
-        """Fetch and apply until cancelled."""
+        """Fetch and apply until cancelled. Raises what applying raises: a disk that refuses, a record that nobody here understands."""
         while True:
             try:
-                await self._fetch_once()
+                outcome = self._cursor.on_answer(await self._fetch())
             except (OSError, MalformedMessage):
                 self._leave_connection()
                 self._voter_index = (self._voter_index + 1) % len(self._voters)
-                await asyncio.sleep(self._config.controller_quorum_retry_backoff_ms / 1000)
+                await self._back_off()
+            else:
+                await self._act_on(outcome)
 
     def close(self) -> None:
         """End the connection to the controller."""
@@ -67,24 +69,24 @@ class MetadataFollower:
         if self._connection is not None:
             self._connection.abort()
 
-    async def _fetch_once(self) -> None:
+    async def _fetch(self) -> PartitionData:
         connection = await self._connected()
         timeout_ms = self._config.controller_quorum_request_timeout_ms
         answer: Message = await connection.request(self._request(connection.version_for(ApiKey.FETCH)), timeout_ms)
         assert isinstance(answer, FetchResponse), "Fetch was asked"
         if answer.error_code != ErrorCode.NONE or not answer.responses or not answer.responses[0].partitions:
             raise ConnectionError(f"the controller answered Fetch with error {answer.error_code}")
-        await self._on_partition(answer.responses[0].partitions[0])
+        return answer.responses[0].partitions[0]
 
-    async def _on_partition(self, partition: PartitionData) -> None:
-        match self._cursor.on_answer(partition):
+    async def _act_on(self, outcome: Outcome) -> None:
+        match outcome:
             case Committed(batches):
                 if batches:
                     await self._on_committed(batches)
                     self._shell.world.note(MetadataApplied(next_offset=self._cursor.applied_next_offset))
             case WrongLeader(leader_id):
                 self._turn_to(leader_id)
-                await asyncio.sleep(self._config.controller_quorum_retry_backoff_ms / 1000)
+                await self._back_off()
             case CommittedLost(to_offset):
                 # Kafka's broker dies here. A quorum that lost committed records is what some bug switches are about; the broker starts over instead.
                 self._shell.world.note(MetadataReverted(to_offset=to_offset))
@@ -92,6 +94,9 @@ class MetadataFollower:
                 self._cursor = MetadataCursor()
                 self._cursor.leader_epoch = leader_epoch
                 self._on_reset()
+
+    async def _back_off(self) -> None:
+        await asyncio.sleep(self._config.controller_quorum_retry_backoff_ms / 1000)
 
     def _request(self, version: int) -> FetchRequest:
         cursor = self._cursor

@@ -29,8 +29,9 @@ OnChanged = Callable[[PartitionKey], None]
 class Partitions:
     """Every partition hosted here, by topic name and number. `on_changed` hears of each one whose leader changed."""
 
-    def __init__(self, shell: NodeShell, parts: Parts, on_changed: OnChanged) -> None:
+    def __init__(self, shell: NodeShell, parts: Parts, broker_epoch: Callable[[], int], on_changed: OnChanged) -> None:
         self._shell = shell
+        self._broker_epoch = broker_epoch
         self._world = shell.world
         self._config = shell.config
         self._parts = parts
@@ -95,10 +96,14 @@ class Partitions:
                 self._apply_settings(image, name)
         for topic_id, partition in changes.partitions:
             topic = image.topic_by_id(topic_id)
-            if topic is not None and partition in topic.partitions:
-                await self._follow_one(image, topic, partition)
-            else:
+            if topic is None or partition not in topic.partitions:
                 self._drop(topic_id, partition)
+                continue
+            try:
+                await self._follow_one(image, topic, partition)
+            except OSError as failure:
+                self.disk_failed(f"{topic.name}-{partition}", "open", failure)
+                raise
 
     def resign_all(self) -> None:
         """Lead nothing any more, until the metadata says so again."""
@@ -119,11 +124,16 @@ class Partitions:
             hosted = await self._host(image, topic, partition)
             if hosted is None:
                 return
-        if registered.leader != self._config.node_id:
+        if registered.leader != self._config.node_id or not self._is_meant(image):
             hosted.replica.resign()
         elif hosted.replica.lead(registered.leader_epoch):
             await hosted.log.store_epochs()
         self._on_changed(key)
+
+    def _is_meant(self, image: MetadataImage) -> bool:
+        """Tell whether this incarnation is the one that the metadata speaks of: what an earlier one led is not ours until it is given to us."""
+        registered = image.broker(self._config.node_id)
+        return registered is not None and registered.broker_epoch == self._broker_epoch()
 
     def _apply_settings(self, image: MetadataImage, topic: str) -> None:
         """Let the present settings of a topic hold for its partitions here (those of segments from the next opening on)."""

@@ -85,7 +85,11 @@ class ProduceWork:
         if batch.is_transactional and self.transactional_id is None:
             why = "a transactional batch without a transactional id"
             return self._refused(topic, data.index, Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why))
-        outcome = partition.append(batch, self.acks, self.now_ms)
+        try:
+            outcome = partition.append(batch, self.acks, self.now_ms)
+        except OSError as failure:
+            self.broker.partitions.disk_failed(partition.log.directory, "write", failure)
+            return self._refused(topic, data.index, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
         match outcome:
             case AppendDecision():
                 if partition.owes_flush:

@@ -118,7 +118,11 @@ class FetchReader:
                 diverging = EpochEndOffset(epoch=bounds.leader_epoch, end_offset=bounds.end_offset)
                 return self._filled(hosted, asked, None, EMPTY, diverging)
             case ReadBounds():
-                return self._filled(hosted, asked, bounds, self._records(hosted, asked, bounds))
+                try:
+                    return self._filled(hosted, asked, bounds, self._records(hosted, asked, bounds))
+                except OSError as failure:
+                    self._broker.partitions.disk_failed(hosted.log.directory, "read", failure)
+                    return self._refused(asked, ErrorCode.KAFKA_STORAGE_ERROR, name)
 
     def _records(self, hosted: LedPartition, asked: FetchPartition, bounds: ReadBounds) -> bytes | memoryview:
         """Read whole batches; the first one that the request gets may be larger than it allows, or a consumer would never get past it."""

@@ -62,14 +62,14 @@ def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, a
     )
     match decided:
         case SearchTimestamp():
-            return _searched(hosted, asked.timestamp, decided.end_offset)
+            return _searched(broker, hosted, asked.timestamp, decided.end_offset)
         case SearchMaxTimestamp():
-            return _searched(hosted, None, decided.end_offset)
+            return _searched(broker, hosted, None, decided.end_offset)
         case _:
             return decided
 
 
-def _searched(hosted: LedPartition, timestamp: int | None, end_offset: int) -> OffsetAnswer | Refusal:
+def _searched(broker: Broker, hosted: LedPartition, timestamp: int | None, end_offset: int) -> OffsetAnswer | Refusal:
     """Look into the segments: for the first record that is not older than a timestamp, or for the youngest one."""
     try:
         found: FoundRecord | None = (
@@ -77,6 +77,9 @@ def _searched(hosted: LedPartition, timestamp: int | None, end_offset: int) -> O
         )
     except MalformedBatch as malformed:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, malformed.reason)
+    except OSError as failure:
+        broker.partitions.disk_failed(hosted.log.directory, "read", failure)
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
     return NOTHING_FOUND if found is None else OffsetAnswer(offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
 
 

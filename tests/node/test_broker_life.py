@@ -1,0 +1,234 @@
+"""A broker comes up, is killed, comes back, follows a controller that was away, and goes down in good order."""
+
+import asyncio
+
+import pytest
+
+from kraftsim.core.raft.leader_log import LeaderLog
+from kraftsim.events.metadata import BrokerEpochReceived, BrokerFenced, MetadataApplied, MetadataReverted
+from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
+from kraftsim.events.partitions import LeaderElected, LeadershipLost
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.identity import ForeignDirectory
+from kraftsim.world.simulated import FileClass, Simulation
+from protocol.batches import split_batches
+from protocol.disk.clean_shutdown import parse_clean_shutdown
+from tests.node.brokers import CONTROLLER_HOST, Client, Cluster, batch, broker_config, running_cluster
+from tests.node.controllers import parts
+
+
+async def create_and_fill(client: Client) -> None:
+    """Create t with one partition and append five idempotent batches of two records."""
+    await client.create_topic("t")
+    for number in range(5):
+        answer = await client.produce(batch(2, producer_id=7, producer_epoch=0, base_sequence=2 * number))
+        assert (answer.error_code, answer.base_offset) == (0, 2 * number)
+
+
+def create_and_fill_somewhere(cluster: Cluster) -> str:
+    """Create t in a cluster of several brokers, fill it, and return who leads it."""
+
+    async def create(client: Client) -> None:
+        await client.create_topic("t")
+
+    async def fill(client: Client) -> None:
+        for number in range(5):
+            assert (await client.produce(batch(2, producer_id=7, producer_epoch=0, base_sequence=2 * number))).base_offset == 2 * number
+
+    cluster.run(create)
+    leader = next(name for name in cluster.broker_names if cluster.noted(LeaderElected, name))
+    cluster.run(fill, leader)
+    return leader
+
+
+async def read_all(client: Client) -> list[int]:
+    """Return the base offsets of all batches of t-0, once the broker leads it again."""
+    while (answer := await client.fetch(0)).error_code:
+        await asyncio.sleep(0.1)
+    return [each.base_offset for each in split_batches(bytes(answer.records or b""))]
+
+
+async def repeat_last(client: Client) -> tuple[int, int]:
+    """Send the last batch once more."""
+    answer = await client.produce(batch(2, producer_id=7, producer_epoch=0, base_sequence=8))
+    return answer.error_code, answer.base_offset
+
+
+def test_a_broker_registers_catches_up_and_is_let_in() -> None:
+    """facts/controller.md 3.2: the epoch is the offset of the registration; ready means unfenced."""
+    with running_cluster(2) as cluster:
+        assert [event.broker_epoch for event in cluster.noted(BrokerEpochReceived)] == sorted(
+            event.broker_epoch for event in cluster.noted(BrokerEpochReceived)
+        )
+        assert len(cluster.noted(NodeReady, "broker-1")) == len(cluster.noted(NodeReady, "broker-2")) == 1
+        assert cluster.simulation.now_ns < 1_000_000_000
+
+
+def test_records_and_producer_state_survive_kill_9() -> None:
+    """The page cache outlives the process: what was acknowledged is there, and a repeated batch is still recognised."""
+    with running_cluster() as cluster:
+        cluster.run(create_and_fill)
+        cluster.kill("broker-1")
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+        assert cluster.run(read_all) == [0, 2, 4, 6, 8]
+        assert cluster.run(repeat_last) == (0, 8)
+        recovered = cluster.noted(LogRecovered)[-1]
+        assert (recovered.next_offset, recovered.cut_bytes, recovered.clean) == (10, 0, False)
+        assert len(cluster.noted(LeaderElected)) == 2
+
+
+def test_a_broker_that_was_killed_comes_back_after_its_session_at_the_latest() -> None:
+    """101 DUPLICATE_BROKER_REGISTRATION until the session is over; the pauses double from 100 ms (3.2)."""
+    with running_cluster() as cluster:
+        before_ns = cluster.simulation.now_ns
+        cluster.kill("broker-1")
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+        assert 8 < (cluster.simulation.now_ns - before_ns) / 1e9 < 14
+
+
+def test_a_clean_stop_hands_over_and_leaves_its_mark() -> None:
+    """Controlled shutdown, then .kafka_cleanshutdown with the broker epoch (KIP-966); the next start trusts the logs and comes up at once."""
+    with running_cluster() as cluster:
+        cluster.run(create_and_fill)
+        epoch = cluster.brokers["broker-1"].broker_epoch
+        before_ns = cluster.simulation.now_ns
+        cluster.stop("broker-1")
+        assert (cluster.simulation.now_ns - before_ns) / 1e9 < 3
+        assert [event.reason for event in cluster.noted(NodeStopped)] == ["stopped"]
+        assert len(cluster.noted(LeadershipLost)) == 1
+        assert [event.reason for event in cluster.noted(BrokerFenced)] == ["shut down"]
+        disk = cluster.simulation.restart("broker-1").world.disk  # type: ignore[attr-defined]
+        assert parse_clean_shutdown(disk.read(".kafka_cleanshutdown")) == epoch
+        cluster.wait_ready("broker-1", limit_s=2)
+        assert not disk.exists(".kafka_cleanshutdown")
+        assert cluster.run(read_all) == [0, 2, 4, 6, 8]
+        assert cluster.run(repeat_last) == (0, 8)
+        assert cluster.noted(LogRecovered)[-1].clean
+
+
+def test_what_waited_for_a_flush_survives_a_power_loss() -> None:
+    """log.flush.interval.messages=1: the answer goes out only after the flush; by default (Kafka's) it does not wait."""
+    for interval, survives in (("1", True), ("1000000", False)):
+        with running_cluster(log_flush_interval_messages=interval) as cluster:
+            cluster.run(create_and_fill)
+            cluster.kill("broker-1", power_loss=True)
+            cluster.simulation.restart("broker-1")
+            cluster.wait_ready("broker-1")
+            found = cluster.run(read_all)
+            assert (found == [0, 2, 4, 6, 8]) == survives
+
+
+def test_a_controller_that_was_away_is_found_again() -> None:
+    """Requests wait in the channel, heartbeats go on, the metadata log is followed in the new epoch; nobody registers again."""
+    with running_cluster() as cluster:
+        cluster.run(create_and_fill)
+        cluster.kill(CONTROLLER_HOST)
+        cluster.simulation.run_for(3)
+        assert cluster.run(read_all) == [0, 2, 4, 6, 8]
+        cluster.simulation.restart(CONTROLLER_HOST)
+        cluster.simulation.run_for(5)
+
+        async def work(client: Client) -> None:
+            await client.create_topic("after")
+            assert (await client.produce(batch(), "after")).error_code == 0
+            assert await client.fresh_producer_id() >= 0
+
+        cluster.run(work)
+        assert len(cluster.noted(BrokerEpochReceived)) == 1
+        applied = [event.next_offset for event in cluster.noted(MetadataApplied)]
+        assert applied == sorted(applied)
+
+
+def test_a_broker_that_is_fenced_for_silence_serves_again_without_a_restart() -> None:
+    """A pause of 20 s ends the session; the next heartbeat asks to be let in, and the broker leads again in a new epoch."""
+    with running_cluster(2) as cluster:
+        leader = create_and_fill_somewhere(cluster)
+        cluster.simulation.pause(leader)
+        cluster.simulation.run_for(20)
+        cluster.simulation.resume(leader)
+        cluster.simulation.run_for(5)
+        assert cluster.run(read_all, leader) == [0, 2, 4, 6, 8]
+        assert [event.leader_epoch for event in cluster.noted(LeaderElected, leader)] == [0, 2]
+
+
+def test_a_directory_of_another_cluster_or_node_is_refused() -> None:
+    """meta.properties: one clear line, and the directory stays as it is."""
+    with running_cluster() as cluster:
+        cluster.stop("broker-1")
+        world = cluster.simulation.restart("broker-1").world  # type: ignore[attr-defined]
+        cluster.wait_ready("broker-1")
+        for config, line in (
+            (broker_config(2, "broker-1"), "belongs to node 1, not to 2 (node.id)"),
+            (broker_config(1, "broker-1", kraftsim_cluster_id="other"), "not to other (kraftsim.cluster.id)"),
+        ):
+            with pytest.raises(ForeignDirectory, match=r"log\.dirs: .* belongs to") as refused:
+                cluster.simulation.run_until(cluster.simulation.spawn("broker-1", Broker(world, config, cluster.parts).start()))
+            assert line in str(refused.value)
+
+
+@pytest.mark.parametrize("refusal", ["write", "flush"])
+def test_a_disk_that_refuses_takes_the_broker_down(refusal: str) -> None:
+    """Kafka halts when its only log directory fails: what cannot be kept must not be acknowledged."""
+    with running_cluster(log_flush_interval_messages="1") as cluster:
+        cluster.run(create_and_fill)
+        faults = cluster.simulation.host("broker-1").platter.faults
+        if refusal == "flush":
+            faults.flush_errors, faults.flush_error_class = 1, FileClass.PARTITION_LOG
+        else:
+            faults.full = lambda effect: None
+
+        async def work(client: Client) -> None:
+            with pytest.raises(OSError):
+                await client.produce(batch())
+
+        cluster.run(work)
+        assert len(cluster.noted(NodeFailed)) == 1
+        assert [event.operation for event in cluster.noted(DiskFailed)] == [refusal]
+
+
+class CountsBeforeTheFlush(LeaderLog):
+    """What KAFKA-10533 was about."""
+
+    def _counted_end_offset(self) -> int:
+        return self.log_end_offset
+
+
+def test_a_broker_starts_over_when_the_quorum_lost_what_it_had_committed() -> None:
+    """With a controller that counts too early; Kafka's broker would halt, this one forgets and follows again (docs/deviations.md)."""
+    with Simulation(3) as simulation:
+        cluster = Cluster(simulation, 1, "3.9", {})
+        cluster.parts = parts(leader_log=CountsBeforeTheFlush)
+        cluster.start()
+        cluster.run(create_and_fill)
+        simulation.host(CONTROLLER_HOST).platter.flush_ns = (400_000_000, 400_000_000)
+
+        async def ask_for_a_block(client: Client) -> None:
+            while await client.fresh_producer_id() != 0:
+                pass
+
+        cluster.run(ask_for_a_block)
+        simulation.run_for(0.05)
+        cluster.kill(CONTROLLER_HOST, power_loss=True)
+        simulation.restart(CONTROLLER_HOST)
+        simulation.run_for(10)
+        (reverted,) = cluster.noted(MetadataReverted)
+        assert reverted.to_offset < cluster.noted(MetadataApplied)[-1].next_offset
+        assert cluster.run(read_all) == [0, 2, 4, 6, 8]
+        assert len(cluster.noted(LeadershipLost)) == 1
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    """Determinism of brokers: the event logs are the same, byte for byte."""
+
+    def history() -> bytes:
+        with running_cluster(2, seed=11) as cluster:
+            leader = create_and_fill_somewhere(cluster)
+            cluster.kill(leader)
+            cluster.simulation.run_for(3)
+            cluster.simulation.restart(leader)
+            cluster.simulation.run_for(20)
+            return cluster.simulation.event_bytes()
+
+    assert history() == history()

@@ -1,0 +1,209 @@
+"""Produce: what is appended, what is recognised, what is refused, and with which code."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from kraftsim.events.connections import ConnectionClosed, RequestRefused
+from kraftsim.events.partitions import BatchAppended, DuplicateAnswered, ProduceRefused
+from kraftsim.node.outbound import Disconnected
+from protocol.batches import build_batch
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records import Record
+from tests.node.brokers import NOW, Client, batch, running_cluster
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_batches_are_appended_in_every_version(acks: int) -> None:
+    """Each answer names the offset of its batch; the append time is -1 on a topic that keeps the producer's time."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t")
+            for round_number, version in enumerate(range(3, 12)):
+                answer = await client.produce(batch(3), acks=acks, version=version)
+                assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 3 * round_number, -1)
+                assert answer.log_start_offset == (0 if version >= 5 else -1)
+
+        cluster.run(work)
+        assert [event.first_offset for event in cluster.noted(BatchAppended)] == list(range(0, 27, 3))
+
+
+def test_a_batch_that_comes_again_is_answered_with_its_first_offset() -> None:
+    """KIP-98: within the last five batches; nothing is written, and the append time is the batch's greatest timestamp."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t")
+            options: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
+            for number in range(6):
+                answer = await client.produce(batch(2, base_sequence=2 * number, **options))
+                assert (answer.error_code, answer.base_offset) == (0, 2 * number)
+            for number in range(1, 6):
+                again = await client.produce(batch(2, base_sequence=2 * number, **options))
+                assert (again.error_code, again.base_offset, again.log_append_time_ms) == (0, 2 * number, NOW + 1)
+            forgotten = await client.produce(batch(2, base_sequence=0, **options))
+            assert (forgotten.error_code, forgotten.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+        cluster.run(work)
+        assert len(cluster.noted(BatchAppended)) == 6
+        assert [event.first_offset for event in cluster.noted(DuplicateAnswered)] == [2, 4, 6, 8, 10]
+
+
+def flipped(data: bytes) -> bytes:
+    """Return the batch with one bit of its last byte changed."""
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+IDEMPOTENT: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1}
+
+
+@pytest.mark.parametrize(
+    ("records", "asked", "error", "log_start"),
+    [
+        (batch(), {"topic": "nowhere"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (batch(), {"partition": 5}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (batch(), {"topic": "__consumer_offsets"}, ErrorCode.INVALID_TOPIC_EXCEPTION, -1),
+        (batch(), {"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS, -1),
+        (b"", {}, ErrorCode.INVALID_RECORD, -1),
+        (batch()[:40], {}, ErrorCode.INVALID_RECORD, -1),
+        (batch()[:-1], {}, ErrorCode.INVALID_RECORD, -1),
+        (batch() + batch(), {}, ErrorCode.INVALID_RECORD, -1),
+        (b"\0" * 16 + b"\1" + b"\0" * 60, {}, ErrorCode.INVALID_RECORD, -1),
+        (b"\0" * 16 + b"\7" + b"\0" * 60, {}, ErrorCode.CORRUPT_MESSAGE, -1),
+        (flipped(batch()), {}, ErrorCode.CORRUPT_MESSAGE, -1),
+        (batch(base_offset=1), {}, ErrorCode.INVALID_RECORD, None),
+        (batch(value=b"x" * 2000), {}, ErrorCode.MESSAGE_TOO_LARGE, -1),
+        (batch(control=True), {}, ErrorCode.INVALID_RECORD, None),
+        (batch(producer_id=7, producer_epoch=0), {}, ErrorCode.INVALID_RECORD, None),
+        (batch(compression=Compression.ZSTD), {"version": 6}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1),
+        (batch(transactional=True, base_sequence=1, **IDEMPOTENT), {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1),
+        (batch(transactional=True, base_sequence=1, **IDEMPOTENT), {"transactional_id": "x", "version": 10}, ErrorCode.INVALID_TXN_STATE, -1),
+        (batch(transactional=True, base_sequence=1, **IDEMPOTENT), {"transactional_id": "x"}, ErrorCode.TRANSACTION_ABORTABLE, -1),
+        (batch(base_sequence=9, **IDEMPOTENT), {}, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0),
+        (batch(base_sequence=1, producer_id=7, producer_epoch=0), {}, ErrorCode.INVALID_PRODUCER_EPOCH, 0),
+    ],
+)
+def test_a_batch_is_refused_with_kafkas_code(records: bytes, asked: dict[str, Any], error: ErrorCode, log_start: int | None) -> None:
+    """facts/broker.md 1.4, 2.5, 2.6 and 7.1; nothing is appended, the refusal is noted, and the connection goes on."""
+    with running_cluster(auto_create_topics_enable="false") as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t", max_message_bytes="1500")
+            known = await client.produce(batch(base_sequence=0, **IDEMPOTENT))
+            assert known.error_code == 0
+            answer = await client.produce(records, **asked)
+            assert (ErrorCode(answer.error_code), answer.base_offset, answer.log_append_time_ms) == (error, -1, -1)
+            assert log_start is None or answer.log_start_offset == log_start
+            assert (await client.produce(batch())).base_offset == 1
+
+        cluster.run(work)
+        assert len(cluster.noted(BatchAppended)) == 2
+        (refused,) = cluster.noted(ProduceRefused)
+        assert refused.error_code in (error, ErrorCode.INVALID_TXN_STATE) and refused.reason
+
+
+def test_without_acknowledgement_there_is_no_answer_and_an_error_closes_the_connection() -> None:
+    """acks=0 (facts/broker.md 2.6): the next request is served as if nothing had been; an error is told by closing."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t")
+            silent = ProduceRequest(
+                acks=0, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(records=batch(2))])]
+            )
+            client.connection.send(silent, lambda answer: None)
+            client.connection._in_flight.clear()
+            assert (await client.produce(batch())).base_offset == 2
+            silent.topic_data[0].name = "nowhere"
+            with pytest.raises(Disconnected):
+                await client.ask(silent)
+
+        cluster.run(work)
+        assert any("acks=0 and error UNKNOWN_TOPIC_OR_PARTITION" in event.reason for event in cluster.noted(ConnectionClosed))
+
+
+def test_null_records_close_the_connection() -> None:
+    """Apache Kafka 3.9 never answers them; a client that is told nothing should at least not wait for ever."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            with pytest.raises(Disconnected):
+                await client.produce(None)
+
+        cluster.run(work)
+        assert [event.reason for event in cluster.noted(RequestRefused)] == ["null records in a Produce request"]
+
+
+def test_a_broker_that_does_not_lead_says_who_does() -> None:
+    """NOT_LEADER_OR_FOLLOWER; since v10 with the leader and its address (KIP-951)."""
+    with running_cluster(2) as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t", partitions=2)
+            other = await cluster.connect("broker-2")
+            led_here = [number for number in range(2) if (await client.produce(batch(), partition=number)).error_code == 0]
+            assert len(led_here) == 1
+            elsewhere = 1 - led_here[0]
+            for version in (9, 10, 11):
+                data = PartitionProduceData(index=elsewhere, records=batch())
+                request = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+                answer = await client.ask(request, version)
+                partition = answer.responses[0].partition_responses[0]
+                assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if version >= 10:
+                    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 0)
+                    assert [(each.node_id, each.host, each.port) for each in answer.node_endpoints] == [(2, "broker-2", 9092)]
+            assert (await other.produce(batch(), partition=elsewhere)).error_code == 0
+            other.connection.close()
+
+        cluster.run(work)
+
+
+def test_partitions_of_one_request_stand_for_themselves() -> None:
+    """A refused batch does not harm the ones beside it."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t", partitions=3)
+            data = [PartitionProduceData(index=number, records=flipped(batch()) if number == 1 else batch(number + 1)) for number in range(3)]
+            answer = await client.ask(ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)]))
+            rows = [(each.index, each.error_code, each.base_offset) for each in answer.responses[0].partition_responses]
+            assert rows == [(0, 0, 0), (1, ErrorCode.CORRUPT_MESSAGE, -1), (2, 0, 0)]
+
+        cluster.run(work)
+
+
+def test_a_topic_may_keep_the_time_of_the_append() -> None:
+    """message.timestamp.type=LogAppendTime: the answer says it, and every record carries it."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t", message_timestamp_type="LogAppendTime")
+            answer = await client.produce(batch(2))
+            stored = await client.fetch(0)
+            assert stored.records is not None
+            (attributes,) = struct.unpack_from(">h", stored.records, 21)
+            (max_timestamp,) = struct.unpack_from(">q", stored.records, 35)
+            assert attributes & 8 and answer.log_append_time_ms == max_timestamp > NOW
+
+        cluster.run(work)
+
+
+def test_compressed_batches_are_kept_as_they_came() -> None:
+    """A broker looks into records only to see that they add up."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t")
+            for codec in Compression:
+                sent = build_batch([Record(timestamp=NOW, value=b"x" * 500)] * 3, compression=codec)
+                answer = await client.produce(sent)
+                stored = await client.fetch(answer.base_offset)
+                assert stored.records is not None
+                assert bytes(stored.records)[16:] == sent[16:]
+
+        cluster.run(work)

@@ -1,0 +1,141 @@
+"""InitProducerId and CreateTopics: what a broker gets from the controller for its clients."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdBlockRequested, ProducerIdReturned
+from protocol.errors import ErrorCode
+from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from tests.node.brokers import Client, running_cluster
+
+
+def test_the_first_request_finds_no_block_and_then_ids_come_in_order() -> None:
+    """3.6 and later: COORDINATOR_LOAD_IN_PROGRESS at once, then 0, 1, 2 in every version; each id is noted."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            first = await client.producer_id()
+            assert (first.error_code, first.producer_id, first.producer_epoch) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+            await asyncio.sleep(0.5)
+            for version in range(6):
+                answer = await client.producer_id(version)
+                assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, version, 0)
+            given = await client.producer_id(5, producer_id=3, producer_epoch=7)
+            assert (given.producer_id, given.producer_epoch) == (6, 0)
+
+        cluster.run(work)
+        assert [(event.producer_id, event.fresh, event.client_id) for event in cluster.noted(ProducerIdReturned)] == [
+            (number, True, "test") for number in range(7)
+        ]
+        assert [event.error_code for event in cluster.noted(InitProducerIdRefused)] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
+def test_the_next_block_is_fetched_before_the_first_is_used_up() -> None:
+    """The 901st id asks for it: a client that is not too fast never notices the border."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            assert await client.fresh_producer_id() == 0
+            for expected in range(1, 2500):
+                answer = await client.producer_id()
+                assert (answer.error_code, answer.producer_id) == (0, expected)
+
+        cluster.run(work)
+        assert len(cluster.noted(ProducerIdBlockRequested)) == 3
+
+
+def test_brokers_have_blocks_of_their_own() -> None:
+    """KIP-730: no two brokers hand out the same id."""
+    with running_cluster(3) as cluster:
+
+        async def work(client: Client) -> int:
+            return await client.fresh_producer_id()
+
+        assert sorted(cluster.run(work, name) for name in cluster.broker_names) == [0, 1000, 2000]
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
+        ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"transactional_id": "x", "transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"transactional_id": "x", "transaction_timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"transactional_id": "x"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_what_is_no_request_for_a_producer_id_is_refused(asked: dict[str, Any], error: ErrorCode) -> None:
+    """facts/broker.md 3.4; there is no coordinator for transactional ids yet."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            await client.fresh_producer_id()
+            answer = await client.producer_id(**asked)
+            assert (ErrorCode(answer.error_code), answer.producer_id, answer.producer_epoch) == (error, -1, -1)
+
+        cluster.run(work)
+        assert cluster.noted(InitProducerIdRefused)[-1].transactional_id == asked.get("transactional_id")
+
+
+def test_before_3_6_the_first_request_waits_for_the_block() -> None:
+    """RPCProducerIdManager of 3.0 to 3.5: no client is refused while the controller answers."""
+    with running_cluster(release_name="3.5") as cluster:
+
+        async def work(client: Client) -> list[int]:
+            others = [await cluster.connect() for _ in range(3)]
+            answers = await asyncio.gather(*(each.producer_id() for each in (client, *others)))
+            for other in others:
+                other.connection.close()
+            return sorted(answer.producer_id for answer in answers)
+
+        assert cluster.run(work) == [0, 1, 2, 3]
+        assert cluster.noted(InitProducerIdRefused) == []
+
+
+def test_before_3_6_a_wait_without_a_controller_ends_after_request_timeout() -> None:
+    """KAFKA-14417 (3.4): COORDINATOR_LOAD_IN_PROGRESS after request.timeout.ms."""
+    with running_cluster(release_name="3.5", request_timeout_ms="3000") as cluster:
+        cluster.kill("controller-101")
+
+        async def work(client: Client) -> None:
+            started = asyncio.get_running_loop().time()
+            answer = await client.producer_id()
+            assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert 3 <= asyncio.get_running_loop().time() - started < 3.5
+
+        cluster.run(work)
+
+
+def test_topics_are_created_by_the_controller_in_every_version() -> None:
+    """CreateTopics travels in an Envelope, and its answer comes back in the version of the client (KIP-590)."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            for version in range(8):
+                topics = [
+                    CreatableTopic(name=f"t{version}", num_partitions=2, replication_factor=1),
+                    CreatableTopic(name="no good", num_partitions=1),
+                ]
+                answer = await client.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), version)
+                assert [(topic.name, topic.error_code) for topic in answer.topics] == [(f"t{version}", 0), ("no good", 17)]
+
+        cluster.run(work)
+
+
+def test_a_broker_offers_what_its_release_offers() -> None:
+    """Ranges are those of the release where the behaviour is built; Produce is shown from 0 for librdkafka (KAFKA-18659)."""
+    for name, produce, init in (("3.9", (0, 11), (0, 5)), ("3.5", (0, 9), (0, 4))):
+        with running_cluster(release_name=name) as cluster:
+
+            async def work(client: Client) -> dict[int, tuple[int, int]]:
+                answer = await client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"))
+                assert [level.name for level in answer.finalized_features] == ["metadata.version"]
+                return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+            rows = cluster.run(work)
+            assert (rows[0], rows[22]) == (produce, init)
+            assert list(rows) == [0, 1, 2, 3, 18, 19, 22]

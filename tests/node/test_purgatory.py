@@ -1,0 +1,71 @@
+"""Where requests wait, and how the effects of a core are carried out."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from kraftsim.node.pump import Pump
+from kraftsim.node.purgatory import Purgatory
+
+
+@dataclass
+class Wait:
+    """Completes once it is allowed to; remembers how it ended."""
+
+    may_complete: bool = False
+    ended: list[str] = field(default_factory=list)
+
+    def try_complete(self) -> bool:
+        """Complete if allowed."""
+        if self.may_complete:
+            self.ended.append("completed")
+        return self.may_complete
+
+    def expire(self) -> None:
+        """Time is up."""
+        self.ended.append("expired")
+
+
+async def test_a_request_ends_by_what_comes_first() -> None:
+    """DelayedOperationPurgatory: at once, by a change of a key it watches, by time, or because nobody wants it any more; never twice."""
+    purgatory: Purgatory[str] = Purgatory()
+    at_once, by_key, by_time, by_leaving = Wait(may_complete=True), Wait(), Wait(), Wait()
+    assert purgatory.admit(at_once, ["a"], 20) is None
+    purgatory.admit(by_key, ["a", "b"], 20)
+    purgatory.admit(by_time, ["a"], 20)
+    stay = purgatory.admit(by_leaving, ["c"], 20)
+    assert stay is not None and purgatory.watched_keys == ("a", "b", "c")
+    by_key.may_complete = True
+    purgatory.check("other")
+    assert by_key.ended == []
+    purgatory.check("b")
+    purgatory.check("a")
+    purgatory.leave(stay)
+    await asyncio.sleep(0.05)
+    assert [each.ended for each in (at_once, by_key, by_time, by_leaving)] == [["completed"], ["completed"], ["expired"], []]
+    assert purgatory.watched_keys == ()
+
+
+async def test_a_node_that_goes_down_forgets_who_waited() -> None:
+    """Nobody is answered by a node that has stopped."""
+    purgatory: Purgatory[str] = Purgatory()
+    waits = [Wait(), Wait()]
+    for wait in waits:
+        purgatory.admit(wait, ["a"], 10)
+    purgatory.close()
+    await asyncio.sleep(0.03)
+    assert [wait.ended for wait in waits] == [[], []]
+
+
+def test_effects_stay_in_order_when_one_causes_others() -> None:
+    """What comes of an effect stands behind everything that was decided before."""
+    decided, done = [["a", "b"]], list[str]()
+
+    def carry_out(effect: str) -> None:
+        done.append(effect)
+        if effect == "a":
+            decided.append(["c"])
+            pump.run()
+
+    pump: Pump[str] = Pump(lambda: decided.pop(0) if decided else [], carry_out)
+    pump.run()
+    assert done == ["a", "b", "c"]
