@@ -1,5 +1,6 @@
 """`kraftsim node`: one node, from a Kafka properties file, until it is told to stop."""
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,32 +14,50 @@ if TYPE_CHECKING:
     import asyncio
 
     from kraftsim.node.config import NodeConfig
+    from kraftsim.node.parts import Parts
 
 
 @click.command(
     epilog="""\b
 Examples:
   kraftsim node broker.properties
-  kraftsim node broker.properties --set node.id=2 --set listeners=PLAINTEXT://127.0.0.1:9093"""
+  kraftsim node broker.properties --set node.id=2 --set listeners=PLAINTEXT://127.0.0.1:9093
+  KAFKA_NODE_ID=2 KAFKA_PROCESS_ROLES=broker ... kraftsim node --environment"""
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--environment",
+    "asks_environment",
+    is_flag=True,
+    help="Take properties from KAFKA_... variables, as Apache Kafka's image does.",
+)
 @settings_option
-def node(file: Path, settings: tuple[str, ...]) -> None:
-    """Run one node from a Kafka properties FILE; --set wins over the file.
+def node(file: Path | None, asks_environment: bool, settings: tuple[str, ...]) -> None:
+    """Run one node from a Kafka properties FILE, from the environment, or both; --set wins over either.
 
     A controller or a broker, as `process.roles` says. Stays until SIGTERM or Ctrl-C, then stops cleanly.
     """
     started_ns = time.monotonic_ns()
-    from kraftsim.cli.properties import read_properties
     from kraftsim.node.config import NodeConfig
     from kraftsim.node.config_keys import ConfigError
 
+    place = str(file) if file is not None else "environment" if asks_environment else "settings"
     try:
-        properties = {**read_properties(file.read_text(encoding="utf-8")), **parse_settings(settings)}
-        config = NodeConfig.parse(properties)
+        config = NodeConfig.parse(_properties(file, asks_environment, settings))
     except (ConfigError, UnicodeDecodeError) as trouble:
-        raise Failure(f"{file}: {trouble}") from trouble
+        raise Failure(f"{place}: {trouble}") from trouble
     run_node(config, started_ns)
+
+
+def _properties(file: Path | None, asks_environment: bool, settings: tuple[str, ...]) -> dict[str, str]:
+    from kraftsim.cli.environment import properties_of_environment
+    from kraftsim.cli.properties import read_properties
+
+    if file is None and not asks_environment and not settings:
+        raise Failure("nothing says what the node is: name a properties file, or use --environment or --set")
+    from_file = read_properties(file.read_text(encoding="utf-8")) if file is not None else {}
+    from_environment = properties_of_environment(os.environ) if asks_environment else {}
+    return {**from_file, **from_environment, **parse_settings(settings)}
 
 
 def run_node(config: "NodeConfig", started_ns: int) -> None:
@@ -58,11 +77,19 @@ def run_node(config: "NodeConfig", started_ns: int) -> None:
 
 
 async def _until_stopped(config: "NodeConfig", started_ns: int, stopping: "asyncio.Event") -> None:
-    import asyncio
-
-    from kraftsim.cluster.launch import build_node, parts_of, real_world_of
+    from kraftsim.cluster.directory_lock import locked
+    from kraftsim.cluster.launch import parts_of
 
     parts = parts_of(config)
+    with locked(Path(config.log_dir)):
+        await _hold(config, parts, started_ns, stopping)
+
+
+async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping: "asyncio.Event") -> None:
+    import asyncio
+
+    from kraftsim.cluster.launch import build_node, real_world_of
+
     world = real_world_of(config, started_ns)
     try:
         running = build_node(config, world, parts)
@@ -72,8 +99,17 @@ async def _until_stopped(config: "NodeConfig", started_ns: int, stopping: "async
         world.flush_events()
         await stopping.wait()
         if failure.done() and not failure.cancelled():
+            _tell(failure.result())
             raise Failure(f"{config.node_name} failed: {failure.result()!r}") from failure.result()
         failure.cancel()
         await running.stop()
     finally:
         world.close()
+
+
+def _tell(failure: BaseException) -> None:
+    """Say where a mistake of our own was made; a broken disk needs no such thing."""
+    import traceback
+
+    if not isinstance(failure, OSError):
+        traceback.print_exception(failure)

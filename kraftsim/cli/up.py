@@ -62,5 +62,5 @@ def up(
             settings=parse_settings(settings),
         )
         return bring_up(spec, data, detach, click.echo)
-    except (SpecError, ConfigError, ClusterFailed, KeyError) as trouble:
+    except (SpecError, ConfigError, ClusterFailed, KeyError, OSError) as trouble:
         fail(trouble)

@@ -6,6 +6,7 @@ Nothing else in the house knows how a node is put together; all three modes come
 from pathlib import Path
 
 from kraftsim.bugs.bug import bug
+from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller.controller import Controller
@@ -29,6 +30,12 @@ def parts_of(config: NodeConfig) -> Parts:
     for name in config.bugs:
         parts = bug(name).into(parts)
     return parts
+
+
+def require_valid(spec: ClusterSpec) -> None:
+    """Check what every node of a cluster is told, before any of them starts. Raises ConfigError or KeyError: one line."""
+    for node in spec.nodes():
+        parts_of(NodeConfig.parse(node.properties))
 
 
 def real_world_of(config: NodeConfig, started_ns: int) -> RealWorld:

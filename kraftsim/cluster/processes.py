@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.launch import require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text
@@ -64,7 +65,11 @@ class ProcessCluster:
         return self.nodes[name].process.pid
 
     async def start(self, *, timeout_seconds: float = 30.0) -> None:
-        """Start every node and return when every broker answers. Raises SpecError if a port is taken, ClusterFailed if a node dies or is late."""
+        """Start every node and return when every broker answers.
+
+        Raises ConfigError, KeyError or SpecError for what cannot be started, ClusterFailed if a node dies, TimeoutError if one is late.
+        """
+        require_valid(self.spec)
         require_free_ports(self.spec)
         self.directory.create()
         for node in self.spec.nodes():
@@ -95,7 +100,7 @@ class ProcessCluster:
         """Raise ClusterFailed with the last words of the first node that is down without having been killed."""
         for name, node in self.nodes.items():
             if not node.is_running:
-                raise ClusterFailed(f"{name} ended with status {node.process.returncode}: {self._last_words(name)}")
+                raise ClusterFailed(f"{name} went down with status {node.process.returncode}: {self._last_words(name)}")
 
     def kill(self, name: str) -> None:
         """End a node by SIGKILL and reap it."""
@@ -165,4 +170,4 @@ class ProcessCluster:
 
     def _last_words(self, name: str) -> str:
         lines = self.directory.human_log(name).read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1].removeprefix("Error: ") if lines else f"it said nothing in {self.directory.human_log(name)}"

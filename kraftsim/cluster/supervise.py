@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.directory_lock import is_locked, locked
 from kraftsim.cluster.processes import STOP_SECONDS, ClusterFailed, ProcessCluster
 from kraftsim.cluster.spec import ClusterSpec
 
@@ -31,28 +32,38 @@ def up(spec: ClusterSpec, data: Path, detach: bool, announce: Announce) -> int:
     """Run a cluster; return 0 after a clean stop.
 
     In the foreground until SIGTERM or Ctrl-C. With `detach` a supervisor process does that in the background, and this returns once every
-    broker answers. Raises SpecError or ClusterFailed with one clear line.
+    broker answers. Raises ConfigError, KeyError, SpecError or ClusterFailed with one clear line.
     """
     directory = RunDirectory(data.absolute())
-    state = read_state(directory)
-    if state is not None and _is_alive(state.supervisor):
-        raise ClusterFailed(f"a cluster already runs on {data} (bootstrap {state.bootstrap}); stop it by: kraftsim down --data {data}")
+    if is_locked(directory.root) or any(is_locked(directory.data(name)) for name in spec.node_names):
+        state = read_state(directory)
+        place = f" (bootstrap {state.bootstrap})" if state is not None else ""
+        raise ClusterFailed(f"a cluster already runs on {data}{place}; stop it by: kraftsim down --data {data}")
     if detach:
         return _detach(spec, directory, announce)
-    return asyncio.run(_foreground(spec, directory, announce))
+    with locked(directory.root):
+        return asyncio.run(_foreground(spec, directory, announce))
 
 
 def down(data: Path) -> int:
-    """Stop the cluster that runs on a data directory and return how many nodes it had; 0 if none runs."""
+    """Stop the cluster that runs on a data directory and return how many nodes it had; 0 if none runs.
+
+    Nodes whose supervisor was killed are stopped, too.
+    """
     directory = RunDirectory(data.absolute())
     state = read_state(directory)
     if state is None:
         return 0
-    if _is_alive(state.supervisor):
+    running = [name for name in state.nodes if is_locked(directory.data(name))]
+    if is_locked(directory.root):
         os.kill(state.supervisor, signal.SIGTERM)
-        asyncio.run(_wait_until_gone(state.supervisor, 2 * STOP_SECONDS + 1))
+        asyncio.run(_wait_until_free([directory.root], 2 * STOP_SECONDS + 1))
+    orphans = [name for name in state.nodes if is_locked(directory.data(name))]
+    for name in orphans:
+        os.kill(state.nodes[name], signal.SIGTERM)
+    asyncio.run(_wait_until_free([directory.data(name) for name in orphans], STOP_SECONDS))
     directory.state_file.unlink(missing_ok=True)
-    return len(state.nodes)
+    return len(running)
 
 
 def read_state(directory: RunDirectory) -> ClusterState | None:
@@ -115,7 +126,7 @@ def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> i
     if state is None:
         supervisor.wait()
         words = log.read_text(errors="replace").strip().splitlines()
-        raise ClusterFailed(words[-1] if words else f"the supervisor ended with status {supervisor.returncode}")
+        raise ClusterFailed(words[-1].removeprefix("Error: ") if words else f"the supervisor ended with status {supervisor.returncode}")
     announce(f"bootstrap.servers={state.bootstrap}")
     return 0
 
@@ -129,21 +140,13 @@ async def _wait_for_state(directory: RunDirectory, supervisor: subprocess.Popen[
     return None
 
 
-async def _wait_until_gone(pid: int, seconds: float) -> None:
+async def _wait_until_free(directories: Sequence[Path], seconds: float) -> None:
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + seconds
-    while _is_alive(pid) and loop.time() < give_up_at:
+    while any(is_locked(directory) for directory in directories):
+        if loop.time() > give_up_at:
+            raise ClusterFailed(f"what runs on {directories[0]} did not stop within {seconds:g} s")
         await asyncio.sleep(0.02)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _supervise(plan: str, root: str) -> int:
@@ -151,7 +154,7 @@ def _supervise(plan: str, root: str) -> int:
     spec = msgspec.json.decode(Path(plan).read_bytes(), type=ClusterSpec)
     try:
         return up(spec, Path(root), False, print)
-    except (ValueError, RuntimeError) as trouble:
+    except (ValueError, RuntimeError, KeyError, OSError) as trouble:
         print(trouble, file=sys.stderr)
         return 3
 
