@@ -52,7 +52,7 @@ types: setup ## mypy --strict
 	$(BIN)/mypy
 
 doors: setup ## Who may import whom
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 
 bench: setup ## Measure, beside Apache Kafka where it is there
 	$(BIN)/python -m bench $(ARGS)

@@ -98,6 +98,18 @@ def test_nothing_names_a_machine_or_a_registry():
     assert not named
 
 
+def test_sources_can_be_read_by_anybody():
+    """A rule cites a KIP, a ticket or a class of Apache Kafka, and no notes that are not here."""
+    notes = re.compile(r"\b(facts/|(broker|controller|releases|simulation|codec|peers|analysis)\.md\b)")
+    cited = [
+        f"{name_of(file)}:{number} {line.strip()[:80]}"
+        for file in text_files()
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if notes.search(line) and file != Path(__file__)
+    ]
+    assert not cited
+
+
 def _hints(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
     arguments = function.args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):

@@ -1,0 +1,154 @@
+"""The command line: quick to start, clear when something is wrong, and each verb with examples."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kraftsim import __version__
+from kraftsim.cli.kinds import ALL_KINDS
+from kraftsim.cli.main import VERBS, kraftsim
+from kraftsim.cli.properties import read_properties
+
+REPORTING_VERBS = ("scenario", "sweep", "ingest", "analyze", "report", "list", "doctor")
+START_SECONDS = 0.15
+
+
+def run(*arguments: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    command = [sys.executable, *python, "-m", "kraftsim", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+def test_the_command_starts_quickly():
+    """The best of ten: the machine may be busy, the command may not."""
+    took = []
+    for _ in range(10):
+        started = time.perf_counter()
+        run("--version")
+        took.append(time.perf_counter() - started)
+    assert min(took) < START_SECONDS
+
+
+def test_naming_the_verbs_imports_none_of_them():
+    """Nor any other room, nor what only some verbs need."""
+    program = "import sys; from kraftsim.cli.main import kraftsim; kraftsim.main(['--help'], standalone_mode=False); print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
+    ours = {module for module in loaded if module.startswith(("kraftsim.", "protocol", "scenarios"))}
+    assert ours == {"kraftsim.cli", "kraftsim.cli.main", "kraftsim.cli.failure"}
+    assert not {"rich", "pyspark", "msgspec", "asyncio", "structlog"} & set(loaded)
+
+
+def test_a_node_imports_neither_spark_nor_the_screen():
+    program = "import sys; import kraftsim.cli.node, kraftsim.cluster.launch; print(*sorted(sys.modules))"
+    loaded = set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
+    assert not {"rich", "pyspark", "pandas", "numpy", "pyarrow", "aiokafka", "confluent_kafka", "pytest", "kraftsim.analysis"} & loaded
+
+
+def test_optimised_python_is_refused_with_one_line():
+    """Assertions are the safety net."""
+    done = run("--version", python=("-O",))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines() == ["Error: kraftsim does not run under `python -O`: its assertions are the safety net"]
+
+
+def test_version():
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"kraftsim, version {__version__}\n")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_examples(verb):
+    shown = CliRunner().invoke(kraftsim, [verb, "--help"])
+    assert shown.exit_code == 0
+    assert "Example" in shown.output and f"kraftsim {verb}" in shown.output
+    assert ("--json" in shown.output) == (verb in REPORTING_VERBS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["analyze", "--bogus"], "No such option '--bogus'"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["analyze", "no-such-run"], "Directory 'no-such-run' does not exist"),
+        (["list", "spoons"], "'spoons' is not one of"),
+        (["doctor", "--require", "a-lever"], "the doctor looks for python"),
+        (["doctor", "--node", "127.0.0.1"], "write an address as HOST:PORT"),
+        (["doctor", "--node", "127.0.0.1:1"], "127.0.0.1:1 does not answer"),
+        (["up", "--set", "broker"], "--set broker: write it as KEY=VALUE"),
+        (["node", "no-such.properties"], "File 'no-such.properties' does not exist"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_3_and_says_why(arguments, complaint):
+    """2 would mean that an invariant is unknown or vacuous."""
+    done = run(*arguments)
+    assert done.returncode == 3
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("process.roles=broker\n", "node.id is required"),
+        ("proces.roles=broker\n", "did you mean process.roles"),
+        ("process.roles=broker\nnode.id=minus one\n", "node.id"),
+    ],
+)
+def test_a_node_with_bad_settings_ends_with_one_clear_line(tmp_path: Path, text, complaint):
+    file = tmp_path / "node.properties"
+    file.write_text(text)
+    done = run("node", str(file))
+    assert done.returncode == 3
+    assert complaint in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_list_prints_one_entry_a_line(kind, tmp_path: Path):
+    file = tmp_path / "list.json"
+    shown = CliRunner().invoke(kraftsim, ["list", kind, "--json", str(file)])
+    assert shown.exit_code == 0, shown.output
+    rows = json.loads(file.read_text())
+    assert len(shown.output.splitlines()) == len(rows) > 0
+    assert all(row["name"] and row["about"] for row in rows)
+
+
+def test_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path):
+    done = run("doctor", "--disk", str(tmp_path), "--json", "-")
+    found = {row["name"]: row for row in json.loads(done.stdout)}
+    assert {"python", "java", "maven", "go", "tshark", "uvloop", "ports", "disk"} <= set(found)
+    assert found["python"]["found"] and found["uvloop"]["found"] and found["disk"]["found"]
+    assert "durable" in found["disk"]["what"]
+    assert done.returncode == 0
+
+
+def test_doctor_finds_no_java_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert run("doctor", "--require", "java").returncode == 3
+    old = tmp_path / "java"
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    assert run("doctor", "--require", "java").returncode == 3
+    old.write_text("#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\n")
+    assert run("doctor", "--require", "java").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1\nb = 2\nc: 3\nd 4\ne\n", {"a": "1", "b": "2", "c": "3", "d": "4", "e": ""}),
+        ("# no\n! no\n\n  a=1  \n", {"a": "1  "}),
+        ("a=1,\\\n   2,\\\n   3\n", {"a": "1,2,3"}),
+        ("path=C:\\\\logs\nk\\=ey=v\\u0041l\n", {"path": "C:\\logs", "k=ey": "vAl"}),
+        ("a=1\na=2\n", {"a": "2"}),
+        ("listeners=PLAINTEXT://127.0.0.1:9092\n", {"listeners": "PLAINTEXT://127.0.0.1:9092"}),
+    ],
+)
+def test_property_files_are_read_as_java_reads_them(text, expected):
+    """java.util.Properties.load, as far as Kafka's files use it."""
+    assert read_properties(text) == expected
