@@ -148,6 +148,19 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def note_refused(self, head: RequestHead, reason: str, *, action: str) -> None:
+        """Say why a request could not be served at all."""
+        self._shell.world.note(
+            RequestRefused(
+                connection=self.number,
+                api_key=head.api_key,
+                api_version=head.api_version,
+                correlation_id=head.correlation_id,
+                reason=reason,
+                action=action,
+            )
+        )
+
     # Serving -------------------------------------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
@@ -234,16 +247,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _refuse(self, head: RequestHead, reason: str) -> None:
         """Close without an answer, which is all that Kafka says to a request it cannot read or does not offer."""
-        self._shell.world.note(
-            RequestRefused(
-                connection=self.number,
-                api_key=head.api_key,
-                api_version=head.api_version,
-                correlation_id=head.correlation_id,
-                reason=reason,
-                action="closed",
-            )
-        )
+        self.note_refused(head, reason, action="closed")
         self.close(reason)
 
     def _adjust_reading(self) -> None:

@@ -64,6 +64,8 @@ class Dispatcher(Generic[N]):
 
 
 def _unforeseen(refuse: Callable[[Call, ErrorCode], Answer] | None, call: Call, unforeseen: Exception) -> Answer:
+    reason = f"the handler failed: {type(unforeseen).__name__}: {unforeseen}"
     if refuse is None:
-        return Closing(f"the handler failed: {type(unforeseen).__name__}: {unforeseen}")
+        return Closing(reason)
+    call.connection.note_refused(call.head, reason, action="answered")
     return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)

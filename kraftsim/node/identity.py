@@ -7,13 +7,16 @@ Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.tools
 
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
+from kraftsim.releases.catalogue import release
+from kraftsim.releases.traits import DIRECTORY_IDS
 from kraftsim.world.interface import World
 from protocol.disk.file_names import META_PROPERTIES
 from protocol.disk.meta_properties import MetaProperties, build_meta_properties, parse_meta_properties
 from protocol.malformed import MalformedMessage
-from protocol.uuids import uuid_text
+from protocol.uuids import ZERO_UUID, uuid_text
 
 UUID_BYTES = 16
+NO_DIRECTORY_ID = ZERO_UUID
 RESERVED_PREFIX = bytes(15)
 """Kafka keeps the uuids below 100 for itself; those up to 255 are not worth the difference."""
 
@@ -23,7 +26,10 @@ class ForeignDirectory(ConfigError):
 
 
 async def load_identity(world: World, config: NodeConfig) -> bytes:
-    """Return the id of the data directory; an empty directory becomes this node's. Raises ForeignDirectory, ConfigError, OSError."""
+    """Return the id of the data directory; an empty directory becomes this node's. Before 3.7 directories have none (NO_DIRECTORY_ID).
+
+    Raises ForeignDirectory, ConfigError, OSError.
+    """
     if not world.disk.exists(META_PROPERTIES):
         return await _take_over(world, config, directory_id=None)
     try:
@@ -34,9 +40,10 @@ async def load_identity(world: World, config: NodeConfig) -> bytes:
         raise ForeignDirectory(f"log.dirs: {config.log_dir} belongs to cluster {found.cluster_id}, not to {config.cluster_id} (kraftsim.cluster.id)")
     if found.node_id is not None and found.node_id != config.node_id:
         raise ForeignDirectory(f"log.dirs: {config.log_dir} belongs to node {found.node_id}, not to {config.node_id} (node.id)")
-    if found.directory_id is None or found.cluster_id is None or found.node_id is None:
+    lacks_directory_id = found.directory_id is None and release(config.release).has(DIRECTORY_IDS)
+    if lacks_directory_id or found.cluster_id is None or found.node_id is None:
         return await _take_over(world, config, found.directory_id)
-    return found.directory_id
+    return found.directory_id or NO_DIRECTORY_ID
 
 
 def random_uuid(world: World, purpose: str) -> bytes:
@@ -49,7 +56,8 @@ def random_uuid(world: World, purpose: str) -> bytes:
 
 
 async def _take_over(world: World, config: NodeConfig, directory_id: bytes | None) -> bytes:
-    chosen = directory_id or random_uuid(world, "directory id")
-    meta = MetaProperties(cluster_id=config.cluster_id, node_id=config.node_id, directory_id=chosen)
+    if directory_id is None and release(config.release).has(DIRECTORY_IDS):
+        directory_id = random_uuid(world, "directory id")
+    meta = MetaProperties(cluster_id=config.cluster_id, node_id=config.node_id, directory_id=directory_id)
     await world.disk.replace(META_PROPERTIES, build_meta_properties(meta))
-    return chosen
+    return directory_id or NO_DIRECTORY_ID

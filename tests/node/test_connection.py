@@ -294,6 +294,9 @@ async def test_what_nobody_foresaw_is_answered_with_error_minus_one(server: Serv
     client = await server.connect()
     client.send(init(1))
     assert decode_response(22, 4, await client.frame())[1] == InitProducerIdResponse(error_code=-1)
+    (refused,) = server.world.noted_of(RequestRefused)
+    assert isinstance(refused, RequestRefused)
+    assert (refused.action, refused.reason) == ("answered", "the handler failed: KeyError: 'missing'")
 
 
 async def test_a_broken_belief_takes_the_node_down(server: Server) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.endpoints import Endpoint
+from kraftsim.node.identity import NO_DIRECTORY_ID
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 
 PLAINTEXT_PROTOCOL = 0
@@ -44,6 +45,6 @@ class Registration:
                 for name, (first, last) in sorted(self.supported_features.items())
             ],
             rack=self.config.broker_rack,
-            log_dirs=[self.directory_id],
+            log_dirs=[] if self.directory_id == NO_DIRECTORY_ID else [self.directory_id],
             previous_broker_epoch=self.previous_broker_epoch,
         )
