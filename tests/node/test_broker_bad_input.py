@@ -68,7 +68,7 @@ def odd_frame(cluster: Cluster, chance: Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_odd_frames_are_answered_or_refused(seed: int) -> None:
-    """facts/broker.md 6: after each of them the broker serves others as before; every refusal has a reason that names the bytes."""
+    """After each of them the broker serves others as before; every refusal has a reason that names the bytes."""
     chance = Random(seed)
     with running_cluster(seed=seed) as cluster:
 

@@ -55,7 +55,7 @@ async def repeat_last(client: Client) -> tuple[int, int]:
 
 
 def test_a_broker_registers_catches_up_and_is_let_in() -> None:
-    """facts/controller.md 3.2: the epoch is the offset of the registration; ready means unfenced."""
+    """KIP-631: the epoch is the offset of the registration; ready means unfenced."""
     with running_cluster(2) as cluster:
         assert [event.broker_epoch for event in cluster.noted(BrokerEpochReceived)] == sorted(
             event.broker_epoch for event in cluster.noted(BrokerEpochReceived)
@@ -79,7 +79,7 @@ def test_records_and_producer_state_survive_kill_9() -> None:
 
 
 def test_a_broker_that_was_killed_comes_back_after_its_session_at_the_latest() -> None:
-    """101 DUPLICATE_BROKER_REGISTRATION until the session is over; the pauses double from 100 ms (3.2)."""
+    """101 DUPLICATE_BROKER_REGISTRATION until the session is over; the pauses double from 100 ms (BrokerLifecycleManager)."""
     with running_cluster() as cluster:
         before_ns = cluster.simulation.now_ns
         cluster.kill("broker-1")

@@ -88,7 +88,7 @@ IDEMPOTENT: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1}
     ],
 )
 def test_a_batch_is_refused_with_kafkas_code(records: bytes, asked: dict[str, Any], error: ErrorCode, log_start: int | None) -> None:
-    """facts/broker.md 1.4, 2.5, 2.6 and 7.1; nothing is appended, the refusal is noted, and the connection goes on."""
+    """Codes asked of Apache Kafka 3.9.1; nothing is appended, the refusal is noted, and the connection goes on."""
     with running_cluster(auto_create_topics_enable="false") as cluster:
 
         async def work(client: Client) -> None:
@@ -107,7 +107,7 @@ def test_a_batch_is_refused_with_kafkas_code(records: bytes, asked: dict[str, An
 
 
 def test_without_acknowledgement_there_is_no_answer_and_an_error_closes_the_connection() -> None:
-    """acks=0 (facts/broker.md 2.6): the next request is served as if nothing had been; an error is told by closing."""
+    """acks=0: the next request is served as if nothing had been; an error is told by closing."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:

@@ -69,7 +69,7 @@ def test_brokers_have_blocks_of_their_own() -> None:
     ],
 )
 def test_what_is_no_request_for_a_producer_id_is_refused(asked: dict[str, Any], error: ErrorCode) -> None:
-    """facts/broker.md 3.4; there is no coordinator for transactional ids yet."""
+    """TransactionCoordinator.handleInitProducerId; there is no coordinator for transactional ids yet."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:

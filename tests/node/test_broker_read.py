@@ -53,7 +53,7 @@ def test_whole_batches_are_fetched_in_every_version() -> None:
     ],
 )
 def test_a_fetch_that_cannot_be_served_says_why_at_once(asked: dict[str, Any], error: ErrorCode) -> None:
-    """facts/broker.md 5.2: an error is not worth waiting for; offsets are -1 and the records are empty, not null."""
+    """An error is not worth waiting for; offsets are -1 and the records are empty, not null."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -105,7 +105,7 @@ def test_a_fetch_waits_for_enough_bytes_or_the_end_of_its_time() -> None:
 
 
 def test_size_limits_are_kept_but_for_the_first_batch() -> None:
-    """facts/broker.md 5.2: otherwise a consumer would never get past a large batch."""
+    """KIP-74: otherwise a consumer would never get past a large batch."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:

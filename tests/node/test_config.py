@@ -23,7 +23,7 @@ CONTROLLER = {
 
 
 def test_defaults_are_those_of_kafka() -> None:
-    """facts/broker.md 7.2, facts/releases.md 5."""
+    """ConfigDef of 3.9."""
     config = NodeConfig.parse(BROKER)
     assert (config.num_partitions, config.default_replication_factor, config.min_insync_replicas) == (1, 1, 1)
     assert (config.message_max_bytes, config.log_segment_bytes, config.socket_request_max_bytes) == (1048588, 1073741824, 104857600)

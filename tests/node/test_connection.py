@@ -1,4 +1,4 @@
-"""What a client may do to a connection, and what becomes of it: facts/broker.md section 6."""
+"""What a client may do to a connection, and what becomes of it (SocketServer, KafkaApis; asked of Apache Kafka 3.9.1)."""
 
 import asyncio
 import socket
@@ -140,7 +140,7 @@ async def serving(world: WatchedWorld, **changed: str) -> AsyncIterator[Server]:
 
 
 async def test_pipelined_requests_are_answered_in_order_and_in_one_go(server: Server) -> None:
-    """6.2: pipelining works; every frame of a read is served."""
+    """pipelining works; every frame of a read is served."""
     client = await server.connect()
     client.send(*(init(number) for number in range(100)))
     for number in range(100):
@@ -157,7 +157,7 @@ async def test_a_frame_may_arrive_byte_by_byte(server: Server) -> None:
 
 
 async def test_requests_behind_a_deferred_answer_wait_for_it(server: Server) -> None:
-    """6.2: one request per connection is in process; another connection is not held up."""
+    """one request per connection is in process; another connection is not held up."""
     server.desk.on_init = server.desk.later
     client, other = await server.connect(), await server.connect()
     client.send(init(1), init(2))
@@ -188,7 +188,7 @@ async def test_a_client_that_goes_away_is_not_waited_for(server: Server) -> None
 
 
 async def test_what_was_asked_before_a_half_close_is_answered(server: Server) -> None:
-    """6.2: a request written before the client half-closes is still answered."""
+    """a request written before the client half-closes is still answered."""
     server.desk.on_init = server.desk.later
     client = await server.connect()
     client.send(init(1))
@@ -234,7 +234,7 @@ def head(api_key: int, api_version: int, rest: bytes = b"", correlation_id: int 
     ],
 )
 async def test_what_cannot_be_served_closes_the_connection_without_an_answer(server: Server, sent: bytes, reason: str) -> None:
-    """6.1, 6.2: bad sizes, unknown keys, keys of another listener, versions out of range, malformed bodies; the event says why."""
+    """bad sizes, unknown keys, keys of another listener, versions out of range, malformed bodies; the event says why."""
     client = await server.connect()
     client.send(init(1), sent, init(2))
     assert decode_response(22, 4, await client.frame())[0] == 1
@@ -247,14 +247,14 @@ async def test_what_cannot_be_served_closes_the_connection_without_an_answer(ser
 
 
 async def test_bytes_behind_a_body_are_ignored(server: Server) -> None:
-    """6.2: extra bytes after a valid body."""
+    """extra bytes after a valid body."""
     client = await server.connect()
     client.send(head(22, 1, struct.pack(">hi", -1, 1) + b"extra"))
     assert decode_response(22, 1, await client.frame())[0] == 7
 
 
 async def test_api_versions_of_the_future_is_answered_in_version_0(server: Server) -> None:
-    """6.2: v99 gives a 16-byte payload: correlation id, 35, one row; the connection stays usable."""
+    """v99 gives a 16-byte payload: correlation id, 35, one row; the connection stays usable."""
     client = await server.connect()
     client.send(head(18, 99, b"\0" + b"whatever"))
     assert await client.frame() == struct.pack(">ihihhh", 7, 35, 1, 18, 0, 4)
@@ -281,7 +281,7 @@ async def test_api_versions_lists_what_is_served(server: Server, version: int) -
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "ä"])
 async def test_a_software_name_that_is_none_is_refused(server: Server, name: str) -> None:
-    """6.2: error 42 and an empty list; the connection stays usable."""
+    """error 42 and an empty list; the connection stays usable."""
     client = await server.connect()
     client.send(b"".join(request_chunks(18, 3, 3, None, ApiVersionsRequest(client_software_name=name, client_software_version="1"))), init(1))
     assert decode_response(18, 3, await client.frame())[1] == ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -289,7 +289,7 @@ async def test_a_software_name_that_is_none_is_refused(server: Server, name: str
 
 
 async def test_what_nobody_foresaw_is_answered_with_error_minus_one(server: Server) -> None:
-    """6.2: an uncaught exception becomes the request's error answer."""
+    """an uncaught exception becomes the request's error answer."""
     server.desk.on_init = lambda call: {}["missing"]
     client = await server.connect()
     client.send(init(1))

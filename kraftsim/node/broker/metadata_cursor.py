@@ -2,7 +2,7 @@
 
 A broker fetches more than is committed, as every replica does, but acts only by what lies below the high watermark.
 
-Source: org.apache.kafka.raft.KafkaRaftClient (as an observer), facts/controller.md 2.7.
+Source: org.apache.kafka.raft.KafkaRaftClient (as an observer), KIP-595.
 """
 
 from collections import deque

@@ -3,7 +3,7 @@
 Each partition stands for itself: a refused batch next to an appended one is answered with its error. Without acknowledgements (acks=0) there is no
 answer, and all that a client can notice of an error is that its connection closes.
 
-Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendRecords, facts/broker.md 1.3, 2.5, 2.6.
+Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendRecords, ProduceRequest.validateRecords, KIP-951; codes asked of Apache Kafka 3.9.1.
 """
 
 from kraftsim.core.decision import Refusal

@@ -3,7 +3,7 @@
 There are no fetch sessions: a client that asks for one is answered with session id 0, as by a broker whose session cache is full, and names all its
 partitions every time.
 
-Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, facts/broker.md 5.2 and 5.4.
+Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch.
 """
 
 from kraftsim.core.decision import Refusal

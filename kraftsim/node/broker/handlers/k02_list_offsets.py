@@ -1,6 +1,6 @@
 """ListOffsets: where a partition begins or ends, or reaches a point in time.
 
-Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest, facts/broker.md 5.7.
+Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest.
 """
 
 from kraftsim.core.decision import Refusal

@@ -1,6 +1,6 @@
 """Metadata: which brokers serve clients, which topics there are, who leads each partition; may have a missing topic created.
 
-Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleTopicMetadataRequest, AutoTopicCreationManager, facts/broker.md 7.1.
+Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleTopicMetadataRequest, AutoTopicCreationManager.
 """
 
 from kraftsim.core.metadata.image import TopicImage

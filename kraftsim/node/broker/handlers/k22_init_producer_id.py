@@ -3,7 +3,7 @@
 Without a transactional id a given producer id and epoch are ignored: the reset of an idempotent producer is a new id. Transactional ids have no
 coordinator yet.
 
-Source: KIP-98, KIP-360, kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId, facts/broker.md 3.4.
+Source: KIP-98, KIP-360, kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId.
 """
 
 from kraftsim.core.decision import Refusal
