@@ -1,4 +1,4 @@
 """What a run's event log tells: one Parquet file per run, verdicts by Spark, and a report to look at.
 
-Only `session`, `views` and `verdicts` need Spark, and they import it when they are used: ingest and report work on a machine without Java.
+Spark and its Java are started only to judge a run; reading, ingest and drawing the report of a judged run need neither.
 """

@@ -4,6 +4,7 @@ The columns come from the event classes and never from the data, so that a view 
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
@@ -50,6 +51,16 @@ def line_schema() -> pa.Schema:
         for name, data_type in _columns_of(kind).items():
             assert columns.setdefault(name, data_type) == data_type, f"{kind.__name__}.{name} has another type than the field of that name elsewhere"
     return pa.schema(list(columns.items()))
+
+
+def schema_of_kinds(kinds: Iterable[str]) -> pa.Schema:
+    """Return those columns of `line_schema` that lines of the kinds can fill; for a kind that is not known, all of them."""
+    names = set(ENVELOPE_COLUMNS)
+    for kind in kinds:
+        if kind not in KINDS:
+            return line_schema()
+        names.update(fields_of(kind))
+    return pa.schema([field for field in line_schema() if field.name in names])
 
 
 @cache

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kraftsim.analysis.causes import NO_CAUSE, derive_causes
-from kraftsim.analysis.columns import CAUSE_POSITION, EXTRA, LAMPORT, POSITION, event_schema
+from kraftsim.analysis.columns import CAUSE_POSITION, EXTRA, LAMPORT, POSITION, event_schema, line_schema
 from kraftsim.analysis.reading import LogContent, read_log
 from kraftsim.events.catalogue import KINDS
 
@@ -148,13 +148,19 @@ def _as_found(file: SourceFile) -> SourceFile:
 
 def _sorted(tables: Sequence[pa.Table]) -> pa.Table:
     """Return all events in the order of time; equal times are ordered by node and line, so that the order is the same on every machine."""
-    events = pa.concat_tables(tables)
+    events = pa.concat_tables(tables, promote_options="default")
     for name in REPEATED_STRINGS:
+        if name not in events.column_names:
+            continue
         index = events.schema.get_field_index(name)
         events = events.set_column(index, name, events.column(name).dictionary_encode())
     events = events.unify_dictionaries()
     keys = pa.table({name: _sort_key(events.column(name)) for name in ORDER_OF_TIME})
-    return events.take(pc.sort_indices(keys, [(name, "ascending") for name in ORDER_OF_TIME])).combine_chunks()
+    events = events.take(pc.sort_indices(keys, [(name, "ascending") for name in ORDER_OF_TIME])).combine_chunks()
+    for field in line_schema():
+        if field.name not in events.column_names:
+            events = events.append_column(field, pa.nulls(events.num_rows, field.type))
+    return events
 
 
 def _sort_key(column: pa.ChunkedArray) -> pa.ChunkedArray:

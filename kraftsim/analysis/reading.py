@@ -4,6 +4,7 @@ Whole files go through Arrow's parser. Only what it refuses, because a line is n
 A last line without line feed is what kill -9 leaves: it is dropped and counted, never an error.
 """
 
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from kraftsim.analysis.columns import ENVELOPE_COLUMNS, EXTRA, NEVER_NULL, line_schema
+from kraftsim.analysis.columns import ENVELOPE_COLUMNS, EXTRA, NEVER_NULL, line_schema, schema_of_kinds
 
-BLOCK_BYTES: Final = 64 * 1024 * 1024
-"""Arrow parses a file in blocks of this size; no line may be longer."""
+BLOCK_BYTES: Final = 4 * 1024 * 1024
+"""Arrow parses a file in blocks of this size, several at a time; no line may be longer."""
+KIND: Final = re.compile(rb'"kind": ?"(\w+)"')
 INT64: Final = range(-(1 << 63), 1 << 63)
 
 _PYTHON_TYPES: Final = {pa.int64(): int, pa.string(): str, pa.bool_(): bool}
@@ -31,7 +33,7 @@ class LogContent(NamedTuple):
 
 
 def read_log(path: Path) -> LogContent:
-    """Return the events of a file with the columns of `line_schema` and `extra`, in the order of its lines."""
+    """Return the events of a file in the order of its lines: envelope, `extra`, and at least those columns of `line_schema` that are not all null."""
     data = path.read_bytes()
     whole_bytes = data.rfind(b"\n") + 1
     tail = data[whole_bytes:]
@@ -53,18 +55,23 @@ def read_log(path: Path) -> LogContent:
 
 
 def _parse(data: bytes) -> pa.Table | None:
-    """Return the events, or None if a line lacks a part of the envelope. Raises ArrowInvalid."""
+    """Return the events, or None if a line lacks a part of the envelope. Raises ArrowInvalid.
+
+    Arrow puts a null into each absent column of each line, so it is given no more columns than the kinds of the file have.
+    """
+    schema = schema_of_kinds(kind.decode() for kind in sorted(set(KIND.findall(data))))
     parsed = pyarrow.json.read_json(
         pa.BufferReader(data),
         read_options=pyarrow.json.ReadOptions(block_size=min(BLOCK_BYTES, len(data) + 1)),
-        parse_options=pyarrow.json.ParseOptions(explicit_schema=line_schema(), unexpected_field_behavior="infer"),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
     )
     if any(parsed.column(name).null_count for name in NEVER_NULL):
         return None
-    names = line_schema().names
-    unknown = [name for name in parsed.column_names if name not in names]
+    unknown = [name for name in parsed.column_names if name not in schema.names]
+    if any(name in line_schema().names for name in unknown):
+        raise pa.ArrowInvalid("a line has a field that its kind lacks")
     extra = pa.nulls(parsed.num_rows, pa.string()) if not unknown else _extra_of(parsed, unknown, data)
-    return parsed.select(names).append_column(EXTRA, extra)
+    return parsed.select(schema.names).append_column(EXTRA, extra)
 
 
 def _extra_of(parsed: pa.Table, unknown: list[str], data: bytes) -> pa.Array | None:

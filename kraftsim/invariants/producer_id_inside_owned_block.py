@@ -46,25 +46,38 @@ INVARIANT = Invariant(
     watches=(ProducerIdBlockReceived, ProducerIdReturned),
     check=OwnedBlocks,
     examined="SELECT count(*) FROM producer_id_returned WHERE fresh",
-    # One sorted pass instead of a join by range: an id is inside a block exactly if a block that begins at or below it ends above it.
+    # One sorted pass finds for each id the block that begins next below it, which is the one that holds it. Only an id that is not in that block, or
+    # that was returned before the block came, is compared with all blocks.
     violations="""
         WITH point AS (
-            SELECT node, incarnation, first_producer_id AS id, next_producer_id AS end_id, 0 AS is_answer, position, n FROM producer_id_block_received
+            SELECT node, incarnation, n, position, first_producer_id AS id, first_producer_id, 0 AS is_answer FROM producer_id_block_received
             UNION ALL
-            SELECT node, incarnation, producer_id AS id, NULL AS end_id, 1 AS is_answer, position, n FROM producer_id_returned WHERE fresh
+            SELECT node, incarnation, n, position, producer_id AS id, NULL AS first_producer_id, 1 AS is_answer FROM producer_id_returned WHERE fresh
         ), swept AS (
             SELECT
-                node, incarnation, id, is_answer, position, n,
-                max(end_id) OVER (
+                node, incarnation, n, position, id, is_answer,
+                max(first_producer_id) OVER (
                     PARTITION BY node, incarnation ORDER BY id, is_answer, position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-                ) AS highest_end
+                ) AS nearest
             FROM point
+        ), suspect AS (
+            SELECT s.* FROM swept AS s
+            WHERE s.is_answer = 1 AND NOT EXISTS (
+                SELECT 1 FROM producer_id_block_received AS b
+                WHERE b.node = s.node AND b.incarnation = s.incarnation AND b.first_producer_id = s.nearest
+                    AND b.next_producer_id > s.id AND b.position < s.position
+            )
         )
         SELECT
-            concat(node, '.', incarnation, '.', n) AS key,
-            concat(node, ' handed out producer id ', id, ', which is in no block that it received since it started') AS message,
-            position AS first_witness,
+            concat(s.node, '.', s.incarnation, '.', s.n) AS key,
+            concat(s.node, ' handed out producer id ', s.id, ', which is in no block that it received since it started') AS message,
+            s.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM swept WHERE is_answer = 1 AND coalesce(highest_end, -1) <= id
+        FROM suspect AS s
+        WHERE NOT EXISTS (
+            SELECT 1 FROM producer_id_block_received AS b
+            WHERE b.node = s.node AND b.incarnation = s.incarnation AND b.position < s.position
+                AND b.first_producer_id <= s.id AND b.next_producer_id > s.id
+        )
     """,
 )

@@ -47,7 +47,8 @@ INVARIANT = Invariant(
         WITH repeated AS (
             SELECT producer_id FROM producer_id_returned WHERE fresh GROUP BY producer_id HAVING count(*) > 1
         ), numbered AS (
-            SELECT answer.producer_id, answer.position, row_number() OVER (PARTITION BY answer.producer_id ORDER BY answer.position) AS place
+            SELECT /*+ BROADCAST(repeated) */
+                answer.producer_id, answer.position, row_number() OVER (PARTITION BY answer.producer_id ORDER BY answer.position) AS place
             FROM producer_id_returned AS answer JOIN repeated ON answer.producer_id = repeated.producer_id
             WHERE answer.fresh
         )

@@ -1,0 +1,79 @@
+"""The result of an analysis, as a value to print, to write as JSON, and to draw.
+
+Verdicts: violated > unknown > vacuous > ok. A run whose logs lack lines is never ok, and neither is one that had nothing to examine.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from kraftsim.analysis.ingest import IngestResult
+from kraftsim.analysis.run_facts import RunFacts
+from kraftsim.analysis.witnesses import Witness, printable
+from kraftsim.invariants.verdict import Outcome
+
+EXIT_CODES: Final = {Outcome.OK: 0, Outcome.VIOLATED: 1, Outcome.UNKNOWN: 2, Outcome.VACUOUS: 2}
+SUMMARY_LINES_MAX: Final = 40
+BREACHES_SHOWN_MAX: Final = 3
+WORST_FIRST: Final = (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS, Outcome.OK, Outcome.NOT_APPLICABLE)
+
+
+class WitnessedBreach(msgspec.Struct, frozen=True, kw_only=True):
+    """One violation with the events that show it."""
+
+    key: str
+    message: str
+    witnesses: tuple[Witness, ...]
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What one invariant says of the run. `breaches` are the first few of `violation_count`; `reason` says why an outcome is unknown."""
+
+    invariant: str
+    rule: str
+    source: str
+    must_exercise: bool
+    outcome: Outcome
+    examined: int
+    violation_count: int
+    breaches: tuple[WitnessedBreach, ...]
+    reason: str
+
+    def lines(self) -> Iterable[str]:
+        """Return the judgement as text, its first violations with their witnesses."""
+        counted = f", {self.violation_count:,} violations" if self.violation_count else ""
+        promised = " (must be exercised)" if self.outcome is Outcome.VACUOUS else ""
+        yield f"  {self.outcome:<14}  {self.invariant:<34} {self.examined:>10,} examined{counted}{promised}"
+        if self.reason:
+            yield f"      {self.reason}"
+        for breach in self.breaches[:BREACHES_SHOWN_MAX]:
+            yield f"      {printable(breach.message)}"
+            for witness in breach.witnesses:
+                yield f"          {witness.line()}"
+
+
+class Analysis(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a run after its analysis. `verdict` is ok, violated, unknown or vacuous."""
+
+    verdict: Outcome
+    facts: RunFacts
+    ingest: IngestResult
+    judgements: tuple[Judgement, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 ok, 1 violated, 2 unknown or vacuous."""
+        return EXIT_CODES[self.verdict]
+
+    def lines(self) -> list[str]:
+        """Return a summary of at most forty lines, the worst first."""
+        lines = [f"{printable(self.facts.title)}: {self.verdict}", *(f"  {line.strip()}" for line in map(printable, self.ingest.lines()))]
+        for judgement in sorted(self.judgements, key=lambda each: WORST_FIRST.index(each.outcome)):
+            lines += judgement.lines()
+        if self.facts.command and self.verdict is not Outcome.OK:
+            lines.append(f"  replay: {printable(self.facts.command)}")
+        if len(lines) <= SUMMARY_LINES_MAX:
+            return lines
+        left_out = len(lines) - SUMMARY_LINES_MAX + 1
+        return [*lines[: SUMMARY_LINES_MAX - 1], f"  ... and {left_out} lines more: see --json, or the report"]

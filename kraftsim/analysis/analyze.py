@@ -1,0 +1,97 @@
+"""Judges a run: reads its event logs, asks Spark what its invariants say, and fetches the witnesses.
+
+The result is kept as RUN/analysis.json, so that the report of a judged run needs no Spark.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kraftsim.analysis.analysis import Analysis, Judgement, WitnessedBreach
+from kraftsim.analysis.ingest import IngestResult, ingested
+from kraftsim.analysis.run_facts import RunFacts, read_run_facts
+from kraftsim.analysis.session import spark_session
+from kraftsim.analysis.verdicts import Found, find_verdicts
+from kraftsim.analysis.witnesses import Witness, fetch_witnesses
+from kraftsim.invariants.invariant import INVARIANTS, Invariant
+from kraftsim.invariants.verdict import Verdict, judge, worst
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ANALYSIS_FILE: Final = "analysis.json"
+
+
+def analyze_run(run: Path, invariants: Sequence[str] = (), *, spark: "SparkSession | None" = None) -> Analysis:
+    """Judge a run by all invariants or by those named, and keep the result in the run's directory.
+
+    Raises KeyError for a name that is no invariant, NoEvents or ValueError for a directory that is no run, JavaMissing.
+    """
+    facts = read_run_facts(run)
+    chosen = _chosen(invariants, facts.must_exercise)
+    ingest = ingested(run)
+    if spark is not None:
+        found = find_verdicts(spark, ingest.parquet, ingest.event_count, chosen)
+    else:
+        with spark_session() as session:
+            found = find_verdicts(session, ingest.parquet, ingest.event_count, chosen)
+    analysis = _analysis(facts, ingest, chosen, found)
+    if not invariants:
+        (run / ANALYSIS_FILE).write_bytes(msgspec.json.encode(analysis))
+    return analysis
+
+
+def analysis_of(run: Path) -> Analysis:
+    """Return the analysis that was kept if the run is still the same, else analyse it. Raises as `analyze_run`."""
+    kept = run / ANALYSIS_FILE
+    if kept.exists():
+        try:
+            analysis = msgspec.json.decode(kept.read_bytes(), type=Analysis)
+        except msgspec.DecodeError:
+            return analyze_run(run)
+        names = [judgement.invariant for judgement in analysis.judgements]
+        ingest = ingested(run)
+        if analysis.ingest.files == ingest.files and analysis.facts == read_run_facts(run) and names == list(INVARIANTS.names()):
+            return msgspec.structs.replace(analysis, ingest=ingest)
+    return analyze_run(run)
+
+
+def _chosen(names: Sequence[str], must_exercise: Sequence[str]) -> tuple[Invariant, ...]:
+    for name in must_exercise:
+        INVARIANTS.named(name)  # a promise that no invariant can keep must not go unnoticed
+    return tuple(INVARIANTS.named(name) for name in names) or INVARIANTS.all()
+
+
+def _analysis(facts: RunFacts, ingest: IngestResult, invariants: Sequence[Invariant], found: Mapping[str, Found]) -> Analysis:
+    verdicts = {invariant.name: _verdict(invariant, found[invariant.name], facts, ingest) for invariant in invariants}
+    positions = [position for each in found.values() for breach in each.breaches for position in breach.witnesses]
+    witnesses = fetch_witnesses(Path(ingest.parquet), positions)
+    judgements = tuple(_judgement(invariant, verdicts[invariant.name], found[invariant.name], facts, witnesses) for invariant in invariants)
+    return Analysis(verdict=worst(verdicts.values()), facts=facts, ingest=ingest, judgements=judgements)
+
+
+def _verdict(invariant: Invariant, found: Found, facts: RunFacts, ingest: IngestResult) -> Verdict:
+    verdict = judge(invariant.name, examined=found.examined, violation_count=found.violation_count, undecidable=found.undecidable)
+    lost_lines = ingest.lost_lines()
+    if lost_lines:
+        verdict = verdict.without_lost_lines(f"the event log is not whole: {lost_lines}")
+    return verdict.for_run(must_exercise=invariant.name in facts.must_exercise)
+
+
+def _judgement(invariant: Invariant, verdict: Verdict, found: Found, facts: RunFacts, witnesses: Mapping[int, Witness]) -> Judgement:
+    return Judgement(
+        invariant=invariant.name,
+        rule=invariant.rule,
+        source=invariant.source,
+        must_exercise=invariant.name in facts.must_exercise,
+        outcome=verdict.outcome,
+        examined=verdict.examined,
+        violation_count=verdict.violation_count,
+        breaches=tuple(
+            WitnessedBreach(key=breach.key, message=breach.message, witnesses=tuple(witnesses[position] for position in breach.witnesses))
+            for breach in found.breaches
+        ),
+        reason=verdict.reason,
+    )

@@ -1,0 +1,30 @@
+"""One view per event kind over an ingested run: the tables that invariants, and anyone with a question, write SQL against.
+
+The texts keep to SQL that Spark and DuckDB share, so that the tests can ask both the same questions.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.analysis.columns import CAUSE_POSITION, ENVELOPE_COLUMNS, EXTRA, LAMPORT, POSITION, fields_of, view_name
+from kraftsim.events.catalogue import KINDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVENTS_VIEW: Final = "events"
+
+
+def view_queries(kinds: Iterable[str] = tuple(KINDS)) -> Iterator[tuple[str, str]]:
+    """Yield name and SELECT of the view of each kind, over the view of all events: place in the run, envelope, and the kind's own fields."""
+    for kind in kinds:
+        columns = [POSITION, LAMPORT, CAUSE_POSITION, EXTRA, *(name for name in ENVELOPE_COLUMNS if name != "kind"), *fields_of(kind)]
+        selected = ", ".join(f"event.{name}" for name in columns)
+        yield view_name(kind), f"SELECT {selected} FROM {EVENTS_VIEW} AS event WHERE event.kind = '{kind}'"
+
+
+def make_views(spark: "SparkSession", parquet: str, kinds: Iterable[str] = tuple(KINDS)) -> None:
+    """Make the view of all events of a Parquet file, and those of the kinds; they replace the ones of another run."""
+    spark.read.parquet(parquet).createOrReplaceTempView(EVENTS_VIEW)
+    for name, query in view_queries(kinds):
+        spark.sql(query).createOrReplaceTempView(name)

@@ -1,0 +1,64 @@
+"""Fetches the few events that a verdict names, whole, by their places in a run.
+
+Rows of the Parquet file stand in the order of their positions, so that only the row groups that hold one are read.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow.parquet as pq
+
+from kraftsim.analysis.columns import CAUSE_POSITION, DERIVED_COLUMNS, ENVELOPE_COLUMNS, POSITION, event_schema
+
+Value = int | str | bool
+_NOT_SHOWN: Final = {*ENVELOPE_COLUMNS, *DERIVED_COLUMNS}
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a run: which, when, what. `fields` are the event's own, without those that are null."""
+
+    event_id: str
+    position: int
+    node: str
+    incarnation: int
+    t_ns: int
+    kind: str
+    fields: dict[str, Value]
+
+    def line(self) -> str:
+        """Return the event as a line of text."""
+        fields = " ".join(f"{name}={printable(value)}" for name, value in self.fields.items())
+        return f"{self.t_ns / 1e9:.6f} s  {printable(self.event_id)}  {self.kind} {fields}".rstrip()
+
+
+def fetch_witnesses(parquet: Path, positions: Iterable[int]) -> Mapping[int, Witness]:
+    """Return the events at the positions, by position."""
+    wanted = sorted(set(positions))
+    if not wanted:
+        return {}
+    columns = [name for name in event_schema().names if name != CAUSE_POSITION]
+    rows = pq.read_table(parquet, columns=columns, filters=[(POSITION, "in", wanted)]).to_pylist()
+    return {row[POSITION]: _witness(row) for row in rows}
+
+
+def printable(value: Value) -> str:
+    """Return a value as text that cannot move the cursor or end the line: clients choose some of it."""
+    text = str(value)
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _witness(row: dict[str, Value]) -> Witness:
+    node, incarnation, n, position, t_ns = row["node"], row["incarnation"], row["n"], row[POSITION], row["t_ns"]
+    assert isinstance(node, str) and isinstance(incarnation, int) and isinstance(t_ns, int) and isinstance(position, int), "ingest keeps types"
+    fields = {name: value for name, value in row.items() if name not in _NOT_SHOWN and value is not None}
+    return Witness(
+        event_id=f"{node}.{incarnation}.{n}",
+        position=position,
+        node=node,
+        incarnation=incarnation,
+        t_ns=t_ns,
+        kind=str(row["kind"]),
+        fields=fields,
+    )

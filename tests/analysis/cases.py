@@ -1,0 +1,291 @@
+"""Histories, clean and violating, with what each invariant must say of them: the table behind the tests of both of its forms.
+
+A row names the invariant, the events (node, event, or node, incarnation, event), the outcome, and the keys of the violations.
+"""
+
+from typing import NamedTuple
+
+from kraftsim.events.event import Event
+from kraftsim.invariants.verdict import Outcome
+from tests.analysis.happenings import (
+    acknowledged,
+    allocated,
+    appended,
+    final_batch,
+    final_log,
+    final_record,
+    received,
+    returned,
+)
+from tests.analysis.history import History
+
+UNIQUE = "producer-id-unique"
+DISJOINT = "producer-id-blocks-disjoint"
+MONOTONIC = "metadata-log-monotonic"
+OWNED = "producer-id-inside-owned-block"
+ONE_APPEND = "one-append-per-sequence"
+ACKNOWLEDGED = "acknowledged-records-in-final-log"
+
+Noted = tuple[str, Event] | tuple[str, int, Event]
+A, B = (7, 0, 0), (7, 0, 5)
+"""Producer id, epoch and base sequence of two batches."""
+
+
+class Case(NamedTuple):
+    """One row."""
+
+    name: str
+    invariant: str
+    events: list[Noted]
+    outcome: Outcome
+    examined: int
+    keys: tuple[str, ...] = ()
+    witnesses: tuple[tuple[str, ...], ...] = ()
+
+    def history(self) -> History:
+        """Return the events with envelopes."""
+        history = History()
+        for node, *rest in self.events:
+            *incarnation, event = rest
+            assert isinstance(event, Event)
+            history.note(node, event, incarnation=incarnation[0] if incarnation and isinstance(incarnation[0], int) else 1)
+        return history
+
+
+def broker(*events: Event) -> list[Noted]:
+    return [("b", event) for event in events]
+
+
+OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS
+
+CASES = [
+    # --- producer ids
+    Case("each id once", UNIQUE, broker(returned(0), returned(1), returned(2)), OK, 3),
+    Case("an id twice", UNIQUE, [("a", returned(5)), ("b", returned(5))], VIOLATED, 2, ("5",), (("a.1.0", "b.1.0"),)),
+    Case(
+        "an id three times is one violation",
+        UNIQUE,
+        broker(returned(5), returned(4), returned(5), returned(5)),
+        VIOLATED,
+        4,
+        ("5",),
+        (("b.1.0", "b.1.2"),),
+    ),
+    Case("two ids twice", UNIQUE, broker(returned(5), returned(4), returned(4), returned(5)), VIOLATED, 4, ("4", "5")),
+    Case("an id given back to its owner", UNIQUE, broker(returned(5), returned(5, fresh=False), returned(5, fresh=False)), OK, 1),
+    Case("only ids that were there before", UNIQUE, broker(returned(5, fresh=False)), VACUOUS, 0),
+    # --- blocks
+    Case("blocks side by side", DISJOINT, broker(allocated(0, 1000), allocated(1000, 2000), allocated(5000, 6000)), OK, 3),
+    Case("blocks in any order", DISJOINT, broker(allocated(2000, 3000), allocated(0, 1000), allocated(1000, 2000)), OK, 3),
+    Case("no blocks", DISJOINT, [], VACUOUS, 0),
+    Case(
+        "one id shared",
+        DISJOINT,
+        broker(allocated(0, 1000), allocated(999, 2000, broker_id=2)),
+        VIOLATED,
+        2,
+        ("b.1.1",),
+        (("b.1.0", "b.1.1"),),
+    ),
+    Case("the same block twice", DISJOINT, [("a", allocated(0, 1000)), ("a", 2, allocated(0, 1000))], VIOLATED, 2, ("a.2.0",), (("a.1.0", "a.2.0"),)),
+    Case(
+        "a block inside an earlier one", DISJOINT, broker(allocated(0, 9000), allocated(9000, 9001), allocated(4000, 5000)), VIOLATED, 3, ("b.1.2",)
+    ),
+    Case("a block around two earlier ones", DISJOINT, broker(allocated(10, 20), allocated(30, 40), allocated(0, 50)), VIOLATED, 3, ("b.1.2",)),
+    Case(
+        "the earliest of several is named",
+        DISJOINT,
+        broker(allocated(30, 40), allocated(10, 20), allocated(0, 50), allocated(15, 35)),
+        VIOLATED,
+        4,
+        ("b.1.2", "b.1.3"),
+        (("b.1.0", "b.1.2"), ("b.1.0", "b.1.3")),
+    ),
+    Case("an overlap behind a long block", DISJOINT, broker(allocated(0, 100), allocated(1, 2), allocated(90, 95)), VIOLATED, 3, ("b.1.1", "b.1.2")),
+    # --- the metadata log
+    Case("next ids grow", MONOTONIC, broker(allocated(0, 1000), allocated(1000, 2000)), OK, 2),
+    Case("a next id again", MONOTONIC, [("a", allocated(0, 1000)), ("b", allocated(0, 1000))], VIOLATED, 2, ("b.1.0",), (("a.1.0", "b.1.0"),)),
+    Case("back and on from there", MONOTONIC, broker(allocated(0, 9), allocated(5, 8), allocated(8, 9)), VIOLATED, 3, ("b.1.1",)),
+    Case("nothing allocated", MONOTONIC, broker(received(0, 1000)), VACUOUS, 0),
+    # --- owned blocks
+    Case("ids of own blocks", OWNED, broker(received(0, 3), returned(0), returned(2), received(5, 8), returned(5), returned(1)), OK, 4),
+    Case("the first id after a block", OWNED, broker(received(0, 3), returned(3)), VIOLATED, 1, ("b.1.1",), (("b.1.1",),)),
+    Case("an id below all blocks", OWNED, broker(received(5, 8), returned(4)), VIOLATED, 1, ("b.1.1",)),
+    Case("an id between two blocks", OWNED, broker(received(0, 3), received(5, 8), returned(4), returned(7)), VIOLATED, 2, ("b.1.2",)),
+    Case("an id of another broker's block", OWNED, [("a", received(0, 3)), ("b", received(3, 6)), ("b", returned(1))], VIOLATED, 1, ("b.1.1",)),
+    Case("an id of the block of a former life", OWNED, [("b", received(0, 3)), ("b", returned(0)), ("b", 2, returned(1))], VIOLATED, 2, ("b.2.0",)),
+    Case("an id kept is from anywhere", OWNED, broker(returned(7, fresh=False)), VACUOUS, 0),
+    Case("an id of a block that comes later", OWNED, broker(returned(1), received(0, 3), returned(2)), VIOLATED, 2, ("b.1.0",)),
+    Case("an id inside a long block behind a short one", OWNED, broker(received(0, 100), received(10, 20), returned(50)), OK, 1),
+    # --- one append per sequence
+    Case("each sequence once", ONE_APPEND, broker(appended(0, 4, A), appended(5, 5, B), appended(6, 6)), OK, 2),
+    Case("no producer ids", ONE_APPEND, broker(appended(0, 4), appended(5, 5)), VACUOUS, 0),
+    Case("a sequence twice", ONE_APPEND, broker(appended(0, 4, A), appended(5, 9, A)), VIOLATED, 2, ("t/0/7/0/0",), (("b.1.0", "b.1.1"),)),
+    Case(
+        "three times is one violation",
+        ONE_APPEND,
+        broker(appended(0, 4, A), appended(5, 9, A), appended(10, 14, A)),
+        VIOLATED,
+        3,
+        ("t/0/7/0/0",),
+        (("b.1.0", "b.1.1"),),
+    ),
+    Case(
+        "other epochs, partitions and topics are other sequences",
+        ONE_APPEND,
+        [
+            *broker(appended(0, 0, A), appended(1, 1, (7, 1, 0)), appended(0, 0, A, partition=1), appended(0, 0, A, topic="u")),
+        ],
+        OK,
+        4,
+    ),
+    Case("lost and appended again at the same place", ONE_APPEND, [("b", appended(0, 4, A)), ("b", 2, appended(0, 4, A))], OK, 2),
+    Case(
+        "lost, its place taken, appended again", ONE_APPEND, broker(appended(0, 0, A), appended(1, 1, B), appended(0, 0, B), appended(1, 1, A)), OK, 4
+    ),
+    Case("lost by a batch that begins inside it", ONE_APPEND, broker(appended(0, 4, A), appended(3, 3), appended(4, 8, A)), OK, 2),
+    Case(
+        "the batch below the loss still stands",
+        ONE_APPEND,
+        broker(appended(0, 4, A), appended(5, 5, B), appended(5, 9, A)),
+        VIOLATED,
+        3,
+        ("t/0/7/0/0",),
+    ),
+    Case(
+        "a loss in another partition loses nothing here",
+        ONE_APPEND,
+        broker(
+            appended(0, 4, A),
+            appended(0, 4, partition=1),
+            appended(5, 9, A),
+        ),
+        VIOLATED,
+        2,
+        ("t/0/7/0/0",),
+    ),
+    Case(
+        "lost once, then twice",
+        ONE_APPEND,
+        broker(
+            appended(0, 4, A),
+            appended(0, 4, A),
+            appended(5, 9, A),
+        ),
+        VIOLATED,
+        3,
+        ("t/0/7/0/0",),
+        (("b.1.1", "b.1.2"),),
+    ),
+    Case("once in the final log", ONE_APPEND, [*broker(appended(0, 4, A)), ("final", final_batch(0, 4, A)), ("final", final_batch(5, 5, B))], OK, 3),
+    Case(
+        "twice in the final log, whatever the events say",
+        ONE_APPEND,
+        [
+            ("b", appended(0, 4, A)),
+            ("final", final_batch(0, 4, A)),
+            ("final", final_batch(5, 9, A)),
+            ("final", final_batch(10, 14, A)),
+        ],
+        VIOLATED,
+        4,
+        ("t/0/7/0/0",),
+        (("final.1.0", "final.1.1"),),
+    ),
+    Case(
+        "seen in the events before it is seen in the final log",
+        ONE_APPEND,
+        [
+            *broker(appended(0, 4, A), appended(5, 9, A)),
+            ("final", final_batch(0, 4, A)),
+            ("final", final_batch(5, 9, A)),
+        ],
+        VIOLATED,
+        4,
+        ("t/0/7/0/0",),
+        (("b.1.0", "b.1.1"),),
+    ),
+    Case("replicas hold the same batch", ONE_APPEND, [("final", final_batch(0, 4, A)), ("final", final_batch(0, 4, A, broker="c"))], OK, 2),
+    # --- acknowledged records
+    Case(
+        "all there",
+        ACKNOWLEDGED,
+        [
+            ("c", acknowledged(0, "x")),
+            ("c", acknowledged(1, "y")),
+            ("final", final_log(2, 2)),
+            ("final", final_record(0, "x")),
+            ("final", final_record(1, "y")),
+        ],
+        OK,
+        2,
+    ),
+    Case("nothing acknowledged", ACKNOWLEDGED, [("final", final_log(1, 1)), ("final", final_record(0, "x"))], VACUOUS, 0),
+    Case(
+        "one lost off the end",
+        ACKNOWLEDGED,
+        [("c", acknowledged(0, "x")), ("c", acknowledged(1, "y")), ("final", final_log(1, 1)), ("final", final_record(0, "x"))],
+        VIOLATED,
+        2,
+        ("t/0/y/1",),
+        (("c.1.1",),),
+    ),
+    Case(
+        "its offset taken by another record",
+        ACKNOWLEDGED,
+        [("c", acknowledged(0, "x")), ("final", final_log(1, 1)), ("final", final_record(0, "y"))],
+        VIOLATED,
+        1,
+        ("t/0/x/0",),
+    ),
+    Case(
+        "there, but at another offset",
+        ACKNOWLEDGED,
+        [("c", acknowledged(0, "x")), ("final", final_log(2, 1)), ("final", final_record(1, "x"))],
+        VIOLATED,
+        1,
+        ("t/0/x/0",),
+    ),
+    Case(
+        "acknowledged twice at two offsets, there once",
+        ACKNOWLEDGED,
+        [("c", acknowledged(0, "x")), ("c", acknowledged(1, "x")), ("final", final_log(1, 1)), ("final", final_record(0, "x"))],
+        VIOLATED,
+        2,
+        ("t/0/x/1",),
+    ),
+    Case(
+        "without an offset it may be anywhere",
+        ACKNOWLEDGED,
+        [("c", acknowledged(-1, "x")), ("c", acknowledged(-1, "z")), ("final", final_log(3, 1)), ("final", final_record(2, "x"))],
+        VIOLATED,
+        2,
+        ("t/0/z/-1",),
+    ),
+    Case(
+        "deleted by retention",
+        ACKNOWLEDGED,
+        [("c", acknowledged(0, "x")), ("c", acknowledged(5, "y")), ("final", final_log(6, 1, log_start_offset=5)), ("final", final_record(5, "y"))],
+        OK,
+        2,
+    ),
+    Case("an empty final log", ACKNOWLEDGED, [("c", acknowledged(0, "x")), ("final", final_log(0, 0))], VIOLATED, 1, ("t/0/x/0",)),
+    Case("the final log was not read", ACKNOWLEDGED, [("c", acknowledged(0, "x"))], UNKNOWN, 1),
+    Case("the final log was read without its records", ACKNOWLEDGED, [("c", acknowledged(0, "x")), ("final", final_log(1, -1))], UNKNOWN, 1),
+    Case(
+        "one log lost a record, another was not read",
+        ACKNOWLEDGED,
+        [("c", acknowledged(0, "x")), ("c", acknowledged(0, "x", topic="u")), ("final", final_log(0, 0))],
+        VIOLATED,
+        2,
+        ("t/0/x/0",),
+    ),
+    Case(
+        "hostile names",
+        ACKNOWLEDGED,
+        [("c", acknowledged(0, "'; DROP VIEW x; --\u2028</script>", topic="a/b")), ("final", final_log(0, 0, topic="a/b"))],
+        VIOLATED,
+        1,
+        ("a/b/0/'; DROP VIEW x; --\u2028</script>/0",),
+    ),
+]

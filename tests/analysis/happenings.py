@@ -1,0 +1,76 @@
+"""Events with the fields that matter to an invariant named, and the rest filled in."""
+
+from kraftsim.events.clients import RecordAcknowledged
+from kraftsim.events.partitions import BatchAppended, FinalBatch, FinalLog, FinalRecord
+from kraftsim.events.producer_ids import ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
+
+NO_PRODUCER = (-1, -1, -1)
+
+
+def allocated(first_producer_id: int, next_producer_id: int, broker_id: int = 1) -> ProducerIdBlockAllocated:
+    return ProducerIdBlockAllocated(
+        broker_id=broker_id, broker_epoch=1, first_producer_id=first_producer_id, next_producer_id=next_producer_id, offset=next_producer_id
+    )
+
+
+def received(first_producer_id: int, next_producer_id: int) -> ProducerIdBlockReceived:
+    return ProducerIdBlockReceived(first_producer_id=first_producer_id, next_producer_id=next_producer_id)
+
+
+def returned(producer_id: int, *, fresh: bool = True) -> ProducerIdReturned:
+    return ProducerIdReturned(producer_id=producer_id, producer_epoch=0, fresh=fresh)
+
+
+def appended(
+    first_offset: int, last_offset: int, producer: tuple[int, int, int] = NO_PRODUCER, *, topic: str = "t", partition: int = 0
+) -> BatchAppended:
+    """`producer` is producer id, epoch and base sequence."""
+    producer_id, producer_epoch, base_sequence = producer
+    return BatchAppended(
+        topic=topic,
+        partition=partition,
+        leader_epoch=0,
+        first_offset=first_offset,
+        last_offset=last_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        last_sequence=base_sequence + last_offset - first_offset if base_sequence >= 0 else -1,
+        record_count=last_offset - first_offset + 1,
+        size_bytes=100,
+        crc=first_offset,
+    )
+
+
+def final_batch(
+    first_offset: int, last_offset: int, producer: tuple[int, int, int] = NO_PRODUCER, *, topic: str = "t", broker: str = "b"
+) -> FinalBatch:
+    producer_id, producer_epoch, base_sequence = producer
+    return FinalBatch(
+        topic=topic,
+        partition=0,
+        first_offset=first_offset,
+        last_offset=last_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        last_sequence=-1,
+        record_count=1,
+        is_control=False,
+        crc=0,
+        broker=broker,
+    )
+
+
+def final_log(next_offset: int, record_count: int, *, log_start_offset: int = 0, topic: str = "t") -> FinalLog:
+    return FinalLog(
+        topic=topic, partition=0, log_start_offset=log_start_offset, next_offset=next_offset, batch_count=1, broker="b", record_count=record_count
+    )
+
+
+def final_record(offset: int, record_key: str, *, topic: str = "t") -> FinalRecord:
+    return FinalRecord(topic=topic, partition=0, offset=offset, record_key=record_key, broker="b")
+
+
+def acknowledged(offset: int, record_key: str, *, topic: str = "t") -> RecordAcknowledged:
+    return RecordAcknowledged(client_id="c", topic=topic, partition=0, record_key=record_key, offset=offset)

@@ -1,0 +1,181 @@
+"""The analysis of a run from its directory to its verdict and exit code."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from kraftsim.analysis import analyze
+from kraftsim.analysis.analysis import SUMMARY_LINES_MAX, Analysis
+from kraftsim.analysis.analyze import analysis_of, analyze_run
+from kraftsim.analysis.ingest import NoEvents
+from kraftsim.analysis.run_facts import RunFacts, read_run_facts
+from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.invariants.verdict import Outcome
+from tests.analysis.happenings import acknowledged, allocated, final_log, received, returned
+from tests.analysis.history import History
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class NoSpark:
+    """Stands in for the session where DuckDB answers instead."""
+
+
+@pytest.fixture
+def by_duckdb(monkeypatch: pytest.MonkeyPatch) -> "SparkSession":
+    """Let DuckDB find what Spark would: everything but the engine is the same, and a test takes no seconds."""
+    from tests.analysis.oracle_by_duckdb import found_by_duckdb
+
+    monkeypatch.setattr(analyze, "find_verdicts", lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants))
+    return NoSpark()  # type: ignore[return-value]
+
+
+def clean(run: Path) -> History:
+    history = History()
+    history.note("controller", allocated(0, 1000))
+    history.note("broker", received(0, 1000))
+    history.note("broker", returned(0))
+    history.note("broker", returned(1))
+    return history
+
+
+def described(run: Path, **facts: object) -> Path:
+    (run / "run.json").write_text(
+        json.dumps({"scenario": "tale", "mode": "sim", "seed": 7, "command": "kraftsim scenario tale", **facts}), encoding="utf-8"
+    )
+    return run
+
+
+def outcomes(analysis: Analysis) -> dict[str, str]:
+    return {judgement.invariant: judgement.outcome.value for judgement in analysis.judgements}
+
+
+def test_a_clean_run_is_ok_and_says_what_does_not_apply(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Exit code 0; an invariant that nobody promised and that found nothing is not applicable."""
+    clean(tmp_path).write(tmp_path)
+    analysis = analyze_run(described(tmp_path, must_exercise=["producer-id-unique"]), spark=by_duckdb)
+    assert (analysis.verdict, analysis.exit_code) == (Outcome.OK, 0)
+    assert outcomes(analysis)["producer-id-unique"] == "ok"
+    assert outcomes(analysis)["one-append-per-sequence"] == "not applicable"
+    assert analysis.lines()[0] == "tale (sim, seed 7): ok"
+    assert not any("replay" in line for line in analysis.lines())
+
+
+def test_a_violated_run_names_the_events_that_show_it_and_how_to_see_it_again(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Exit code 1, the worst first."""
+    history = clean(tmp_path)
+    history.note("broker-2", returned(1))
+    history.write(tmp_path)
+    analysis = analyze_run(described(tmp_path), spark=by_duckdb)
+    assert (analysis.verdict, analysis.exit_code) == (Outcome.VIOLATED, 1)
+    (unique,) = [judgement for judgement in analysis.judgements if judgement.invariant == "producer-id-unique"]
+    (breach,) = unique.breaches
+    assert [witness.event_id for witness in breach.witnesses] == ["broker.1.2", "broker-2.1.0"]
+    assert breach.witnesses[0].fields == {"producer_id": 1, "producer_epoch": 0, "fresh": True}
+    text = "\n".join(analysis.lines())
+    assert "violated" in analysis.lines()[2] and "broker-2.1.0" in text and "replay: kraftsim scenario tale" in text
+
+
+def test_a_broken_promise_is_vacuous(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Exit code 2: the scenario said there would be something to examine."""
+    clean(tmp_path).write(tmp_path)
+    analysis = analyze_run(described(tmp_path, must_exercise=["one-append-per-sequence"]), spark=by_duckdb)
+    assert (analysis.verdict, analysis.exit_code) == (Outcome.VACUOUS, 2)
+
+
+def test_lost_lines_make_ok_unknown_and_leave_violated(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """What looks fine in half a history may not have been."""
+    history = clean(tmp_path)
+    history.lose("broker")
+    history.note("broker", returned(1))
+    history.note("broker", received(5000, 6000))
+    history.write(tmp_path)
+    found = outcomes(analyze_run(tmp_path, spark=by_duckdb))
+    assert (found["producer-id-unique"], found["producer-id-blocks-disjoint"], found["one-append-per-sequence"]) == (
+        "violated",
+        "unknown",
+        "not applicable",
+    )
+
+
+def test_acknowledgements_without_a_final_log_are_unknown(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Exit code 2, with the reason."""
+    history = clean(tmp_path)
+    history.note("client", acknowledged(0, "x"))
+    history.write(tmp_path)
+    analysis = analyze_run(tmp_path, spark=by_duckdb)
+    assert (analysis.verdict, analysis.exit_code) == (Outcome.UNKNOWN, 2)
+    assert any("was not read" in line for line in analysis.lines())
+
+
+def test_one_invariant_can_be_asked_for(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """And a misspelt one is an error that lists the right ones."""
+    clean(tmp_path).write(tmp_path)
+    assert list(outcomes(analyze_run(tmp_path, ("producer-id-unique",), spark=by_duckdb))) == ["producer-id-unique"]
+    with pytest.raises(KeyError, match="producer-id-unique"):
+        analyze_run(tmp_path, ("producer-id-uniq",), spark=by_duckdb)
+    with pytest.raises(KeyError, match="no invariant is called flying"):
+        analyze_run(described(tmp_path, must_exercise=["flying"]), spark=by_duckdb)
+
+
+def test_what_is_no_run_is_named(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Exit code 3 is the verb's; here it is an error of one line."""
+    with pytest.raises(NoEvents):
+        analyze_run(tmp_path, spark=by_duckdb)
+    (tmp_path / "run.json").write_text('{"seed": "seven"}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"run\.json is no description"):
+        analyze_run(tmp_path, spark=by_duckdb)
+
+
+def test_the_summary_stays_within_forty_lines_and_cannot_be_broken_by_names(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Clients choose topics and keys; a terminal must not obey them."""
+    history = History()
+    for number in range(50):
+        history.note("client", acknowledged(number, f"key\n\x1b[31m{number}", topic="t\r"))
+    history.note("final", final_log(0, 0, topic="t\r"))
+    for number in [*range(10), *range(10)]:
+        history.note("broker", returned(number))
+        history.note("controller", allocated(0, 10))
+    history.write(tmp_path)
+    analysis = analyze_run(described(tmp_path, scenario="a\x1b[2Jb"), spark=by_duckdb)
+    assert len(analysis.lines()) == SUMMARY_LINES_MAX
+    assert all(line.isprintable() for line in analysis.lines())
+    (lost,) = [judgement for judgement in analysis.judgements if judgement.violation_count == 50]
+    assert lost.breaches[0].message.startswith("t\r-0: record key\n\x1b[31m0 was"), "only the text is made harmless, the data stays"
+
+
+def test_the_result_is_kept_and_used_again_until_the_run_changes(tmp_path: Path, by_duckdb: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the report of a judged run needs no Spark."""
+    clean(tmp_path).write(tmp_path)
+    analysis = analyze_run(described(tmp_path), spark=by_duckdb)
+    monkeypatch.setattr(analyze, "analyze_run", lambda run: None)
+    assert analysis_of(tmp_path) == analysis
+    (tmp_path / "events" / "late.1.jsonl").write_bytes(b"")
+    assert analysis_of(tmp_path) is None
+    assert msgspec.json.decode((tmp_path / "analysis.json").read_bytes())["verdict"] == "ok"
+
+
+def test_a_run_directory_without_description_is_a_run(tmp_path: Path) -> None:
+    """`kraftsim up` leaves none."""
+    assert read_run_facts(tmp_path) == RunFacts()
+    assert RunFacts().title == "a run"
+
+
+@pytest.mark.spark
+def test_analyze_by_spark_gives_the_same_as_by_duckdb(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way, once, with the engine that users have."""
+    history = clean(tmp_path)
+    history.note("broker-2", returned(1))
+    history.write(tmp_path)
+    found = analyze_run(described(tmp_path), spark=spark)
+    from tests.analysis.oracle_by_duckdb import found_by_duckdb
+
+    monkeypatch.setattr(analyze, "find_verdicts", lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants))
+    assert found == analyze_run(tmp_path, spark=spark)
+    assert found.verdict == "violated" and len(found.judgements) == len(INVARIANTS.names())

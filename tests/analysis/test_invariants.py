@@ -1,0 +1,213 @@
+"""Each invariant in both of its forms over the same histories: the online check, and the SQL as Spark and, independently, DuckDB read it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kraftsim.analysis.ingest import ingest_run
+from kraftsim.analysis.verdicts import Found, find_verdicts
+from kraftsim.analysis.witnesses import fetch_witnesses
+from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.invariants.oracle import Oracle
+from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Outcome, Verdict, Violation, judge, worst
+from tests.analysis.cases import CASES, Case
+from tests.analysis.happenings import NO_PRODUCER, acknowledged, allocated, appended, final_batch, final_log, final_record, received, returned
+from tests.analysis.history import History
+from tests.analysis.oracle_by_duckdb import found_by_duckdb
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EveryVerdict = dict[str, Verdict]
+Finder = Callable[[Path], Mapping[str, Found]]
+
+
+def by_sql(history: History, run: Path, find: Finder) -> EveryVerdict:
+    """Return the verdicts of SQL in the shape of the online ones."""
+    run.mkdir(exist_ok=True)
+    history.write(run)
+    (run / "events").mkdir(exist_ok=True)
+    if not history.events:
+        (run / "events" / "nobody.1.jsonl").touch()
+    ingest_run(run)
+    parquet = run / "events.parquet"
+    verdicts = {}
+    for name, found in find(parquet).items():
+        ids = fetch_witnesses(parquet, [position for breach in found.breaches for position in breach.witnesses])
+        violations = [
+            Violation(invariant=name, key=each.key, message=each.message, witnesses=tuple(ids[position].event_id for position in each.witnesses))
+            for each in found.breaches
+        ]
+        verdict = judge(
+            name,
+            examined=found.examined,
+            violation_count=found.violation_count,
+            violations=tuple(violations),
+            undecidable=found.undecidable,
+        )
+        verdicts[name] = in_one_order(verdict)
+    return verdicts
+
+
+def in_one_order(verdict: Verdict) -> Verdict:
+    """Return the verdict with its violations sorted: the check gives them as they come up, SQL by their first witness."""
+    return Verdict(
+        invariant=verdict.invariant,
+        outcome=verdict.outcome,
+        examined=verdict.examined,
+        violation_count=verdict.violation_count,
+        violations=tuple(sorted(verdict.violations, key=lambda each: each.key)),
+        reason=verdict.reason,
+    )
+
+
+def online(history: History) -> EveryVerdict:
+    return {name: in_one_order(verdict) for name, verdict in history.watched(must_exercise=INVARIANTS.names()).items()}
+
+
+def duckdb(parquet: Path) -> Mapping[str, Found]:
+    return found_by_duckdb(parquet, INVARIANTS.all())
+
+
+def random_history(seed: int) -> History:
+    """Return a history in which most things go right: blocks, ids and batches are sometimes repeated, lost or misplaced."""
+    random = Random(seed)
+    history = History()
+    careless = random.choice((0.0, 0.02, 0.3))
+    slip = lambda: random.random() < careless  # noqa: E731
+    next_id, end_offset, used = 0, 0, []
+    blocks: list[tuple[int, int]] = []
+    sequences = [0, 0, 0]
+    log: list[tuple[int, int, tuple[int, int, int]]] = []
+    for _ in range(random.randrange(20, 120)):
+        action = random.randrange(4)
+        if action == 0:
+            size = random.randrange(1, 12)
+            history.note("controller", allocated(next_id, next_id + size))
+            blocks.append((next_id, next_id + size))
+            history.note("broker", received(next_id, next_id + size), incarnation=random.choice((1, 2)) if slip() else 1)
+            next_id += 0 if slip() else size - random.randrange(size) if slip() else size
+        elif action == 1 and blocks:
+            producer_id = random.randrange(next_id + 5) if slip() else random.randrange(*random.choice(blocks))
+            if slip() or producer_id not in used:
+                history.note("broker", returned(producer_id, fresh=not slip()))
+                used.append(producer_id)
+        else:
+            producer = random.randrange(3)
+            size = random.randrange(1, 4)
+            key = (producer, 0, sequences[producer]) if random.random() < 0.9 else NO_PRODUCER
+            if slip():
+                end_offset = max(0, end_offset - random.randrange(6))
+                log = [batch for batch in log if batch[1] < end_offset]
+            history.note("broker", appended(end_offset, end_offset + size - 1, key))
+            history.note("client", acknowledged(-1 if slip() else end_offset, f"k{end_offset}"))
+            log.append((end_offset, end_offset + size - 1, key))
+            end_offset += size
+            sequences[producer] += 0 if slip() else size
+    if random.random() < 0.9:
+        history.note("final", final_log(end_offset, len(log), log_start_offset=random.choice((0, 0, 3))))
+        for first_offset, last_offset, key in log:
+            if not slip():
+                history.note("final", final_batch(first_offset, last_offset, key))
+                history.note("final", final_record(first_offset, f"k{first_offset}"))
+    return history
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.invariant}: {case.name}")
+def test_the_check_says_what_the_table_says(case: Case) -> None:
+    """The online form, which stops a simulation."""
+    verdict = online(case.history())[case.invariant]
+    assert (verdict.outcome, verdict.examined) == (case.outcome, case.examined)
+    assert tuple(violation.key for violation in verdict.violations) == case.keys
+    if case.witnesses:
+        assert tuple(violation.witnesses for violation in verdict.violations) == case.witnesses
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.invariant}: {case.name}")
+def test_sql_agrees_with_the_checks_on_every_row_of_the_table(case: Case, tmp_path: Path) -> None:
+    """All invariants look at every history, so that each is also shown what is none of its business."""
+    history = case.history()
+    assert by_sql(history, tmp_path, duckdb) == online(history)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sql_agrees_with_the_checks_on_random_histories(seed: int, tmp_path: Path) -> None:
+    """The same outcome, count, messages and witnesses."""
+    history = random_history(seed)
+    expected, found = online(history), by_sql(history, tmp_path, duckdb)
+    for name, verdict in expected.items():
+        if verdict.violation_count > VIOLATIONS_KEPT_MAX:  # then each form keeps the first it came upon
+            assert (found[name].outcome, found[name].violation_count) == (verdict.outcome, verdict.violation_count)
+        else:
+            assert found[name] == verdict
+
+
+def test_random_histories_reach_every_outcome() -> None:
+    """A comparison of two forms that always say ok would prove nothing."""
+    reached = {(name, verdict.outcome) for seed in range(40) for name, verdict in online(random_history(seed)).items()}
+    for name in INVARIANTS.names():
+        assert {(name, Outcome.OK), (name, Outcome.VIOLATED)} <= reached
+    assert ("acknowledged-records-in-final-log", Outcome.UNKNOWN) in reached
+
+
+@pytest.mark.spark
+def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> None:
+    """Histories that violate each invariant, and clean ones; the table is shown to Spark as one query per history."""
+    chosen = [random_history(seed) for seed in (0, 3, 5)]
+    chosen += [case.history() for case in CASES if case.name in ("hostile names", "no blocks", "the final log was not read", "lost once, then twice")]
+    for number, history in enumerate(chosen):
+        found = by_sql(history, tmp_path / str(number), lambda parquet: find_verdicts(spark, str(parquet), 1, INVARIANTS.all()))
+        again = by_sql(history, tmp_path / str(number), duckdb)
+        assert found == again
+        for name, verdict in online(history).items():
+            assert (found[name].outcome, found[name].examined, found[name].violation_count) == (
+                verdict.outcome,
+                verdict.examined,
+                verdict.violation_count,
+            )
+
+
+def test_what_a_scenario_must_exercise_and_did_not_is_vacuous_and_the_rest_is_not_applicable() -> None:
+    """Nothing examined is never green; only a promise makes it red."""
+    verdicts = History().watched(must_exercise=("producer-id-unique",))
+    assert verdicts["producer-id-unique"].outcome is Outcome.VACUOUS
+    assert {verdict.outcome for name, verdict in verdicts.items() if name != "producer-id-unique"} == {Outcome.NOT_APPLICABLE}
+    assert worst(verdicts.values()) is Outcome.VACUOUS
+    assert worst(History().watched().values()) is Outcome.VACUOUS, "a run in which nothing was examined proves nothing"
+
+
+def test_the_worst_verdict_is_that_of_the_run() -> None:
+    """violated > unknown > vacuous > ok; what does not apply says nothing."""
+    of = {outcome: Verdict(invariant="x", outcome=outcome, examined=1) for outcome in Outcome}
+    assert worst(of.values()) is Outcome.VIOLATED
+    assert worst([of[Outcome.OK], of[Outcome.UNKNOWN], of[Outcome.VACUOUS]]) is Outcome.UNKNOWN
+    assert worst([of[Outcome.OK], of[Outcome.VACUOUS]]) is Outcome.VACUOUS
+    assert worst([of[Outcome.OK], of[Outcome.NOT_APPLICABLE]]) is Outcome.OK
+
+
+def test_a_violation_is_reported_by_the_event_that_shows_it_and_only_once() -> None:
+    """A simulation stops there; later events of the same breach are no news."""
+    oracle = Oracle()
+    history = History()
+    for producer_id in (1, 2, 1, 1):
+        history.note("b", returned(producer_id))
+    reported = [[violation.key for violation in oracle.examine(envelope, event)] for envelope, event in history.events if oracle.watches(event)]
+    assert [["1"] if "1" in keys else [] for keys in reported] == [[], [], ["1"], []]
+
+
+def test_an_oracle_refuses_a_promise_that_no_invariant_can_keep() -> None:
+    """A misspelt name in a scenario must not pass for a promise kept."""
+    with pytest.raises(KeyError, match="producer-id-unqiue"):
+        Oracle(must_exercise=("producer-id-unqiue",))
+
+
+def test_more_violations_than_are_kept_are_counted() -> None:
+    """A thousand repetitions of one mistake help nobody, but the number does."""
+    history = History()
+    for producer_id in [*range(50), *range(50)]:
+        history.note("b", returned(producer_id))
+    verdict = history.watched()["producer-id-unique"]
+    assert (verdict.violation_count, len(verdict.violations)) == (50, VIOLATIONS_KEPT_MAX)

