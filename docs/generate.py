@@ -1,0 +1,167 @@
+"""Writes the pages that follow from the code: `make docs`. tests/house/test_docs.py fails when one of them is stale.
+
+Run it as `python -m docs.generate`; the hand-written pages are left alone.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+import msgspec
+
+from kraftsim.catalogue import Catalogue
+from kraftsim.cli.kinds import listing
+from kraftsim.cli.main import VERBS, kraftsim
+from kraftsim.conformance.runner import all_requirements
+from kraftsim.events.catalogue import MODULES
+from kraftsim.events.event import ENVELOPE_FIELDS, Event
+from kraftsim.node.call import Handler
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import DEFAULT_KEY, NAME_KEY
+from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
+from kraftsim.releases.catalogue import releases
+from protocol.api_keys import ApiKey
+from protocol.messages.registry import declared_api_keys, versions_of
+
+DOCS = Path(__file__).parent
+WRITTEN = "<!-- Written by `make docs`; change the code instead. -->\n"
+LISTS = (("scenarios", "Scenarios"), ("invariants", "Invariants"), ("faults", "Faults"), ("bugs", "Historical bugs"), ("releases", "Releases"))
+
+
+def coverage() -> str:
+    """Which APIs exist, what of them is declared, and what brokers and controllers serve."""
+    served = {
+        "broker": {handler.key for handler in Catalogue("kraftsim.node.broker.handlers", "HANDLER", Handler).all()},
+        "controller": {handler.key for handler in Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()},
+    }
+    lines = [
+        "# Coverage\n",
+        "What of Apache Kafka's protocol is here. *Declared*: versions that `protocol` reads and writes. *Broker*, *controller*: who serves it.\n",
+        "A node advertises its release's range of the APIs that it serves; all else closes the connection, as an unknown API does in Kafka.\n",
+        "| key | API | declared | broker | controller | " + " | ".join(f"Kafka {release.name}" for release in releases()) + " |",
+        "|---|---|---|---|---|" + "---|" * len(releases()),
+    ]
+    declared = set(declared_api_keys())
+    for key in ApiKey:
+        own = _range(versions_of(key)) if key in declared else ""
+        kafka = [_range(release.broker_apis.get(key) or release.controller_apis.get(key)) for release in releases()]
+        marks = ["yes" if key in served[role] else "" for role in ("broker", "controller")]
+        lines.append(f"| {int(key)} | {_camel(key.name)} | {own} | {marks[0]} | {marks[1]} | {' | '.join(kafka)} |")
+    missing = len(ApiKey) - len(declared)
+    lines.append(f"\n{len(declared)} of {len(ApiKey)} APIs are declared, {missing} are not yet. On-purpose differences: [deviations](deviations.md).")
+    return "\n".join(lines) + "\n"
+
+
+def events() -> str:
+    """Every event with its fields: the columns of the event log."""
+    lines = [
+        "# Events\n",
+        "The facts that nodes, clients and the harness write down, one JSON line each, in `RUN/events/NODE.INCARNATION.jsonl`.",
+        f"Each line begins with {', '.join(f'`{name}`' for name in ENVELOPE_FIELDS)}; then come the fields of its kind.\n",
+    ]
+    for module in MODULES:
+        lines.append(f"## {module.__name__.rpartition('.')[2].replace('_', ' ').capitalize()}\n\n{_paragraph(module.__doc__)}\n")
+        lines += ["| kind | fields | what happened |", "|---|---|---|"]
+        for name, kind in vars(module).items():
+            if isinstance(kind, type) and issubclass(kind, Event) and kind.__module__ == module.__name__:
+                names = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
+                lines.append(f"| {name} | {names} | {_paragraph(kind.__doc__)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def settings() -> str:
+    """Every property that a node understands."""
+    lines = [
+        "# Settings\n",
+        "Properties of a node, in a file for `kraftsim node FILE` or as `--set KEY=VALUE`. Names and defaults are Kafka's; those that begin with",
+        "`kraftsim.` are ours. An unknown key is an error that names the nearest known one.\n",
+        "| property | default |",
+        "|---|---|",
+    ]
+    for field in fields(NodeConfig):
+        default = field.metadata[DEFAULT_KEY]
+        shown = "*required*" if default is None else f"`{default}`" if default else ""
+        lines.append(f"| `{field.metadata[NAME_KEY]}` | {shown} |")
+    lines.append("\nKafka's properties that are accepted, so that a real file can be used, and change nothing yet:\n")
+    lines.append(", ".join(f"`{key}`" for key in sorted(KEYS_WITHOUT_EFFECT)))
+    return "\n".join(lines) + "\n"
+
+
+def requirements() -> str:
+    """Every sentence that `python -m kraftsim.conformance` checks."""
+    found = all_requirements()
+    lines = [
+        "# Requirements\n",
+        f"The {len(found)} sentences that [conformance](conformance.md) puts to a running node. Apache Kafka meets every one of them.\n",
+    ]
+    by_api: dict[str, list[str]] = {}
+    for each in found:
+        by_api.setdefault(each.api, []).append(f"- {each.sentence} *({each.source})*")
+    for api, sentences in by_api.items():
+        lines += [f"## {api}\n", *sentences, ""]
+    return "\n".join(lines)
+
+
+def catalogue() -> str:
+    """Scenarios, invariants, faults, bugs and releases."""
+    lines = ["# Catalogue\n", "What there is, one file each; `kraftsim list KIND` prints the same.\n"]
+    for kind, title in LISTS:
+        lines += [f"## {title}\n", "| name | what |", "|---|---|", *(f"| `{name}` | {about} |" for name, about in listing(kind)), ""]
+    return "\n".join(lines)
+
+
+def command_line() -> str:
+    """The help of every verb."""
+    import click
+
+    lines = ["# Command line\n", "What `kraftsim VERB --help` says.\n"]
+    for verb in VERBS:
+        command = getattr(importlib.import_module(f"kraftsim.cli.{verb}"), verb)
+        context = click.Context(command, info_name=f"kraftsim {verb}", parent=None, terminal_width=110, max_content_width=110)
+        text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+        lines += [f"## {verb}\n", f"```text\n{text}\n```\n"]
+    assert set(VERBS) == set(kraftsim.list_commands(click.Context(kraftsim)))
+    return "\n".join(lines)
+
+
+GENERATED: Mapping[str, Callable[[], str]] = {
+    "coverage.md": coverage,
+    "events.md": events,
+    "settings.md": settings,
+    "requirements.md": requirements,
+    "catalogue.md": catalogue,
+    "command-line.md": command_line,
+}
+
+
+def text_of(page: str) -> str:
+    """Return what a generated page must hold."""
+    return WRITTEN + "\n" + GENERATED[page]().rstrip() + "\n"
+
+
+def main() -> None:
+    """Write every generated page that has changed."""
+    for page in GENERATED:
+        file = DOCS / page
+        text = text_of(page)
+        if not file.exists() or file.read_text() != text:
+            file.write_text(text)
+            print(f"{file.relative_to(DOCS.parent)} is written")
+
+
+def _range(versions: tuple[int, int] | None) -> str:
+    return "" if versions is None else f"{versions[0]}" if versions[0] == versions[1] else f"{versions[0]}-{versions[1]}"
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _paragraph(text: str | None) -> str:
+    return " ".join((text or "").partition("Source:")[0].split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()

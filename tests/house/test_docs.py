@@ -1,0 +1,46 @@
+"""The pages say what is: generated ones are fresh, links lead somewhere, commands exist, and the map names every room."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.generate import GENERATED, text_of
+from kraftsim.cli.main import VERBS
+
+HOUSE = Path(__file__).parents[2]
+PAGES = sorted([HOUSE / "README.md", *(HOUSE / "docs").rglob("*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\)")
+PATH = re.compile(r"`((?:protocol|kraftsim|scenarios|tests|docs|bench|demo)/[\w/.-]*)`")
+
+
+@pytest.mark.parametrize("page", GENERATED)
+def test_generated_pages_are_fresh(page):
+    assert (HOUSE / "docs" / page).read_text() == text_of(page), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(HOUSE).as_posix())
+def test_links_and_paths_lead_somewhere(page):
+    text = page.read_text()
+    targets = [page.parent / link for link in LINK.findall(text) if "://" not in link] + [HOUSE / path for path in PATH.findall(text) if "NN" not in path]
+    assert not [str(target) for target in targets if not target.exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(HOUSE).as_posix())
+def test_commands_that_are_shown_exist(page):
+    text = page.read_text()
+    makefile = (HOUSE / "Makefile").read_text()
+    assert set(re.findall(r"^\s*(?:\$ )?kraftsim ([a-z]+)", text, flags=re.M)) <= set(VERBS)
+    goals = set(re.findall(r"`make ([a-z]+)", text)) | set(re.findall(r"^(?:\$ )?make ([a-z]+)", text, flags=re.M))
+    assert not [goal for goal in goals if not re.search(rf"^{goal}:", makefile, flags=re.M)]
+
+
+def test_the_map_names_every_room():
+    text = (HOUSE / "docs" / "architecture.md").read_text()
+    rooms = [place.name for place in (HOUSE / "kraftsim").iterdir() if (place / "__init__.py").exists()]
+    assert not [room for room in rooms if f"kraftsim/{room}" not in text]
+
+
+def test_every_page_is_linked_from_the_readme_or_the_map():
+    linked = {(page.parent / link).resolve() for page in PAGES for link in LINK.findall(page.read_text()) if "://" not in link}
+    assert not [page.name for page in PAGES if page.name != "README.md" and page.resolve() not in linked]
