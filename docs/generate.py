@@ -117,9 +117,10 @@ def command_line() -> str:
     import click
 
     lines = ["# Command line\n", "What `kraftsim VERB --help` says.\n"]
+    group = click.Context(kraftsim, info_name="kraftsim", help_option_names=["-h", "--help"])
     for verb in VERBS:
         command = getattr(importlib.import_module(f"kraftsim.cli.{verb}"), verb)
-        context = click.Context(command, info_name=f"kraftsim {verb}", parent=None, terminal_width=110, max_content_width=110)
+        context = click.Context(command, info_name=verb, parent=group, terminal_width=110, max_content_width=110)
         text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
         lines += [f"## {verb}\n", f"```text\n{text}\n```\n"]
     assert set(VERBS) == set(kraftsim.list_commands(click.Context(kraftsim)))

@@ -41,12 +41,10 @@ TOOLS = {
 MOVED_IN_4 = {"console-producer": "org.apache.kafka.tools.ConsoleProducer"}
 
 
-def run_java(
-    release: str, main_class: str, *arguments: str, stdin: str | None = None, timeout: float = TOOL_SECONDS
-) -> subprocess.CompletedProcess[str]:
+def run_java(release: str, main_class: str, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a main class of a release to its end."""
     command = java_command(release, main_class, *arguments, jvm=QUICK_JVM)
-    return subprocess.run(command, input=stdin or "", capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(command, input=stdin or "", capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
 
 
 def run_tool(release: str, tool: str, *arguments: str, stdin: str | None = None) -> str:

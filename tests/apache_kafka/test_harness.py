@@ -1,0 +1,45 @@
+"""The real Apache Kafka that others are measured by: it starts, stops, keeps its data, and its tools run."""
+
+import time
+
+import pytest
+
+from tests.apache_kafka.class_path import CACHE, Missing, class_path
+from tests.apache_kafka.harness import ApacheKafka, dump_log
+
+pytestmark = pytest.mark.interop
+
+
+def test_records_outlive_a_restart_and_are_dumped(apache_kafka):
+    with ApacheKafka(apache_kafka.release) as kafka:
+        kafka.tool("topics", "--create", "--topic", "kept", "--partitions", "1")
+        kafka.tool("console-producer", "--topic", "kept", stdin="one\ntwo\n")
+        kafka.stop()
+        kafka.start()
+        read = kafka.tool("console-consumer", "--topic", "kept", "--from-beginning", "--max-messages", "2")
+        assert read.splitlines() == ["one", "two"]
+        dumped = dump_log(*sorted(kafka.data.glob("kept-0/*.log")))
+        assert "payload: one" in dumped and "payload: two" in dumped and "isvalid: true" in dumped
+        metadata = dump_log(*sorted(kafka.data.glob("__cluster_metadata-0/*.log")), metadata=True)
+        assert "PRODUCER_IDS_RECORD" in metadata and '"name":"kept"' in metadata
+
+
+def test_a_node_answers_soon(apache_kafka):
+    """About two seconds on an idle machine; formatting is done once per release."""
+    started = time.monotonic()
+    with ApacheKafka(apache_kafka.release):
+        assert time.monotonic() - started < 60
+
+
+def test_a_machine_without_maven_or_java_is_told_what_it_lacks(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("tests.apache_kafka.class_path.CACHE", tmp_path)
+    with pytest.raises(Missing, match="needs Java 17 or newer"):
+        class_path("3.9.1")
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\n")
+    java.chmod(0o755)
+    with pytest.raises(Missing, match="no mvn on the search path"):
+        class_path("3.9.1")
+    assert tmp_path != CACHE
