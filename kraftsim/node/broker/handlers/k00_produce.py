@@ -3,8 +3,8 @@
 Each partition stands for itself: a refused batch next to an appended one is answered with its error. Without acknowledgements (acks=0) there is no
 answer, and all that a client can notice of an error is that its connection closes.
 
-Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendRecords, ProduceRequest.validateRecords, KIP-951; the codes were
-asked of Apache Kafka 3.9.1.
+Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendRecords, ProduceRequest.validateRecords, KIP-951; error codes
+were asked of Apache Kafka 3.9.1.
 """
 
 from kraftsim.core.decision import Refusal
