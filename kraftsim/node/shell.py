@@ -23,7 +23,8 @@ class NodeShell:
         self._on_death = on_death
         self._connection_count = 0
         self._to_settle: list[Callable[[], None]] = []
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
+        """What the node died of."""
         self._failed: asyncio.Event | None = None
 
     def note_started(self) -> None:
@@ -46,7 +47,7 @@ class NodeShell:
         """Take the node down as a crash would: nothing more is answered, written or flushed, except the fact itself."""
         if self.is_dead:
             return
-        self._failure = mistake
+        self.failure = mistake
         self.world.note(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
         self.world.flush_events()
         self.die()
@@ -64,12 +65,12 @@ class NodeShell:
 
     async def failed(self) -> BaseException:
         """Wait until the node has failed, and return why. Does not return for a node that stops in good order."""
-        if self._failure is None:
+        if self.failure is None:
             if self._failed is None:
                 self._failed = asyncio.Event()
             await self._failed.wait()
-        assert self._failure is not None, "the event is set after the failure"
-        return self._failure
+        assert self.failure is not None, "the event is set after the failure"
+        return self.failure
 
     def _settle_all(self) -> None:
         waiting, self._to_settle = self._to_settle, []

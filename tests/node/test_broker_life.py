@@ -9,6 +9,7 @@ from kraftsim.events.metadata import BrokerEpochReceived, BrokerFenced, Metadata
 from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
 from kraftsim.events.partitions import LeaderElected, LeadershipLost
 from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.lifecycle import RegistrationTimedOut
 from kraftsim.node.identity import ForeignDirectory
 from kraftsim.world.simulated import FileClass, Simulation
 from protocol.batches import split_batches
@@ -186,6 +187,34 @@ def test_a_disk_that_refuses_takes_the_broker_down(refusal: str) -> None:
         cluster.run(work)
         assert len(cluster.noted(NodeFailed)) == 1
         assert [event.operation for event in cluster.noted(DiskFailed)] == [refusal]
+
+
+def test_a_broker_that_nobody_registers_gives_up_and_says_so() -> None:
+    """initial.broker.registration.timeout.ms: the node fails, and whoever waits for it to be ready hears of it."""
+    with Simulation(1) as simulation:
+        simulation.add_host(CONTROLLER_HOST)
+        simulation.add_host("broker-1")
+        config = broker_config(1, "broker-1", initial_broker_registration_timeout_ms="5000")
+        broker = Broker(simulation.world_of("broker-1"), config, parts())
+
+        async def live() -> None:
+            await broker.start()
+            with pytest.raises(RegistrationTimedOut, match="no controller accepted the registration within 5000 ms: "):
+                await broker.ready()
+            assert isinstance(await broker.failed(), RegistrationTimedOut)
+
+        simulation.run_until(simulation.spawn("broker-1", live()), limit_s=10)
+
+
+def test_a_broker_stops_without_a_controller_after_one_session() -> None:
+    """There is nobody to hand over to; the logs are closed in good order all the same."""
+    with running_cluster() as cluster:
+        cluster.run(create_and_fill)
+        cluster.kill(CONTROLLER_HOST)
+        before_ns = cluster.simulation.now_ns
+        cluster.stop("broker-1")
+        assert 8.9 < (cluster.simulation.now_ns - before_ns) / 1e9 < 9.5
+        assert cluster.noted(NodeStopped)
 
 
 class CountsBeforeTheFlush(LeaderLog):

@@ -57,6 +57,8 @@ class Broker:
         self.chance = world.random("metadata answers")
         self.image = parts.metadata_image()
         self._lifecycle: Lifecycle | None = None
+        self._is_decided = asyncio.Event()
+        """Set once it is known whether the broker came into service."""
         self.shell = NodeShell(world, config, self._on_death)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
         self.partitions = Partitions(self.shell, parts, lambda: self.broker_epoch, self.fetches.check)
@@ -92,11 +94,15 @@ class Broker:
         return self._listeners.bound
 
     async def start(self) -> None:
-        """Load what is on disk, listen, and begin to register. Raises ConfigError, OSError kinds."""
+        """Listen, read what the last stop left, and begin to register. Raises ConfigError, OSError kinds; then nothing is left open."""
         self.shell.note_started()
         directory_id = await load_identity(self.world, self.config)
-        previous_broker_epoch = await self.partitions.load()
         await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
+        try:
+            previous_broker_epoch = await self.partitions.load()
+        except BaseException:
+            await self._listeners.close()
+            raise
         registration = Registration(
             config=self.config,
             incarnation_id=random_uuid(self.world, "incarnation id"),
@@ -113,9 +119,10 @@ class Broker:
         self.world.flush_events()
 
     async def ready(self) -> None:
-        """Wait until the controller lets this broker serve clients."""
-        assert self._lifecycle is not None, "a node is started before it becomes ready"
-        await self._lifecycle.running.wait()
+        """Wait until the controller lets this broker serve clients. Raises what the broker failed with instead, if it did."""
+        await self._is_decided.wait()
+        if self.shell.is_dead:
+            raise self.shell.failure or ConnectionAbortedError("the broker went down before it was ready")
 
     async def failed(self) -> BaseException:
         """Wait until the broker fails, and return why."""
@@ -188,9 +195,11 @@ class Broker:
     # Coming up and going down --------------------------------------------------------------------------------------------------------------
 
     async def _become_ready(self, lifecycle: Lifecycle) -> None:
-        """Ask to be let in once the broker has acted by everything up to its own registration."""
+        """Ask to be let in once the broker has acted by everything up to its own registration, and say when it was."""
         await lifecycle.caught_up.wait()
         lifecycle.set_ready_to_unfence()
+        await lifecycle.running.wait()
+        self._is_decided.set()
 
     async def _shut_down_controlled(self) -> None:
         """Let the controller move everything away; no longer than a session, after which it would do so anyway."""
@@ -203,6 +212,7 @@ class Broker:
             return
 
     def _on_death(self) -> None:
+        self._is_decided.set()
         self._listeners.abort()
         self._follower.abort()
         self._heartbeats.abort()
