@@ -1,4 +1,4 @@
-"""KAFKA-10533: the leader of the metadata log counts a record before it is flushed.
+"""The leader of the metadata log counts a record before it is flushed.
 
 A broker's block of producer ids is answered as soon as the record is written. If the controller loses power before the flush, the record is gone,
 and the next AllocateProducerIds hands out the same block again: two producers share an id, and one's records are taken for the other's retries.
