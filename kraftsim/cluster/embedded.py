@@ -107,7 +107,7 @@ class EmbeddedCluster:
         self._wait(self._launch(name), READY_SECONDS)
 
     def wait_until_ready(self) -> None:
-        """Return when every broker answers and knows every other one as alive."""
+        """Return when every broker serves and knows every other one as alive."""
         self._wait(self._answering(), READY_SECONDS)
 
     async def kill_node(self, name: str) -> None:
@@ -143,6 +143,9 @@ class EmbeddedCluster:
         await self._answering()
 
     async def _answering(self) -> None:
+        for name in self.spec.broker_names:
+            if name in self._nodes:
+                await self._nodes[name].node.ready()
         brokers = [self.spec.node(name) for name in self.spec.broker_names]
         await wait_until_answering([(node.host, node.port) for node in brokers], brokers=len(brokers))
 
@@ -162,8 +165,9 @@ class EmbeddedCluster:
 
     async def _stop_all(self) -> None:
         for names in (self.spec.broker_names, self.spec.controller_names):
-            for name in names:
-                if name in self._nodes:
-                    running = self._nodes.pop(name)
-                    await running.node.stop()
-                    running.world.close()
+            await asyncio.gather(*(self._stop(name) for name in names if name in self._nodes))
+
+    async def _stop(self, name: str) -> None:
+        running = self._nodes.pop(name)
+        await running.node.stop()
+        running.world.close()

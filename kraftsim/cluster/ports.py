@@ -1,5 +1,6 @@
 """Are the ports of a cluster free? Asked before anything starts, so that the answer is one clear line."""
 
+import errno
 import socket
 
 from kraftsim.cluster.spec import ClusterSpec, SpecError
@@ -13,7 +14,8 @@ def require_free_ports(spec: ClusterSpec) -> None:
             try:
                 probe.bind((node.host, node.port))
             except OSError as trouble:
-                raise SpecError(f"{node.name} cannot listen on {node.host}:{node.port}: {trouble.strerror}; choose another --port") from trouble
+                choice = "--port" if trouble.errno == errno.EADDRINUSE else "--host"
+                raise SpecError(f"{node.name} cannot listen on {node.host}:{node.port}: {trouble.strerror}; choose another {choice}") from trouble
 
 
 def free_port_range(size: int, host: str = "127.0.0.1") -> int:

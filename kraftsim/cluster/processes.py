@@ -9,17 +9,22 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text
+from kraftsim.events.nodes import NodeReady
+from kraftsim.world.event_log import file_name
 from kraftsim.world.real.clock import RealClock
+from kraftsim.world.real.event_files import next_incarnation
 
 STOP_SECONDS = 10.0
 """How long a node may take to stop cleanly before it is killed."""
 POLL_SECONDS = 0.02
+_READY = f'"kind":"{NodeReady.__name__}"'.encode()
 
 
 class ClusterFailed(RuntimeError):
@@ -32,6 +37,21 @@ class NodeProcess:
 
     spec: NodeSpec
     process: subprocess.Popen[bytes]
+    events: Path
+    """The event log of this incarnation."""
+    _read_bytes: int = 0
+    _is_ready: bool = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether this incarnation ever said that it serves: one that comes back answers Metadata long before the controller lets it in."""
+        if not self._is_ready and self.events.exists():
+            with self.events.open("rb") as log:
+                log.seek(self._read_bytes)
+                whole, newline, _ = log.read().rpartition(b"\n")
+            self._is_ready = _READY in whole
+            self._read_bytes += len(whole) + len(newline)
+        return self._is_ready
 
     @property
     def is_running(self) -> bool:
@@ -81,9 +101,8 @@ class ProcessCluster:
             raise
 
     async def wait_until_ready(self, *, timeout_seconds: float = 30.0) -> None:
-        """Return when every broker answers and knows every other one as alive."""
-        brokers = [self.spec.node(name) for name in self.spec.broker_names]
-        probe = asyncio.ensure_future(wait_until_answering([(node.host, node.port) for node in brokers], brokers=len(brokers)))
+        """Return when every broker serves and knows every other one as alive."""
+        probe = asyncio.ensure_future(self._serving())
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + timeout_seconds
         try:
@@ -95,6 +114,14 @@ class ProcessCluster:
             probe.result()
         finally:
             probe.cancel()
+
+    async def _serving(self) -> None:
+        brokers = [self.spec.node(name) for name in self.spec.broker_names]
+        while True:
+            await wait_until_answering([(node.host, node.port) for node in brokers], brokers=len(brokers))
+            if all(node.name in self.nodes and self.nodes[node.name].is_ready for node in brokers):
+                return
+            await asyncio.sleep(POLL_SECONDS)
 
     def require_running(self) -> None:
         """Raise ClusterFailed with the last words of the first node that is down without having been killed."""
@@ -122,7 +149,7 @@ class ProcessCluster:
         self.restart(name)
 
     async def answering(self, *, timeout_seconds: float = 30.0) -> None:
-        """Return when every broker answers and knows every other one as alive. Raises TimeoutError, or ClusterFailed if a node died by itself."""
+        """Return when every broker serves and knows every other one as alive. Raises TimeoutError, or ClusterFailed if a node died by itself."""
         await self.wait_until_ready(timeout_seconds=timeout_seconds)
 
     def is_down(self, name: str) -> bool:
@@ -157,6 +184,7 @@ class ProcessCluster:
         }
         path = self.directory.properties(node.name)
         path.write_text(properties_text(properties))
+        events = self.directory.events / file_name(node.name, next_incarnation(self.directory.events, node.name))
         with open(self.directory.human_log(node.name), "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "kraftsim", "node", str(path)],
@@ -166,7 +194,7 @@ class ProcessCluster:
                 env={key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"},
                 start_new_session=True,
             )
-        self.nodes[node.name] = NodeProcess(node, process)
+        self.nodes[node.name] = NodeProcess(node, process, events)
 
     def _last_words(self, name: str) -> str:
         lines = self.directory.human_log(name).read_text(errors="replace").strip().splitlines()

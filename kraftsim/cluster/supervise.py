@@ -14,7 +14,7 @@ import msgspec
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked, locked
 from kraftsim.cluster.processes import STOP_SECONDS, ClusterFailed, ProcessCluster
-from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.spec import ClusterSpec, Role
 
 WATCH_SECONDS = 0.25
 Announce = Callable[[str], None]
@@ -58,10 +58,11 @@ def down(data: Path) -> int:
     if is_locked(directory.root):
         os.kill(state.supervisor, signal.SIGTERM)
         asyncio.run(_wait_until_free([directory.root], 2 * STOP_SECONDS + 1))
-    orphans = [name for name in state.nodes if is_locked(directory.data(name))]
-    for name in orphans:
-        os.kill(state.nodes[name], signal.SIGTERM)
-    asyncio.run(_wait_until_free([directory.data(name) for name in orphans], STOP_SECONDS))
+    for role in (Role.BROKER, Role.CONTROLLER):  # a broker that stops tells its controller
+        orphans = [name for name in state.nodes if name.startswith(role) and is_locked(directory.data(name))]
+        for name in orphans:
+            os.kill(state.nodes[name], signal.SIGTERM)
+        asyncio.run(_wait_until_free([directory.data(name) for name in orphans], STOP_SECONDS))
     directory.state_file.unlink(missing_ok=True)
     return len(running)
 

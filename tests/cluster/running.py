@@ -1,0 +1,47 @@
+"""Clusters of processes for tests that are not asynchronous themselves, and what the nodes of a run noted."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.spec import ClusterSpec
+
+QUICK_SESSIONS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
+"""A broker that was killed registers again once its session is over: by default that takes 9 s."""
+
+
+@contextmanager
+def running_processes(directory: Path, *, brokers: int = 1, settings: Mapping[str, str] = QUICK_SESSIONS, **options: Any) -> Iterator[ProcessCluster]:
+    """Run a cluster of processes; `options` are fields of ClusterSpec."""
+    spec = ClusterSpec(brokers=brokers, port=free_port_range(brokers), settings=settings, **options)
+    cluster = ProcessCluster(spec, RunDirectory(directory))
+    asyncio.run(cluster.start())
+    try:
+        yield cluster
+    finally:
+        asyncio.run(cluster.stop())
+
+
+def address_of(cluster: ProcessCluster, name: str) -> str:
+    """Return HOST:PORT of a node."""
+    node = cluster.spec.node(name)
+    return f"{node.host}:{node.port}"
+
+
+def come_back(cluster: ProcessCluster, name: str) -> None:
+    """Restart a node that is down and wait until every broker serves."""
+    cluster.restart(name)
+    asyncio.run(cluster.wait_until_ready())
+
+
+def noted(directory: RunDirectory, kind: str, node: str, incarnation: int | None = None) -> list[dict[str, Any]]:
+    """Return the events of a kind that a node noted, in all of its incarnations or in one."""
+    wanted = f"{node}.{incarnation or '*'}.jsonl"
+    lines = [json.loads(line) for file in sorted(directory.events.glob(wanted)) for line in file.read_bytes().split(b"\n")[:-1]]
+    return [line for line in lines if line["kind"] == kind]

@@ -1,0 +1,147 @@
+"""A cluster inside the test process, through the pytest plug-in that anybody can use: sync and async tests, any client, nodes that are killed."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.fixture import ClusterFactory
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.spec import ClusterSpec, SpecError
+from kraftsim.cluster.topics import create_topic
+from kraftsim.node.clients import ProducerClient, ReaderClient
+from kraftsim.world.real.world import RealWorld, real_world
+from protocol.errors import ErrorCode
+from tests.cluster.asking import asking, batch_of
+from tests.cluster.running import QUICK_SESSIONS, noted
+
+
+@pytest.fixture
+def client_world(tmp_path: Path) -> Iterator[RealWorld]:
+    world = real_world(run="test", node="client", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
+    yield world
+    world.close()
+
+
+def brokers_of(cluster: EmbeddedCluster) -> list[tuple[str, int]]:
+    nodes = [cluster.spec.node(name) for name in cluster.spec.broker_names]
+    return [(node.host, node.port) for node in nodes]
+
+
+def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(kraftsim_cluster: EmbeddedCluster):
+    """The nodes have a thread and a loop of their own: a blocking client cannot deadlock them."""
+    with asking(kraftsim_cluster.bootstrap) as broker:
+        broker.create_topic("t")
+        assert broker.produce("t", batch_of([b"one", b"two"])).base_offset == 0
+        assert broker.values("t") == [b"one", b"two"]
+
+
+@pytest.mark.kraftsim(brokers=3)
+async def test_an_async_test_uses_our_own_clients(kraftsim_cluster: EmbeddedCluster, client_world: RealWorld):
+    await create_topic(brokers_of(kraftsim_cluster), "t", 5)
+    producer = ProducerClient(client_world, bootstrap=brokers_of(kraftsim_cluster), client_id="writer")
+    await producer.start()
+    for number in range(100):
+        await producer.send("t", number % 5, f"key-{number}", b"value")
+    assert await producer.flush(20) == 0
+    await producer.close()
+    reader = ReaderClient(client_world, bootstrap=brokers_of(kraftsim_cluster), client_id="reader")
+    read = await reader.read_all("t", range(5))
+    await reader.close()
+    assert sorted(record.key for record in read) == sorted(f"key-{number}" for number in range(100))
+
+
+@pytest.mark.kraftsim(brokers=2, settings=QUICK_SESSIONS)
+async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(kraftsim_cluster: EmbeddedCluster):
+    """A third-party client on the test's loop, and a broker that is killed and restarted under it."""
+    producer = AIOKafkaProducer(bootstrap_servers=kraftsim_cluster.bootstrap, enable_idempotence=True, retry_backoff_ms=20)
+    await producer.start()
+    try:
+        first = [await producer.send("t", str(number).encode(), partition=0) for number in range(50)]
+        await asyncio.gather(*first)
+        await kraftsim_cluster.kill_node("broker-1")
+        second = [await producer.send("t", str(number).encode(), partition=0) for number in range(50, 100)]
+        await kraftsim_cluster.restart_node("broker-1")
+        await kraftsim_cluster.answering()
+        await asyncio.gather(*second)
+    finally:
+        await producer.stop()
+    consumer = AIOKafkaConsumer(bootstrap_servers=kraftsim_cluster.bootstrap, auto_offset_reset="earliest", group_id=None)
+    consumer.assign([TopicPartition("t", 0)])
+    await consumer.start()
+    try:
+        read = [await asyncio.wait_for(anext(consumer), 10) for _ in range(100)]
+    finally:
+        await consumer.stop()
+    assert [(message.offset, int(message.value)) for message in read] == [(number, number) for number in range(100)]
+
+
+@pytest.mark.kraftsim(settings=QUICK_SESSIONS)
+def test_a_killed_broker_comes_back_with_its_records_and_its_producers(kraftsim_cluster: EmbeddedCluster):
+    """What a producer may send next survives a kill: the state is read from the log (KIP-98)."""
+    with asking(kraftsim_cluster.bootstrap) as broker:
+        broker.create_topic("t")
+        producer_id = broker.fresh_producer_id()
+        five = batch_of([b"%d" % number for number in range(5)], producer_id=producer_id, base_sequence=0)
+        assert broker.produce("t", five).base_offset == 0
+    kraftsim_cluster.kill("broker-1")
+    assert kraftsim_cluster.is_down("broker-1")
+    kraftsim_cluster.restart("broker-1")
+    kraftsim_cluster.wait_until_ready()
+    with asking(kraftsim_cluster.bootstrap) as broker:
+        answers = [
+            broker.produce("t", five),
+            broker.produce("t", batch_of([b"too late"], producer_id=producer_id, base_sequence=6)),
+            broker.produce("t", batch_of([b"5"], producer_id=producer_id, base_sequence=5)),
+        ]
+        found = [(ErrorCode(answer.error_code).name, answer.base_offset) for answer in answers]
+        assert found == [("NONE", 0), ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1), ("NONE", 5)]
+        assert broker.values("t") == [b"%d" % number for number in range(6)]
+        assert broker.fresh_producer_id() > producer_id
+
+
+@pytest.mark.kraftsim(settings=QUICK_SESSIONS)
+def test_a_killed_controller_gives_no_id_twice(kraftsim_cluster: EmbeddedCluster):
+    """Blocks are in the metadata log before anybody hears of them; the next controller goes on behind the last one (KIP-730)."""
+    with asking(kraftsim_cluster.bootstrap) as broker:
+        first = broker.fresh_producer_id()
+        kraftsim_cluster.kill("controller-101")
+        assert broker.fresh_producer_id() == first + 1, "the broker still has its block"
+    kraftsim_cluster.restart("controller-101")
+    kraftsim_cluster.kill("broker-1")
+    kraftsim_cluster.restart("broker-1")
+    kraftsim_cluster.wait_until_ready()
+    with asking(kraftsim_cluster.bootstrap) as broker:
+        assert broker.fresh_producer_id() >= first + 1000
+
+
+def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(kraftsim_cluster_factory: ClusterFactory):
+    cluster = kraftsim_cluster_factory()
+    with asking(cluster.bootstrap) as broker:
+        broker.create_topic("t")
+    cluster.stop()
+    cluster.stop()
+    assert not cluster._thread.is_alive()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((cluster.spec.host, cluster.spec.port))
+
+
+def test_a_run_directory_keeps_what_the_nodes_noted_and_wrote(tmp_path: Path):
+    directory = RunDirectory(tmp_path / "run")
+    with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1)), directory) as cluster, asking(cluster.bootstrap) as broker:
+        broker.create_topic("t")
+        broker.produce("t", batch_of([b"value"]))
+    assert [event["topic"] for event in noted(directory, "BatchAppended", "broker-1")] == ["t"]
+    assert len(noted(directory, "NodeStopped", "broker-1")) == len(noted(directory, "NodeStopped", "controller-101")) == 1
+    assert (directory.data("broker-1") / "t-0" / "00000000000000000000.log").stat().st_size > 0
+
+
+def test_a_port_in_use_is_said_before_anything_starts(kraftsim_cluster: EmbeddedCluster):
+    with pytest.raises(SpecError, match=rf"controller-101 cannot listen on .*:{kraftsim_cluster.spec.port + 100}: Address already in use"):
+        EmbeddedCluster(ClusterSpec(brokers=1, port=kraftsim_cluster.spec.port)).start()

@@ -1,0 +1,150 @@
+"""Nodes as processes: SIGKILL in the middle of everything, logs with damaged tails, and what is back afterwards."""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.processes import ClusterFailed, ProcessCluster
+from kraftsim.cluster.topics import create_topic
+from kraftsim.node.clients import ProducerClient, ReaderClient
+from kraftsim.world.real.world import real_world
+from protocol.errors import ErrorCode
+from tests.cluster.asking import asking, batch_of
+from tests.cluster.running import address_of, come_back, noted, running_processes
+
+BROKER = "broker-1"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """One controller, one broker, shared by the tests of this file; whoever kills a node brings it back."""
+    with running_processes(tmp_path_factory.mktemp("processes") / "run") as running:
+        yield running
+
+
+async def test_a_broker_killed_while_records_stream_in_loses_and_doubles_nothing(cluster: ProcessCluster, tmp_path: Path):
+    """An idempotent producer retries what was under way; what had arrived already is recognised by its sequence (KIP-98)."""
+    world = real_world(run="test", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
+    bootstrap = [(cluster.spec.host, cluster.spec.port)]
+    await create_topic(bootstrap, "stream", 2)
+    producer = ProducerClient(world, bootstrap=bootstrap, client_id="writer")
+    await producer.start()
+
+    async def write() -> None:
+        for number in range(4000):
+            await producer.send("stream", number % 2, f"key-{number}", bytes(200))
+            if number % 20 == 0:
+                await asyncio.sleep(0.001)
+
+    writing = asyncio.ensure_future(write())
+    while len(noted(cluster.directory, "BatchAppended", BROKER)) < 20:
+        await asyncio.sleep(0.005)
+    assert not writing.done(), "the kill must come while records stream in"
+    cluster.kill(BROKER)
+    cluster.restart(BROKER)
+    await writing
+    assert await producer.flush(20) == 0
+    await producer.close()
+    reader = ReaderClient(world, bootstrap=bootstrap, client_id="reader")
+    read = Counter(record.key for record in await reader.read_all("stream", range(2)))
+    await reader.close()
+    world.close()
+    assert read == Counter(f"key-{number}" for number in range(4000))
+
+
+def test_a_batch_that_was_acknowledged_before_sigkill_is_a_duplicate_after_it(cluster: ProcessCluster):
+    """Producer state is read from the log at recovery: the same sequence again is answered with its first offset."""
+    with asking(cluster.bootstrap) as broker:
+        broker.create_topic("doubled")
+        producer_id = broker.fresh_producer_id()
+        batch = batch_of([b"a", b"b"], producer_id=producer_id, base_sequence=0)
+        assert broker.produce("doubled", batch).base_offset == 0
+    cluster.kill(BROKER)
+    come_back(cluster, BROKER)
+    with asking(cluster.bootstrap) as broker:
+        again = broker.produce("doubled", batch)
+        assert (ErrorCode(again.error_code), again.base_offset) == (ErrorCode.NONE, 0)
+        assert broker.values("doubled") == [b"a", b"b"]
+        assert broker.fresh_producer_id() > producer_id
+    assert [event["producer_id"] for event in noted(cluster.directory, "DuplicateAnswered", BROKER) if event["topic"] == "doubled"] == [producer_id]
+
+
+def torn(last: bytes) -> bytes:
+    """A write that the crash cut short."""
+    return last[: len(last) // 2]
+
+
+def corrupt(last: bytes) -> bytes:
+    """A batch whose checksum does not fit."""
+    return last[:-1] + bytes([last[-1] ^ 1])
+
+
+def noise(last: bytes) -> bytes:
+    """Bytes that were never a batch."""
+    return bytes(range(200, 250))
+
+
+@pytest.mark.parametrize("damage", [torn, corrupt, noise])
+def test_a_damaged_tail_is_cut_and_recovery_says_how_much(cluster: ProcessCluster, damage: Callable[[bytes], bytes]):
+    """Whatever follows the last good batch is cut, counted, and the next batch takes its offset."""
+    topic = f"tail-{damage.__name__}"
+    with asking(cluster.bootstrap) as broker:
+        broker.create_topic(topic)
+        broker.produce(topic, batch_of([b"kept"]))
+    cluster.kill(BROKER)
+    segment = cluster.directory.data(BROKER) / f"{topic}-0" / "00000000000000000000.log"
+    whole = segment.read_bytes()
+    tail = damage(batch_of([b"lost"]))
+    segment.write_bytes(whole + tail)
+    come_back(cluster, BROKER)
+    recovered = [event for event in noted(cluster.directory, "LogRecovered", BROKER) if event["topic"] == topic and event["cut_bytes"]]
+    assert [(event["cut_bytes"], event["next_offset"], event["clean"]) for event in recovered] == [(len(tail), 1, False)]
+    assert segment.read_bytes() == whole
+    with asking(cluster.bootstrap) as broker:
+        assert broker.produce(topic, batch_of([b"next"])).base_offset == 1
+        assert broker.values(topic) == [b"kept", b"next"]
+
+
+def test_a_controller_that_is_killed_and_back_knows_everything(cluster: ProcessCluster):
+    """Its log is flushed before anything is answered: topics, brokers and blocks of producer ids are all there (KIP-631, KIP-730)."""
+    with asking(cluster.bootstrap) as broker:
+        broker.create_topic("before")
+        last_known = broker.fresh_producer_id()
+        cluster.kill("controller-101")
+        assert broker.produce("before", batch_of([b"meanwhile"])).base_offset == 0, "brokers serve without their controller"
+        cluster.restart("controller-101")
+        broker.create_topic("after")
+    cluster.kill(BROKER)
+    come_back(cluster, BROKER)
+    with asking(cluster.bootstrap) as broker:
+        assert broker.values("before") == [b"meanwhile"]
+        assert broker.values("after") == []
+        assert broker.fresh_producer_id() > last_known
+    blocks = [event["first_producer_id"] for event in noted(cluster.directory, "ProducerIdBlockAllocated", "controller-101")]
+    assert blocks == [1000 * number for number in range(len(blocks))]
+
+
+def test_a_node_that_ends_by_itself_is_missed_and_its_last_words_are_told(tmp_path: Path):
+    with running_processes(tmp_path / "run") as doomed:
+        doomed.require_running()
+        doomed.nodes[BROKER].process.send_signal(signal.SIGKILL)
+        doomed.nodes[BROKER].process.wait()
+        with pytest.raises(ClusterFailed, match="broker-1 went down with status -9"):
+            doomed.require_running()
+
+
+def test_a_clean_stop_is_known_at_the_next_start(tmp_path: Path):
+    """Kafka's own mark: the logs need no look at their checksums (KIP-966)."""
+    with running_processes(tmp_path / "run") as first, asking(first.bootstrap) as broker:
+        broker.create_topic("t")
+        broker.produce("t", batch_of([b"value"]))
+    assert (first.directory.data(BROKER) / ".kafka_cleanshutdown").exists()
+    with running_processes(tmp_path / "run") as second:
+        with asking(second.bootstrap) as broker:
+            assert broker.values("t") == [b"value"]
+        assert [event["clean"] for event in noted(second.directory, "LogRecovered", BROKER, incarnation=2)] == [True]
+        assert address_of(second, BROKER) == second.bootstrap

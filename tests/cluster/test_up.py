@@ -1,0 +1,237 @@
+"""The contract that others script against: `kraftsim up`, `down` and `node`, run as anybody would run them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kraftsim.cli.main import main
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.ports import free_port_range
+from protocol.errors import ErrorCode
+from tests.cluster.asking import asking, batch_of
+from tests.cluster.running import noted
+
+KRAFTSIM = [sys.executable, "-m", "kraftsim"]
+SECONDS = 30.0
+FAILED = 3
+
+
+class Foreground:
+    """`kraftsim up` in the foreground."""
+
+    def __init__(self, data: Path, *options: str, brokers: int = 1) -> None:
+        self.port = free_port_range(brokers)
+        self.directory = RunDirectory(data)
+        words = ["up", "--controllers", "1", "--brokers", str(brokers), "--port", str(self.port), "--data", str(data), *options]
+        self.process = subprocess.Popen([*KRAFTSIM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+        """Send a signal; return the exit code and what came on both streams since the first line."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, out, err
+
+
+@contextmanager
+def up(data: Path, *options: str, brokers: int = 1) -> Iterator[Foreground]:
+    running = Foreground(data, *options, brokers=brokers)
+    try:
+        assert running.line, running.process.communicate(timeout=SECONDS)[1]
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.end()
+
+
+def kraftsim(*words: str, cwd: Path | None = None, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    given = {**os.environ, **(environment or {})}
+    return subprocess.run([*KRAFTSIM, *words], capture_output=True, text=True, timeout=SECONDS, check=False, cwd=cwd, env=given)
+
+
+def one_line_of(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the one line with which a verb failed."""
+    assert done.returncode == FAILED, (done.returncode, done.stdout, done.stderr)
+    assert not done.stdout and len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr.strip()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreground]:
+    """Two brokers and a controller that run in the foreground."""
+    with up(tmp_path_factory.mktemp("up") / "run", "--set", "num.partitions=7", brokers=2) as running:
+        yield running
+
+
+def nodes_of(cluster: Foreground) -> list[psutil.Process]:
+    return psutil.Process(cluster.process.pid).children()
+
+
+def test_up_prints_one_line_when_every_broker_answers(cluster: Foreground):
+    """Brokers at P, P+1, ..., controllers from P+100."""
+    assert cluster.line == f"bootstrap.servers=127.0.0.1:{cluster.port},127.0.0.1:{cluster.port + 1}\n"
+    with asking(f"127.0.0.1:{cluster.port}") as broker:
+        known = {(each.node_id, each.host, each.port) for each in broker.metadata("t").brokers}
+    assert known == {(1, "127.0.0.1", cluster.port), (2, "127.0.0.1", cluster.port + 1)}
+    controller = f"127.0.0.1:{cluster.port + 100}"
+    assert kraftsim("doctor", "--node", controller).stdout.startswith(f"{controller} answers as a controller")
+
+
+def test_settings_reach_the_nodes(cluster: Foreground):
+    with asking(f"127.0.0.1:{cluster.port}") as broker:
+        broker.metadata("made", create=True)
+        broker.wait_for_leaders("made", 7)
+
+
+def test_nodes_listen_on_loopback_only(cluster: Foreground):
+    connections = [each for node in nodes_of(cluster) for each in node.net_connections("inet") if each.status == psutil.CONN_LISTEN]
+    assert [each.laddr.ip for each in connections] == ["127.0.0.1"] * 3
+
+
+def test_a_data_directory_in_use_is_one_clear_line(cluster: Foreground):
+    """Two processes that append to one log would ruin it."""
+    file = cluster.directory.properties("broker-1")
+    listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port_range(1)}"
+    assert one_line_of(kraftsim("node", str(file), "--set", listeners)).endswith("/data/broker-1 is in use by another process")
+    data = cluster.directory.root
+    line = f"Error: a cluster already runs on {data} (bootstrap 127.0.0.1:{cluster.port},127.0.0.1:{cluster.port + 1}); stop it by: kraftsim down"
+    assert one_line_of(kraftsim("up", "--port", str(free_port_range(3)), "--data", str(data))) == f"{line} --data {data}"
+
+
+def test_a_port_in_use_is_one_clear_line(cluster: Foreground, tmp_path: Path):
+    port = cluster.port + 1
+    done = kraftsim("up", "--brokers", "1", "--port", str(port), "--data", str(tmp_path / "run"))
+    assert one_line_of(done) == f"Error: broker-1 cannot listen on 127.0.0.1:{port}: Address already in use; choose another --port"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_up_stops_its_nodes_in_good_order(tmp_path: Path, number: signal.Signals):
+    """SIGTERM or Ctrl-C: exit 0, nothing more is said, nobody is left; another cluster is not let into the directory afterwards."""
+    with up(tmp_path / "run") as running:
+        nodes = nodes_of(running)
+        assert len(nodes) == 2
+        assert running.end(number) == (0, "", "")
+    assert not any(node.is_running() for node in nodes)
+    for name in ("broker-1", "controller-101"):
+        assert len(noted(running.directory, "NodeStopped", name)) == 1, f"{name} was stopped, not killed"
+    assert (running.directory.data("broker-1") / ".kafka_cleanshutdown").exists()
+    other = "b3RoZXItY2x1c3Rlci1pZA"
+    words = ["up", "--brokers", "1", "--port", str(running.port), "--data", str(tmp_path / "run"), "--set", f"kraftsim.cluster.id={other}"]
+    assert f"belongs to cluster a3JhZnRzaW0tY2x1c3RlcQ, not to {other} (kraftsim.cluster.id)" in one_line_of(kraftsim(*words))
+
+
+def test_up_goes_down_with_a_node_that_dies_and_says_which(tmp_path: Path):
+    with up(tmp_path / "run") as cluster:
+        nodes = psutil.Process(cluster.process.pid).children()
+        next(node for node in nodes if "broker-1.properties" in node.cmdline()[-1]).kill()
+        out, err = cluster.process.communicate(timeout=SECONDS)
+    assert (cluster.process.returncode, out) == (FAILED, "")
+    assert err.startswith("Error: broker-1 went down with status -9") and len(err.splitlines()) == 1
+    assert not any(node.is_running() for node in nodes), "nobody is left behind"
+
+
+def test_detached_clusters_run_until_down(tmp_path: Path):
+    """`up --detach` returns once every broker answers; a second cluster on the same data is refused; `down` stops all, cleanly."""
+    data = str(tmp_path / "run")
+    words = ["up", "--brokers", "1", "--port", str(free_port_range(1)), "--data", data]
+    done = kraftsim(*words, "--detach")
+    try:
+        assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("bootstrap.servers=127.0.0.1:")
+        with asking(done.stdout.strip().partition("=")[2]) as broker:
+            broker.create_topic("t")
+            broker.produce("t", batch_of([b"value"]))
+    finally:
+        stopped = kraftsim("down", "--data", data)
+    assert (stopped.returncode, stopped.stdout) == (0, "2 nodes stopped\n")
+    assert len(noted(RunDirectory(Path(data)), "NodeStopped", "broker-1")) == 1
+    assert kraftsim("down", "--data", data).stdout == "0 nodes stopped\n"
+
+
+def test_down_also_finds_nodes_whose_supervisor_was_killed(tmp_path: Path):
+    data = tmp_path / "run"
+    kraftsim("up", "--brokers", "1", "--port", str(free_port_range(1)), "--data", str(data), "--detach")
+    try:
+        supervisor = psutil.Process(int(RunDirectory(data).state_file.read_text().partition('"supervisor":')[2].partition(",")[0]))
+        nodes = supervisor.children()
+        supervisor.kill()
+    finally:
+        stopped = kraftsim("down", "--data", str(data))
+    assert stopped.stdout == "2 nodes stopped\n"
+    deadline = time.monotonic() + 5
+    while any(node.is_running() and node.status() != psutil.STATUS_ZOMBIE for node in nodes):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    "options, line",
+    [
+        (("--set", "log.segment.byte=5"), "Error: log.segment.byte is not a known setting; did you mean log.segment.bytes?"),
+        (("--set", "num.partitions=many"), "Error: num.partitions: expected a whole number of 1 or more, got 'many'"),
+        (("--set", "num.partitions"), "Error: --set num.partitions: write it as KEY=VALUE"),
+        (("--release", "3.99"), "Error: no release is called 3.99 (there are: 3.9, 3.5)"),
+        (("--bug", "KAFKA-1053"), "Error: no bug is called KAFKA-1053 (there are: KAFKA-10533)"),
+        (("--controllers", "2"), "Error: 2 controllers were asked for, but the quorum has exactly one voter for now: use --controllers 1"),
+        (("--brokers", "0"), "Error: a cluster has 1 to 100 brokers, not 0"),
+        (
+            ("--host", "192.0.2.1"),
+            "Error: controller-101 cannot listen on 192.0.2.1:{controller}: Cannot assign requested address; choose another --host",
+        ),
+    ],
+)
+def test_what_cannot_be_started_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], line: str
+):
+    """Nothing was started, so the verb may run in this process."""
+    port = free_port_range(1)
+    monkeypatch.setattr(sys, "argv", ["kraftsim", "up", "--brokers", "1", "--port", str(port), "--data", str(tmp_path / "run"), *options])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == FAILED
+    assert capsys.readouterr() == ("", line.format(controller=port + 100) + "\n")
+
+
+@pytest.mark.parametrize("release, first_answer", [("3.9", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), ("3.5", ErrorCode.NONE)])
+def test_the_release_decides_whether_the_first_request_waits(tmp_path: Path, release: str, first_answer: ErrorCode):
+    """Before 3.6 a broker without a block of producer ids waits for one; since then it refuses (KAFKA-14694)."""
+    with up(tmp_path / "run", "--release", release) as running, asking(f"127.0.0.1:{running.port}") as broker:
+        assert broker.init_producer_id().error_code == first_answer
+        assert broker.fresh_producer_id() < 1000
+    assert [event["release"] for event in noted(running.directory, "NodeStarted", "broker-1")] == [release]
+
+
+def test_a_node_takes_kafkas_own_environment_variables(tmp_path: Path):
+    """As the image of Apache Kafka does (KIP-975); --set wins, and what is not a setting of a node is left alone."""
+    port = free_port_range(1)
+    environment = {
+        "KAFKA_NODE_ID": "101",
+        "KAFKA_PROCESS_ROLES": "controller",
+        "KAFKA_LISTENERS": "CONTROLLER://127.0.0.1:1",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": f"101@127.0.0.1:{port}",
+        "KAFKA_LOG_DIRS": str(tmp_path / "data"),
+        "KAFKA_HEAP_OPTS": "-Xmx1G",
+        "CLUSTER_ID": "b3RoZXItY2x1c3Rlci1pZA",
+    }
+    words = ["node", "--environment", "--set", f"listeners=CONTROLLER://127.0.0.1:{port}"]
+    node = subprocess.Popen([*KRAFTSIM, *words], env={**os.environ, **environment})
+    try:
+        deadline = time.monotonic() + SECONDS
+        while kraftsim("doctor", "--node", f"127.0.0.1:{port}").returncode != 0:
+            assert node.poll() is None and time.monotonic() < deadline
+    finally:
+        node.terminate()
+        assert node.wait(SECONDS) == 0
+    assert "cluster.id=b3RoZXItY2x1c3Rlci1pZA" in (tmp_path / "data" / "meta.properties").read_text()
+    wrong = kraftsim(*words, environment={**environment, "KAFKA_BROKER_RACKS": "a"})
+    assert one_line_of(wrong) == "Error: environment: broker.racks is not a known setting; did you mean broker.rack?"
+    assert one_line_of(kraftsim("node")).startswith("Error: nothing says what the node is")
