@@ -117,7 +117,7 @@ class NodeConfig:
         declared = {str(each.metadata[NAME_KEY]): each for each in fields(cls)}
         for name in properties:
             if name not in declared and name not in KEYS_WITHOUT_EFFECT:
-                raise ConfigError(_unknown_key(name, [*declared, *KEYS_WITHOUT_EFFECT]))
+                raise ConfigError(_unknown_key(name, [*declared, *sorted(KEYS_WITHOUT_EFFECT)]))
         values = {each.name: parse_setting(each, properties.get(name)) for name, each in declared.items()}
         config = cls(**cast(dict[str, str], values))  # type: ignore[arg-type]
         return _with_derived(config, properties)
