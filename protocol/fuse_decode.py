@@ -33,7 +33,8 @@ def decoder_source(layout: StructureLayout, failure: DecodeFailure) -> Source:
             "longer_varint": fuse_slow.longer_varint,
             "longer_string": fuse_slow.longer_string,
             "keep_tags": fuse_slow.keep_tags,
-            "tag_spans": fuse_slow.tag_spans,
+            "keep_tag": fuse_slow.keep_tag,
+            "longer_tag": fuse_slow.longer_tag,
             "new": object.__new__,
             "failure": failure,
             "struct_error": struct_error,
@@ -296,17 +297,36 @@ def _write_tag_readers(source: Source, layout: StructureLayout, names: dict[int,
     with source.block(f"def {name}(count, buffer, position, it):"):
         if any(field_holds_records(field) for field in layout.tags):
             source.line("view = memoryview(buffer)")
-        source.line("spans, after = tag_spans(count, buffer, position)")
         for field in layout.tags:
-            source.line(f"span = spans.pop({field.tag}, None)")
-            with source.block("if span is None:"):
-                source.line(f"it.{field.name} = {source.default(field.declared)}")
-            with source.block("else:"):
-                source.line("position, expected = span")
-                writer = DecoderWriter(source, names)
-                writer.field(field, f"it.{field.name}")
-                writer.synchronize()
-                with source.block("if position != expected:"):
-                    source.line(f'raise ValueError("tag {field.tag} has another size than it says")')
-        source.line("it._tags = {tag: buffer[first:end] for tag, (first, end) in spans.items()} or None")
-        source.line("return after")
+            source.line(f"it.{field.name} = {source.default(field.declared)}")
+        source.line("it._tags = None")
+        source.line("last_tag = -1")
+        with source.block("if count > 127:"):
+            source.line("count, position = longer_varint(count, buffer, position)")
+        with source.block("for _ in range(count):"):
+            _write_tag_reader(source, layout, names)
+        with source.block("if position > len(buffer):"):
+            source.line('raise ValueError("the tagged fields end behind the message")')
+        source.line("return position")
+
+
+def _write_tag_reader(source: Source, layout: StructureLayout, names: dict[int, str]) -> None:
+    """Write what is done for each tagged field: one that is known is read in place, another one is kept."""
+    source.line("tag, size = buffer[position], buffer[position + 1]")
+    source.line("position += 2")
+    with source.block("if tag > 127 or size > 127:"):
+        source.line("tag, size, position = longer_tag(buffer, position - 2)")
+    with source.block("if tag <= last_tag:"):
+        source.line('raise ValueError("tags do not ascend")')
+    source.line("last_tag = tag")
+    source.line("expected = position + size")
+    for index, field in enumerate(layout.tags):
+        with source.block(f"{'elif' if index else 'if'} tag == {field.tag}:"):
+            writer = DecoderWriter(source, names)
+            writer.field(field, f"it.{field.name}")
+            writer.synchronize()
+    with source.block("else:"):
+        source.line("keep_tag(tag, buffer[position:expected], it)")
+        source.line("position = expected")
+    with source.block("if position != expected:"):
+        source.line('raise ValueError(f"tag {tag} has another size than it says")')

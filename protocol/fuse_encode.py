@@ -62,6 +62,7 @@ def encoder_source(layout: StructureLayout, failure: EncodeFailure, *, into: boo
             "varint": fuse_slow.varint,
             "string_varint": fuse_slow.string_varint,
             "write_tags": fuse_slow.write_tags,
+            "write_mixed_tags": fuse_slow.write_mixed_tags,
             "join": b"".join,
             "failure": failure,
             "struct_error": struct_error,
@@ -107,7 +108,7 @@ class EncoderWriter:
         if not layout.flexible:
             return
         pending = self._run
-        usual = [f"{target}._tags is None", *(_is_default(source, field.declared, f"{target}.{field.name}") for field in layout.tags)]
+        usual = [f"{target}._tags is None", *(_is_plainly_default(source, field.declared, f"{target}.{field.name}") for field in layout.tags)]
         with source.block(f"if {' and '.join(usual)}:"):
             self._run = [*pending, ("x", None)]
             self.flush()
@@ -284,6 +285,11 @@ def _is_default(source: Source, field: Field, expression: str) -> str:
             return f"{expression} == {source.default(field)}"
 
 
+def _is_plainly_default(source: Source, field: Field, expression: str) -> str:
+    """The same without a look into structures: one that merely equals the default is found out by whoever writes the tags."""
+    return f"{expression} is {source.default(field)}" if field.default is Fresh.STRUCTURE else _is_default(source, field, expression)
+
+
 def _is_not_default(source: Source, field: Field, expression: str) -> str:
     return f"not ({_is_default(source, field, expression)})" if field.default is not None else f"{expression} is not None"
 
@@ -298,15 +304,21 @@ def _write_tag_writers(source: Source, layout: StructureLayout, names: dict[int,
         return
     name = names[id(layout)] = source.fresh(f"tags_of_{layout.cls.__name__}")
     with source.block(f"def {name}(it, append_outside):"):
-        source.line("tags = dict(it._tags or ())")
+        source.line("written = [b'']")
         for field in layout.tags:
-            with source.block(f"if {field.tag} in tags:"):
-                source.line(f'raise ValueError("tag {field.tag} is known, but kept among the unknown ones")')
+            assert field.tag is not None and field.tag < len(fuse_slow.BYTE), f"{field.name} has a tag of more than one byte"
             with source.block(f"if not ({_is_default(source, field.declared, f'it.{field.name}')}):"):
                 source.line("chunks = []")
                 source.line("append = chunks.append")
                 writer = EncoderWriter(source, names)
                 writer.field(field, f"it.{field.name}")
                 writer.flush()
-                source.line(f"tags[{field.tag}] = join(chunks)")
-        source.line("write_tags(tags, append_outside)")
+                source.line("content = join(chunks)")
+                source.line("size = len(content)")
+                source.line(f"written += ({fuse_slow.BYTE[field.tag]!r}, BYTE[size] if size < 128 else varint(size), content)")
+        with source.block("if it._tags:"):
+            known = ", ".join(str(field.tag) for field in layout.tags)
+            source.line(f"write_mixed_tags(it._tags, ({known},), written, append_outside)")
+        with source.block("else:"):
+            source.line("written[0] = BYTE[len(written) // 3]")
+            source.line("append_outside(join(written))")

@@ -3,7 +3,7 @@
 Every failure here is a ValueError with the reason; the fused codec turns it into a MalformedMessage with a path.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from protocol.schema import Message
 from protocol.types import LAST_INT32, STRING_SIZE_MAX
@@ -81,6 +81,20 @@ def keep_tags(count: int, buffer: bytes, position: int, structure: Message) -> i
     return position
 
 
+def keep_tag(tag: int, content: bytes, structure: Message) -> None:
+    """Keep one tagged field that a structure does not know beside others that it knows."""
+    if structure._tags is None:
+        structure._tags = {}
+    structure._tags[tag] = content
+
+
+def longer_tag(buffer: bytes, position: int) -> tuple[int, int, int]:
+    """Read a tag and a size of which one takes more than a byte; return both and the position behind them."""
+    tag, position = _varint_at(buffer, position)
+    size, position = _varint_at(buffer, position)
+    return tag, size, position
+
+
 def write_tags(tags: Mapping[int, bytes], append: Callable[[bytes], None]) -> None:
     """Write tagged fields in ascending order."""
     append(varint(len(tags)))
@@ -88,6 +102,14 @@ def write_tags(tags: Mapping[int, bytes], append: Callable[[bytes], None]) -> No
         append(varint(tag))
         append(varint(len(content)))
         append(content)
+
+
+def write_mixed_tags(unknown: Mapping[int, bytes], known: Sequence[int], written: Sequence[bytes], append: Callable[[bytes], None]) -> None:
+    """Write the tagged fields of a structure that has both kinds; `written` is a gap, then tag, size and content of each that is known and set."""
+    for tag in known:
+        if tag in unknown:
+            raise ValueError(f"tag {tag} is known, but kept among the unknown ones")
+    write_tags({**unknown, **{tag[0]: content for tag, content in zip(written[1::3], written[3::3], strict=True)}}, append)
 
 
 def _varint_at(buffer: bytes, position: int) -> tuple[int, int]:
