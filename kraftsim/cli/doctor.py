@@ -11,6 +11,8 @@ from kraftsim.cli.options import json_option, write_json
 if TYPE_CHECKING:
     from kraftsim.cli.machine import Finding
 
+ANSWER_SECONDS = 5.0
+
 
 @click.command(
     epilog="""\b
@@ -57,16 +59,19 @@ def _print_table(findings: list["Finding"]) -> None:
 def _ask_node(address: str, json_file: Path | None) -> int:
     from kraftsim.conformance.peer import Peer, PeerClosed
     from protocol.api_keys import ApiKey
-    from protocol.errors import ErrorCode
+    from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
     from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 
     try:
-        with Peer.at(address, timeout_seconds=5.0) as peer:
-            answer = peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        with Peer.at(address, timeout_seconds=ANSWER_SECONDS) as peer:
+            keys = sorted(row.api_key for row in peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys)
+            is_broker = ApiKey.PRODUCE in keys
+            brokers = sorted(row.node_id for row in peer.ask(MetadataRequest(topics=[]), 1, MetadataResponse).brokers) if is_broker else None
     except (OSError, PeerClosed, ValueError) as trouble:
         raise Failure(f"{address} does not answer: {trouble}") from trouble
-    keys = sorted(row.api_key for row in answer.api_keys)
-    is_broker = ApiKey.PRODUCE in keys
-    click.echo(f"{address} answers as a {'broker' if is_broker else 'controller'} with {len(keys)} APIs")
-    write_json(json_file, {"address": address, "role": "broker" if is_broker else "controller", "api_keys": keys})
-    return OK if answer.error_code == ErrorCode.NONE else FAILED
+    if is_broker and not brokers:
+        raise Failure(f"{address} answers, but knows no live broker yet")
+    role = f"broker that knows brokers {', '.join(map(str, brokers))}" if brokers else "controller"
+    click.echo(f"{address} answers as a {role}, with {len(keys)} APIs")
+    write_json(json_file, {"address": address, "role": "broker" if is_broker else "controller", "api_keys": keys, "brokers": brokers})
+    return OK
