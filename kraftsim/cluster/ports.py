@@ -1,9 +1,18 @@
 """Are the ports of a cluster free? Asked before anything starts, so that the answer is one clear line."""
 
 import errno
+import itertools
+import os
 import socket
+from typing import Final
 
-from kraftsim.cluster.spec import ClusterSpec, SpecError
+from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec, SpecError
+
+FIRST_PORT: Final = 12_000
+LAST_PORT: Final = 32_000
+"""Linux hands out ports from 32768 on, others from higher up."""
+ATTEMPTS: Final = 500
+_calls = itertools.count()
 
 
 def require_free_ports(spec: ClusterSpec) -> None:
@@ -19,20 +28,17 @@ def require_free_ports(spec: ClusterSpec) -> None:
 
 
 def free_port_range(size: int, host: str = "127.0.0.1") -> int:
-    """Return a port P such that P .. P+size-1 and the controllers' ports above them were all free a moment ago."""
-    from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE
+    """Return a port P such that P .. P+size-1 and the controllers' ports above them were all free a moment ago.
 
-    for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind((host, 0))
-            first = int(probe.getsockname()[1])
-        if first + CONTROLLER_PORT_DISTANCE + size < 65535 and all(_is_free(host, first + step) for step in _steps(size, CONTROLLER_PORT_DISTANCE)):
+    They lie below the ports that an operating system hands out to whoever connects somewhere: one of those could be taken while its broker is down.
+    Two processes look in different places first.
+    """
+    begin = os.getpid() * 211 + next(_calls) * 2 * size
+    for attempt in range(ATTEMPTS):
+        first = FIRST_PORT + (begin + attempt * 17) % (LAST_PORT - FIRST_PORT)
+        if all(_is_free(host, first + step) for step in (*range(size), CONTROLLER_PORT_DISTANCE)):
             return first
     raise SpecError(f"no {size} neighbouring free ports were found on {host}")
-
-
-def _steps(size: int, distance: int) -> list[int]:
-    return [*range(size), distance]
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -11,6 +11,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.spec import ClusterSpec
+from tests.cluster.asking import asking
 
 QUICK_SESSIONS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
 """A broker that was killed registers again once its session is over: by default that takes 9 s."""
@@ -45,3 +46,10 @@ def noted(directory: RunDirectory, kind: str, node: str, incarnation: int | None
     wanted = f"{node}.{incarnation or '*'}.jsonl"
     lines = [json.loads(line) for file in sorted(directory.events.glob(wanted)) for line in file.read_bytes().split(b"\n")[:-1]]
     return [line for line in lines if line["kind"] == kind]
+
+
+def wait_until_known(cluster: ProcessCluster, topic: str, partitions: int) -> None:
+    """Wait until every broker names a leader for each partition: the answer to CreateTopics comes before the news reaches all, as in Kafka."""
+    for name in cluster.spec.broker_names:
+        with asking(address_of(cluster, name)) as broker:
+            broker.wait_for_leaders(topic, partitions)
