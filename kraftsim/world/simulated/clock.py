@@ -3,7 +3,7 @@
 The wall clock has an offset and may jump. The monotonic clock never jumps; a drift makes both run too fast or too slow.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 NANOSECONDS = 1_000_000_000
 NANOSECONDS_PER_MILLISECOND = 1_000_000
@@ -12,13 +12,19 @@ FIRST_MOMENT_NS = 1_700_000_000 * NANOSECONDS
 """The wall clock at the beginning of every simulation (2023-11-14): a constant, so that a seed always gives the same timestamps."""
 
 
+class TrueTime(Protocol):
+    """Whoever knows true virtual time: the loop. An attribute, because it is asked for every fact, deadline and delay."""
+
+    now_ns: int
+
+
 class HostClock:
-    """All clocks of one host. `read_now` gives true virtual time in nanoseconds."""
+    """All clocks of one host."""
 
-    __slots__ = ("_local_base_ns", "_offset_ns", "_read_now", "_shift_ns", "_true_base_ns", "drift_ppm")
+    __slots__ = ("_local_base_ns", "_offset_ns", "_shift_ns", "_true", "_true_base_ns", "drift_ppm")
 
-    def __init__(self, read_now: Callable[[], int]) -> None:
-        self._read_now = read_now
+    def __init__(self, true: TrueTime) -> None:
+        self._true = true
         self._offset_ns = FIRST_MOMENT_NS
         self.drift_ppm = 0
         self._true_base_ns = 0
@@ -37,8 +43,8 @@ class HostClock:
     def monotonic_ns(self) -> int:
         """Return nanoseconds since the run began by this host."""
         if self.drift_ppm == 0:
-            return self._read_now() + self._shift_ns
-        return self._local_base_ns + (self._read_now() - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
+            return self._true.now_ns + self._shift_ns
+        return self._local_base_ns + (self._true.now_ns - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of the monotonic clock."""
@@ -55,6 +61,6 @@ class HostClock:
     def drift(self, drift_ppm: int) -> None:
         """Let the clocks run too fast (positive) or too slow by parts per million, from now on."""
         assert drift_ppm > -PARTS, "a clock does not run backwards"
-        self._local_base_ns, self._true_base_ns = self.monotonic_ns(), self._read_now()
+        self._local_base_ns, self._true_base_ns = self.monotonic_ns(), self._true.now_ns
         self._shift_ns = self._local_base_ns - self._true_base_ns
         self.drift_ppm = drift_ppm

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kraftsim.events.event import Event
 from kraftsim.world.event_log import LineEncoder, file_name
-from kraftsim.world.simulated.clock import HostClock
+from kraftsim.world.simulated.clock import HostClock, TrueTime
 
 Observer = Callable[[str, int, int, int, Event], object]
 """Is told (node, incarnation, n, t_ns, event) of every fact."""
@@ -35,7 +35,7 @@ class EventLog:
         if not self.is_open:
             return
         book = self._book
-        t_ns = book.read_now()
+        t_ns = book.true_time.now_ns
         n = len(self.entries)
         self.entries.append((t_ns, self._clock.wall_ms(), event))
         for observer in book.observers:
@@ -51,9 +51,9 @@ class EventLog:
 class EventBook:
     """All event logs of a run. Observers must not raise: they record what they find, and stop the simulation if they must."""
 
-    def __init__(self, run: str, read_now: Callable[[], int], harness_clock: HostClock) -> None:
+    def __init__(self, run: str, true_time: TrueTime, harness_clock: HostClock) -> None:
         self.run = run
-        self.read_now = read_now
+        self.true_time = true_time
         self.observers: list[Observer] = []
         self._logs: dict[tuple[str, int], EventLog] = {}
         self._harness_clock = harness_clock

@@ -5,13 +5,12 @@ attributed to their process without knowing it, and everything of a killed proce
 """
 
 from collections import deque
-from collections.abc import Callable
 from contextvars import Context, ContextVar
 from random import Random
 from typing import TYPE_CHECKING
 
 from kraftsim.world.chance import stream
-from kraftsim.world.simulated.clock import HostClock
+from kraftsim.world.simulated.clock import HostClock, TrueTime
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.call import Call
@@ -27,12 +26,12 @@ EPHEMERAL_PORT_COUNT = 16384
 class Host:
     """A machine: an address, a clock, a disk, and the process that runs on it now."""
 
-    def __init__(self, *, seed: int, index: int, name: str, read_now: Callable[[], int], platter: "Platter") -> None:
+    def __init__(self, *, seed: int, index: int, name: str, true_time: TrueTime, platter: "Platter") -> None:
         self.seed = seed
         self.index = index
         self.name = name
         self.address = f"10.0.{index // 250}.{index % 250 + 1}"
-        self.clock = HostClock(read_now)
+        self.clock = HostClock(true_time)
         self.platter = platter
         self.is_powered = True
         self.is_tolerant = False

@@ -81,7 +81,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             context = contextvars.copy_context()
         process = context.get(current_process, self.harness)
         delay_ns = max(process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS) if delay > 0 else 0
-        return self._push(Call(callback, args, context, process, self.now_ns + delay_ns))
+        when_ns = self.now_ns + delay_ns
+        call = Call(callback, args, context, process, when_ns)
+        if process.is_alive:
+            heapq.heappush(self._heap, (when_ns, self._next_sequence(), call))
+        return call
 
     def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
         """Run a callback at a time of `time()`."""
@@ -89,11 +93,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def schedule(self, process: Process, when_ns: int, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> Call:
         """Run a callback on behalf of a process at a virtual time: the door of network, disks and triggers."""
-        return self._push(Call(callback, args, process.context, process, when_ns))
-
-    def _push(self, call: Call) -> Call:
-        if call._process.is_alive:
-            heapq.heappush(self._heap, (call._nanosecond, self._next_sequence(), call))
+        call = Call(callback, args, process.context, process, when_ns)
+        if process.is_alive:
+            heapq.heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call
 
     # ---- running
@@ -168,11 +170,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _advance(self) -> None:
         """Move time to the next timer, and hand everything due then to its process, in the order in which it was set."""
         heap = self._heap
-        while heap and (heap[0][2]._cancelled or not heap[0][2]._process.is_alive):
+        while heap:
+            when_ns, _, call = heap[0]
+            if not call._cancelled and call._process.is_alive:
+                break
             heapq.heappop(heap)
-        if not heap:
+        else:
             raise SimulationDeadlock(f"at {self.now_ns / NANOSECONDS:.6f} s nothing is ready and no timer is set")
-        when_ns = heap[0][0]
         if self._limit_ns is not None and when_ns > self._limit_ns:
             self.now_ns = self._limit_ns
             raise SimulationTimeLimit(f"not done at {self._limit_ns / NANOSECONDS} s of virtual time")

@@ -73,7 +73,7 @@ class Simulation:
         self.harness.is_tolerant = True
         self.loop.harness = self.harness.process
         self.loop.on_trouble = self._on_trouble
-        self.book = EventBook(run, lambda: self.loop.now_ns, self.harness.clock)
+        self.book = EventBook(run, self.loop, self.harness.clock)
         self.triggers = Triggers(self)
         self._open_world(self.harness)
 
@@ -284,7 +284,7 @@ class Simulation:
 
     def _new_host(self, name: str) -> Host:
         platter = Platter(flush_ns=self._flush_ns)
-        host = Host(seed=self.seed, index=len(self.hosts), name=name, read_now=lambda: self.loop.now_ns, platter=platter)
+        host = Host(seed=self.seed, index=len(self.hosts), name=name, true_time=self.loop, platter=platter)
         self.hosts[name] = self.network.hosts[name] = host
         return host
 

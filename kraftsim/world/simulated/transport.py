@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kraftsim.world.simulated.network import Network
     from kraftsim.world.simulated.server import SimulatedServer
 
+DATA, OPENING = Kind.DATA, Kind.OPENING
 HIGH_WATER_BYTES = 64 * 1024
 LOW_WATER_BYTES = 16 * 1024
 Address = tuple[str, int]
@@ -198,16 +199,19 @@ class SimulatedTransport(asyncio.Transport):
 
     def on_segment(self, segment: Segment) -> None:
         """Take what arrives."""
-        if segment.kind is Kind.OPENING:
+        kind = segment.kind
+        if kind is OPENING:
             self._accept()
         elif self._is_deaf:
             return
         elif self._is_lost:
-            if segment.kind is Kind.DATA:
+            if kind is DATA:
                 self._is_deaf = True
                 self.out.send(Segment(Kind.RESET))
         elif self._inbox or not self._is_reading:
             self._inbox.append(segment)
+        elif kind is DATA:
+            self._receive(segment.data)
         else:
             self._deliver(segment)
 
@@ -236,18 +240,27 @@ class SimulatedTransport(asyncio.Transport):
             if not keep_open:
                 self.close()
         else:
-            self._acknowledge(len(segment.data))
-            if self._is_closing:
-                return
-            try:
-                protocol.data_received(segment.data)
-            except Exception as trouble:
-                self._fail(trouble)
+            self._receive(segment.data)
 
-    def _acknowledge(self, size_bytes: int) -> None:
-        sender = self.peer
-        sender.out.unread_bytes -= size_bytes
-        if sender._is_writing_paused and sender.out.unread_bytes <= sender._low_bytes:
+    def _receive(self, data: bytes) -> None:
+        protocol = self._protocol
+        if protocol is None:
+            self._lose(_reset_error())
+            return
+        sender = self.out.target
+        sender.out.unread_bytes -= len(data)
+        if sender._is_writing_paused:
+            self._acknowledge(sender)
+        if self._is_closing:
+            return
+        try:
+            protocol.data_received(data)
+        except Exception as trouble:
+            self._fail(trouble)
+
+    def _acknowledge(self, sender: "SimulatedTransport") -> None:
+        """Let a sender go on that was stopped, once enough of its bytes were taken."""
+        if sender.out.unread_bytes <= sender._low_bytes:
             loop = self._network.loop
             loop.schedule(sender.process, loop.now_ns + self.out.link.delay_ns(), sender._resume_writing)
 
