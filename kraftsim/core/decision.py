@@ -28,8 +28,17 @@ class Decision(Generic[Result]):
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """A single record that made its batch be refused, by its place in the batch."""
+
+    batch_index: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
-    """Kafka forbids it. `why` is for people and takes no part in comparisons."""
+    """Kafka forbids it. `why` is for people and takes no part in comparisons; `records` names single records where they are to blame (KIP-467)."""
 
     error: ErrorCode
     why: str = field(default="", compare=False)
+    records: tuple[RefusedRecord, ...] = field(default=(), compare=False)

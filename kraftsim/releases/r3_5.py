@@ -1,6 +1,6 @@
 """Apache Kafka 3.5: the last line whose brokers let InitProducerId wait for a block.
 
-The oldest persona so far, so it is told in full.   Source: facts/releases.md 1.1 and 2.2 (3.5.2).
+The oldest persona so far, so it is told in full.   Source: the message definitions in the jars of 3.5.2, and a running 3.5.2.
 """
 
 from kraftsim.releases.release import Release

@@ -1,7 +1,7 @@
 """A release line of Apache Kafka, as far as others can tell it from the outside.
 
 Four axes of versions stay apart: the release of a binary (here), the level of the cluster (metadata.version), the version of a request (negotiated
-per connection), and the version of a record.   Source: facts/releases.md; KIP-584, KIP-778.
+per connection), and the version of a record.   Source: KIP-584, KIP-778.
 """
 
 from collections.abc import Iterable, Mapping

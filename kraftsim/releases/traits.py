@@ -1,7 +1,7 @@
 """Behaviours in which releases differ, by name. A trait picks a part once, in `node/parts.py`; nobody compares version numbers elsewhere.
 
 A trait that belongs to the binary names the release that brought it; one that belongs to the cluster names the level of metadata.version from
-which it holds.   Source: facts/releases.md 6.1, facts/controller.md 7.
+which it holds.   Source: the KIP or ticket of each trait.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which batches a leader takes from a client: facts/broker.md 1.3 and 2.5.   Source: ProduceRequest.validateRecords, LogValidator."""
+"""Which batches a leader takes from a client.   Source: ProduceRequest.validateRecords, LogValidator."""
 
 import pytest
 from hypothesis import given

@@ -1,6 +1,6 @@
 """Brokers register, are let in, fall silent, leave: told in tests/core/scripts, with tables for what does not fit a story.
 
-Source: KIP-631, ClusterControlManager, BrokerHeartbeatManager; facts/controller.md 3.3.
+Source: KIP-631, ClusterControlManager, BrokerHeartbeatManager.
 """
 
 from collections.abc import Callable, Sequence
@@ -155,7 +155,7 @@ F, U, C, S = BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerContr
     ],
 )
 def test_a_heartbeat_moves_a_broker_by_the_table(current: BrokerControlState, wishes: str, following: BrokerControlState) -> None:
-    """The table of facts/controller.md 3.3, row by row."""
+    """Every pair of a broker's state and what its heartbeat asks for (BrokerHeartbeatManager.calculateNextBrokerState)."""
     wish = BrokerWish(
         wants_fence="fence" in wishes,
         wants_shut_down="shutdown" in wishes,

@@ -1,4 +1,4 @@
-"""Which topics can be made, and where their partitions go.   Source: ReplicationControlManager, Topic; facts/controller.md 3.4."""
+"""Which topics can be made, and where their partitions go.   Source: ReplicationControlManager, Topic."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which epoch wrote which offsets.   Source: KIP-101, KIP-279, LeaderEpochFileCache; facts/broker.md 5.5."""
+"""Which epoch wrote which offsets.   Source: KIP-101, KIP-279, LeaderEpochFileCache."""
 
 import pytest
 

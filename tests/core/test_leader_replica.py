@@ -1,4 +1,4 @@
-"""A partition on its leader.   Source: kafka.cluster.Partition; facts/broker.md 1.3, 2.6, 5.1, 5.7."""
+"""A partition on its leader.   Source: kafka.cluster.Partition."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The metadata log and the two folds of it, the controller's and the broker's.   Source: KIP-500, KIP-778; facts/controller.md 2.14 and 3.5."""
+"""The metadata log and the two folds of it, the controller's and the broker's.   Source: KIP-500, KIP-778."""
 
 import pytest
 from hypothesis import given, settings
@@ -72,7 +72,7 @@ SHUTS_DOWN = BrokerRegistrationChangeRecord(in_controlled_shutdown=1)
     ],
 )
 def test_records_are_written_in_the_version_of_the_level(record: Message, versions: tuple[int, ...]) -> None:
-    """As running nodes of 3.3 to 4.0 wrote them.   Source: facts/releases.md 4.1."""
+    """As running nodes of 3.3 to 4.0 wrote them.   Source: dumps of their metadata logs."""
     assert tuple(MetadataLevel(level).record_version(record) for level in (4, 7, 8, 11, 14, 17, 21, 22, 23)) == versions
 
 

@@ -1,4 +1,4 @@
-"""No producer id twice: the controller's blocks, and what brokers make of them.   Source: KIP-730; facts/controller.md 1.7, I1 and I2."""
+"""No producer id twice: the controller's blocks, and what brokers make of them.   Source: KIP-730."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What producer state says of a batch: the table of facts/broker.md 1.4.   Source: KIP-98, KIP-360, ProducerAppendInfo."""
+"""What producer state says of a batch: one row for each case.   Source: KIP-98, KIP-360, ProducerAppendInfo."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""The personas: a chain of deltas, each with Kafka's own ranges.   Source: facts/releases.md 1.1, 2.2, 6.1."""
+"""The personas: a chain of deltas, each with Kafka's own ranges.   Source: the message definitions in the jars of each release."""
 
 import pytest
 

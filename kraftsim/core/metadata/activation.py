@@ -1,6 +1,6 @@
 """The first records that an active controller writes.
 
-Source: org.apache.kafka.controller.ActivationRecordsGenerator, BootstrapMetadata; facts/controller.md 2.14.
+Source: org.apache.kafka.controller.ActivationRecordsGenerator, BootstrapMetadata.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """What a heartbeat makes of a broker: the table of KIP-631.
 
-Source: org.apache.kafka.controller.BrokerHeartbeatManager.calculateNextBrokerState; facts/controller.md 3.3.
+Source: org.apache.kafka.controller.BrokerHeartbeatManager.calculateNextBrokerState.
 """
 
 from dataclasses import dataclass

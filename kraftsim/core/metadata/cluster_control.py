@@ -1,7 +1,7 @@
 """Which brokers there are, and which of them may serve clients.
 
 A broker registers and gets an epoch, reads the metadata log up to its own registration, is let in, and is put out again when it falls silent.
-Source: KIP-631, org.apache.kafka.controller.ClusterControlManager; facts/controller.md 3.3.
+Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Whether a topic can be made as asked, and on which brokers its partitions go.
 
 The sentences are Kafka's own, because clients show them to people. Partitions have one replica for now; more are refused and said to be.
-Source: ReplicationControlManager.createTopic, StripedReplicaPlacer; facts/controller.md 3.4.
+Source: ReplicationControlManager.createTopic, StripedReplicaPlacer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

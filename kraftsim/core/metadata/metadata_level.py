@@ -1,6 +1,6 @@
 """What a level of metadata.version allows in the metadata log: which records, and in which version each is written.
 
-The one place in core that compares levels.   Source: org.apache.kafka.server.common.MetadataVersion, facts/releases.md 2.1 and 4.1.
+The one place in core that compares levels.   Source: org.apache.kafka.server.common.MetadataVersion.
 """
 
 from dataclasses import dataclass

@@ -69,6 +69,7 @@ class LeaderReplica:
     """The state of one partition on its leader. `rules` may be replaced when the topic's configuration changes."""
 
     __slots__ = (
+        "_name",
         "_note",
         "epoch_start_offset",
         "epochs",
@@ -96,6 +97,7 @@ class LeaderReplica:
     ) -> None:
         self.topic = topic
         self.partition = partition
+        self._name = f"{topic}-{partition}"
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_end_offset
@@ -139,7 +141,7 @@ class LeaderReplica:
         A Duplicate is answered without error, with its first offset and its append time, and nothing is written. A Refusal comes back with
         INVALID_REQUIRED_ACKS, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, a code of `refuse_batch`, or one of producer state. Both are noted here.
         """
-        refusal = self._refuse_replicas(acks) or refuse_batch(batch, self.rules, now_ms)
+        refusal = self._refuse_replicas(acks) or refuse_batch(batch, self.rules, now_ms, self._name)
         if refusal is not None:
             return self._refused(batch, refusal)
         verdict = self.producer_state.check(batch)

@@ -1,7 +1,7 @@
 """The producers of one partition: says what a batch is (new, repeated, refused), and remembers what went into the log.
 
 Looking never changes anything: state moves only when the bytes are written (`apply`), else a failed append would make the retry look like a
-repetition and lose it (KAFKA-6683).   Source: ProducerStateManager, ProducerAppendInfo; the rows are those of facts/broker.md 1.4.
+repetition and lose it (KAFKA-6683).   Source: ProducerStateManager, ProducerAppendInfo.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The points in which releases differ about producer state; picked once by traits in `node/parts.py`.   Source: facts/broker.md 1.5 and 1.6."""
+"""The points in which releases differ about producer state; picked once by traits in `node/parts.py`.   Source: KIP-360, KIP-854."""
 
 from dataclasses import dataclass
 from enum import Enum

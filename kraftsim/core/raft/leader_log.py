@@ -59,18 +59,19 @@ class LeaderLog:
         self.log_end_offset = log_end_offset
         self.flushed_end_offset = log_end_offset
         """The first offset that may be lost with the power. What recovery read back counts as flushed: flush it before you lead."""
-        self._high_watermark: int | None = None
+        self.known_high_watermark: int | None = None
+        """The first offset that is not committed; None until the LeaderChange record of this epoch is committed."""
         self._note = note
 
     @property
     def high_watermark(self) -> int:
         """The first offset that is not committed; 0 while the leader does not know, which is until its LeaderChange record is."""
-        return self._high_watermark or 0
+        return self.known_high_watermark or 0
 
     @property
     def knows_high_watermark(self) -> bool:
         """Whether the LeaderChange record of this epoch is committed: before that, a controller is not active."""
-        return self._high_watermark is not None
+        return self.known_high_watermark is not None
 
     def append(self, record_count: int, record_kinds: str = "") -> AppendedOffsets:
         """Give the records of one batch their offsets. `record_kinds` is a comma-separated list for the event log."""
@@ -103,6 +104,6 @@ class LeaderLog:
         counted = self._counted_end_offset()
         if counted <= self.epoch_start_offset or counted <= self.high_watermark:
             return None
-        self._high_watermark = counted
+        self.known_high_watermark = counted
         self._note(MetadataCommitted(leader_epoch=self.leader_epoch, high_watermark=counted))
         return counted

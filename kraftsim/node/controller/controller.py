@@ -3,7 +3,7 @@
 It starts in Kafka's order: read the log back, make it durable, win an election, open the epoch with a LeaderChange record, and only when that is
 committed act as the controller. Its listener opens last, so whoever can connect talks to an active controller. A disk that refuses to write or to
 flush takes the node down: what was promised to the log must not be decided twice.
-Source: org.apache.kafka.controller.QuorumController, kafka.server.{ControllerServer, KafkaRaftServer}; facts/controller.md 2.14.
+Source: org.apache.kafka.controller.QuorumController, kafka.server.{ControllerServer, KafkaRaftServer}.
 """
 
 import asyncio
@@ -53,6 +53,7 @@ class Controller:
         self.config = config
         self.shell = NodeShell(world, config, self._on_death)
         self.waiting_fetches: Purgatory[str] = Purgatory()
+        self.last_fetch_answer = k01_fetch.LastAnswer()
         self.replicas = Replicas()
         self._handlers: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
         self.offer = ApiOffer(parts.release.controller_apis, [handler.key for handler in self._handlers], parts.release.supported_features)

@@ -60,7 +60,7 @@ class MetadataLog:
     @property
     def high_watermark(self) -> int | None:
         """The first offset that is not committed; None until the LeaderChange record of this epoch is."""
-        return self._leader.high_watermark if self._leader.knows_high_watermark else None
+        return self._leader.known_high_watermark
 
     @property
     def is_settled(self) -> bool:

@@ -22,6 +22,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     ACKS_NONE,
     NO_OFFSET,
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -31,6 +32,7 @@ from protocol.messages.k00_produce import (
     TopicProduceResponse,
 )
 
+FIRST_VERSION_WITH_RECORD_ERRORS = 8
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_WITH_ABORTABLE = 11
 NO_TIMESTAMP = -1
@@ -139,6 +141,10 @@ class ProduceWork:
             error = ErrorCode.TRANSACTION_ABORTABLE  # the client has said that it understands (KIP-890)
         self.first_error = self.first_error or error
         answer = PartitionProduceResponse(index=index, error_code=error, base_offset=NO_OFFSET, error_message=refusal.why or None)
+        if refusal.records and self.version >= FIRST_VERSION_WITH_RECORD_ERRORS:
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.why) for record in refusal.records
+            ]
         if partition is not None and error not in ERRORS_BEFORE_THE_LOG:
             answer.log_start_offset = partition.replica.log_start_offset
         if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self.version >= FIRST_VERSION_WITH_LEADER:
@@ -161,7 +167,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, ProduceRequest), "dispatch decodes by API key"
     if any(data.records is None for topic in request.topic_data for data in topic.partition_data):
-        return Closing("null records in a Produce request")  # Apache Kafka 3.9 leaves the client without an answer for ever
+        return Deferred()  # asked of Apache Kafka 3.9.1: no answer, ever, and nothing behind it on the connection is served
     work = ProduceWork(broker, call, request)
     work.run(request)
     if not work.owed:

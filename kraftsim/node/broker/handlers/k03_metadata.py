@@ -26,7 +26,9 @@ from protocol.uuids import ZERO_UUID
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_LISTENER_ERROR = 6
+FIRST_VERSION_WITH_IDS = 10
 FIRST_VERSION_BY_ID = 12
+"""Versions 10 and 11 have a field for topic ids and refuse every request that uses it (KAFKA-10774)."""
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 """Read, write, create, delete, alter, describe, describe and alter configs: what everybody may where nobody is asked for permission."""
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
@@ -37,6 +39,8 @@ def handle(broker: Broker, call: Call) -> Answer:
     """Answer with what this broker has applied of the metadata log, which may be a little behind."""
     request = call.body
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
+    if FIRST_VERSION_WITH_IDS <= call.api_version < FIRST_VERSION_BY_ID and any(_is_asked_by_id(topic) for topic in request.topics or ()):
+        return refuse(call, ErrorCode.INVALID_REQUEST)
     view = MetadataView(broker, call, request)
     alive = [found for registered in broker.image.alive_brokers() if (found := view.broker(registered.broker_id)) is not None]
     response = MetadataResponse(
@@ -73,7 +77,8 @@ class MetadataView:
         asked = self._request.topics
         if asked is None or (not asked and self._version < FIRST_VERSION_WITH_NULL_FOR_ALL):
             return [self._topic(topic) for topic in self._image.topics()]
-        return [self._asked(topic) for topic in asked]
+        once = {(topic.name, topic.topic_id): topic for topic in asked}
+        return [self._asked(topic) for topic in once.values()]
 
     def _asked(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
         if asked.topic_id != ZERO_UUID:
@@ -83,8 +88,6 @@ class MetadataView:
         return self._topic(topic) if topic is not None else self._unknown(name)
 
     def _asked_by_id(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
-        if self._version < FIRST_VERSION_BY_ID:
-            return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
         topic = self._image.topic_by_id(asked.topic_id)
         if topic is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
@@ -128,6 +131,10 @@ class MetadataView:
         if lacks_listener and self._version >= FIRST_VERSION_WITH_LISTENER_ERROR:
             return ErrorCode.LISTENER_NOT_FOUND
         return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _is_asked_by_id(topic: MetadataRequestTopic) -> bool:
+    return topic.name is None or topic.topic_id != ZERO_UUID
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:

@@ -3,12 +3,12 @@
 A request waits until there is something to say: records, a log that diverges, or a high watermark that this replica has not been told of. (Kafka of
 this release does not wake a waiting Fetch for the high watermark alone; KIP-1166 does so later. Here an observer, which may act only on what is
 committed, is woken by the commit instead of the append, so that one answer carries both: docs/deviations.md.)
-Source: org.apache.kafka.raft.KafkaRaftClient.handleFetchRequest, KIP-595; facts/controller.md 2.7.
+Source: org.apache.kafka.raft.KafkaRaftClient.handleFetchRequest, KIP-595.
 """
 
 from typing import TYPE_CHECKING
 
-from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.call import Answer, Call, Deferred, Encoded, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
@@ -21,6 +21,7 @@ from protocol.messages.k01_fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from protocol.requests import response_chunks
 from protocol.uuids import METADATA_TOPIC_ID
 
 if TYPE_CHECKING:
@@ -31,6 +32,28 @@ FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_ENDPOINTS = 17
 NO_HIGH_WATERMARK = -1
 NOTHING = b""
+SIZE_AND_CORRELATION_ID_BYTES = 8
+
+
+class LastAnswer:
+    """The last answer to a Fetch that waited, as bytes: brokers that wait for the same record are told the same, and it is built once for all."""
+
+    __slots__ = ("_answer", "_told")
+
+    def __init__(self) -> None:
+        self._told: tuple[int | None, ...] = ()
+        self._answer = Encoded(b"")
+
+    def give(self, controller: "Controller", version: int, fetch_offset: int) -> Encoded:
+        """Return what there is from an offset on. Nothing else of the controller goes into it that may change while it is active."""
+        log = controller.log
+        told = (version, fetch_offset, log.log_end_offset, log.high_watermark, log.log_start_offset)
+        if told != self._told:
+            data = _partition_data(controller)
+            data.records = log.read(fetch_offset)
+            frame = b"".join(response_chunks(ApiKey.FETCH, version, 0, _response(controller, version, data)))
+            self._told, self._answer = told, Encoded(frame[SIZE_AND_CORRELATION_ID_BYTES:])
+        return self._answer
 
 
 class WaitingFetch:
@@ -58,12 +81,10 @@ class WaitingFetch:
         """Answer that there is nothing new."""
         self.later.complete(self._answer())
 
-    def _answer(self) -> FetchResponse:
+    def _answer(self) -> Encoded:
         controller = self._controller
-        data = _partition_data(controller)
-        data.records = controller.log.read(self._partition.fetch_offset)
         controller.replicas.tell(self._replica_id, controller.log.high_watermark)
-        return _response(controller, self._version, data)
+        return controller.last_fetch_answer.give(controller, self._version, self._partition.fetch_offset)
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:

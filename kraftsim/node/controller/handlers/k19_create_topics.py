@@ -1,6 +1,6 @@
 """CreateTopics (19): topics are made, each by itself, in one batch of the metadata log; answered when that is committed.
 
-Source: KIP-4, kafka.server.ControllerApis.createTopics, ReplicationControlManager.createTopics; facts/controller.md 3.4.
+Source: KIP-4, kafka.server.ControllerApis.createTopics, ReplicationControlManager.createTopics.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """BrokerRegistration (62): a broker comes to the cluster and gets its epoch, once the registration is committed.
 
 The epoch is the offset of the record. A broker of the same id that was heard within its session keeps the place.
-Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.registerBroker; facts/controller.md 3.3.
+Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.registerBroker.
 """
 
 from typing import TYPE_CHECKING

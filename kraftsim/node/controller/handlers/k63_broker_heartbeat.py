@@ -1,7 +1,7 @@
 """BrokerHeartbeat (63): a broker says that it lives, how far it has read, and what it wants; the controller says what it may.
 
 Most heartbeats change nothing and write nothing; one that does is answered when the change is committed.
-Source: KIP-631, org.apache.kafka.controller.BrokerHeartbeatManager; facts/controller.md 3.3.
+Source: KIP-631, org.apache.kafka.controller.BrokerHeartbeatManager.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """AllocateProducerIds (67): a broker gets the next block of producer ids, once the record that says so is committed.
 
 A block that was not answered is never given again: a retry gets the next one. Fenced brokers are served, too.
-Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest; facts/controller.md 1.3, 1.4.
+Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest.
 """
 
 from typing import TYPE_CHECKING
