@@ -194,6 +194,28 @@ def keyless_on_compacted(target: Target) -> None:
             expect_equal(named, [0, 1] if version >= RECORD_ERRORS_SINCE else [], f"version {version}: records named")
 
 
+@REQUIREMENTS.that(
+    "records with timestamps out of range are refused with error 32, each one named with its range since version 8", source=LOG_VALIDATOR
+)
+def timestamps_out_of_range(target: Target) -> None:
+    limits = {"message.timestamp.before.max.ms": "1000", "message.timestamp.after.max.ms": "60000"}
+    topic = target.topic(configs=limits)
+    now_ms = wall_ms()
+    records = build_batch(
+        [Record(timestamp=5, value=b"old"), Record(timestamp=now_ms, value=b"good"), Record(timestamp=now_ms + 999_999, value=b"new")]
+    )
+    with target.peer(topic.leader) as peer:
+        for version in produce_versions(target):
+            row = produce(peer, topic.name, records, version)
+            expect_error(row.error_code, ErrorCode.INVALID_TIMESTAMP, f"version {version}")
+            if version >= RECORD_ERRORS_SINCE:
+                expect_equal([record.batch_index for record in row.record_errors], [0, 2], f"version {version}: records named")
+                text = row.record_errors[0].batch_index_error_message or ""
+                begin = "Timestamp 5 of message with offset 0 is out of range. The timestamp should be within ["
+                expect(text.startswith(begin), f"version {version}: {text!r} does not begin with {begin!r}")
+                expect_equal(row.error_message, "One or more records have been rejected due to invalid timestamp", f"version {version}: message")
+
+
 @REQUIREMENTS.that("null records are never answered, and the connection stays", source="asked of Apache Kafka 3.9.1")
 def null_records(target: Target) -> None:
     topic = target.topic()
