@@ -1,0 +1,86 @@
+"""How event kinds look in the report: the family that gives the colour, whether the fact is bad news, and the few words beside a dot.
+
+A kind without a row here is still drawn, in the family of its module and with its own name.
+"""
+
+from typing import Final
+
+from kraftsim.events.catalogue import KINDS
+
+FAMILIES: Final = {
+    "log": "logs",
+    "ids": "producer ids",
+    "clients": "clients",
+    "metadata": "metadata",
+    "nodes": "nodes",
+    "connections": "frames",
+    "run": "run and faults",
+}
+"""Family -> what the legend calls it, in the order of the legend."""
+
+_FAMILY_OF_MODULE: Final = {
+    "partitions": "log",
+    "producer_ids": "ids",
+    "clients": "clients",
+    "metadata": "metadata",
+    "nodes": "nodes",
+    "connections": "connections",
+    "runs": "run",
+}
+_BAD_NEWS: Final = ("Refused", "Failed", "Violated", "Fenced", "Reverted", "Resigned")
+_LABELS: Final = {
+    "BatchAppended": "append {topic}-{partition} @{first_offset}",
+    "DuplicateAnswered": "duplicate {topic}-{partition} @{first_offset}",
+    "ProduceRefused": "refuse {topic}-{partition}, error {error_code}",
+    "FinalBatch": "{topic}-{partition} @{first_offset}",
+    "FinalRecord": "{record_key} @{offset}",
+    "FinalLog": "{topic}-{partition} ends at {next_offset}",
+    "LeaderElected": "leads {topic}-{partition}",
+    "ProducerIdBlockAllocated": "block {first_producer_id} to broker {broker_id}",
+    "ProducerIdBlockReceived": "got block {first_producer_id}",
+    "ProducerIdBlockRequested": "ask for a block",
+    "ProducerIdBlockRefused": "no block, error {error_code}",
+    "ProducerIdReturned": "id {producer_id}",
+    "InitProducerIdRefused": "no id, error {error_code}",
+    "RecordSent": "send {record_key}",
+    "RecordAcknowledged": "ack {record_key} @{offset}",
+    "RecordFailed": "failed {record_key}",
+    "RecordRead": "read {record_key} @{offset}",
+    "ClientInitialized": "holds id {producer_id}",
+    "MetadataAppended": "write @{first_offset} {record_kinds}",
+    "MetadataCommitted": "committed to {high_watermark}",
+    "MetadataApplied": "applied to {next_offset}",
+    "ControllerElected": "elected, epoch {leader_epoch}",
+    "BrokerRegistered": "broker {broker_id} registered",
+    "BrokerUnfenced": "broker {broker_id} unfenced",
+    "BrokerFenced": "broker {broker_id} fenced",
+    "TopicCreated": "topic {topic}",
+    "LogRecovered": "recovered {topic}-{partition} to {next_offset}",
+    "NodeStarted": "started",
+    "NodeReady": "ready",
+    "NodeStopped": "stopped",
+    "FrameSent": "{api_key} #{correlation_id}",
+    "FrameReceived": "{api_key} #{correlation_id}",
+    "RequestRefused": "refuse {api_key}",
+    "FaultFired": "{fault} {target}",
+    "FaultEnded": "end of {fault} {target}",
+    "FaultBit": "{fault} {effect}",
+    "PhaseBegan": "phase {phase}",
+    "InvariantViolated": "{invariant}",
+}
+
+
+def family_of(kind: str) -> str:
+    """Return the family of a kind; one that is not known belongs to the run."""
+    event = KINDS.get(kind)
+    return _FAMILY_OF_MODULE.get(event.__module__.rpartition(".")[2], "run") if event else "run"
+
+
+def is_bad_news(kind: str) -> bool:
+    """Tell whether a kind says that something did not work."""
+    return kind.endswith(_BAD_NEWS)
+
+
+def label_of(kind: str) -> str:
+    """Return the words beside a dot; names in braces stand for the event's fields."""
+    return _LABELS.get(kind, kind)

@@ -1,0 +1,196 @@
+"""Draws a run as one HTML file that needs nothing else: no library, no network, no server.
+
+Everything that clients chose (topics, keys, client ids, reasons) reaches the page as packed data or escaped, and the page only ever sets it as text.
+"""
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kraftsim.analysis.analysis import WORST_FIRST, Analysis, Judgement
+from kraftsim.analysis.analyze import analysis_of
+from kraftsim.analysis.columns import POSITION
+from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
+from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
+from kraftsim.analysis.payload import pack
+from kraftsim.analysis.witnesses import printable
+from kraftsim.invariants.verdict import Outcome
+from protocol.api_keys import ApiKey
+
+REPORT_FILE: Final = "report.html"
+EVENTS_DRAWN_MAX: Final = 1_000_000
+SCRIPTS: Final = ("data.js", "view.js", "draw.js", "events.js", "strips.js", "panels.js", "start.js")
+MARKS: Final = {
+    Outcome.VIOLATED: "violated",
+    Outcome.UNKNOWN: "unknown",
+    Outcome.VACUOUS: "vacuous",
+    Outcome.OK: "ok",
+    Outcome.NOT_APPLICABLE: "not applicable",
+}
+
+
+def write_report(run: Path, to: Path | None = None) -> Path:
+    """Write the report of a run to RUN/report.html, or to another file, and return its path; a run that was not judged yet is judged first."""
+    analysis = analysis_of(run)
+    path = to or run / REPORT_FILE
+    path.write_text(report_html(analysis), encoding="utf-8")
+    return path
+
+
+def report_html(analysis: Analysis) -> str:
+    """Return the whole page."""
+    events = pq.read_table(analysis.ingest.parquet)
+    drawn, left_out = _drawn(events, _witness_positions(analysis))
+    still = scenery(drawn)
+    payload = pack(drawn, {lane.name: number for number, lane in enumerate(still.lanes)})
+    row_of = _row_of(drawn)
+    facts = {
+        "facts": msgspec.to_builtins(still),
+        "layout": msgspec.to_builtins(payload.layout),
+        "looks": {
+            each.kind: {"family": family_of(each.kind), "bad": is_bad_news(each.kind), "label": label_of(each.kind)} for each in payload.layout.kinds
+        },
+        "families": FAMILIES,
+        "apis": {int(key): key.name.replace("_", " ").title().replace(" ", "") for key in ApiKey},
+        "invariants": [_invariant(judgement, row_of) for judgement in _worst_first(analysis.judgements)],
+    }
+    page = _page("page.html")
+    filled = {
+        "STYLE": _page("style.css"),
+        "TITLE": _text(analysis.facts.title),
+        "NAME": _text(analysis.facts.scenario or analysis.facts.run or "a run"),
+        "VERDICT": _verdict(analysis),
+        "FACTS": _facts(analysis, still),
+        "INVARIANTS": "\n".join(_row(judgement) for judgement in _worst_first(analysis.judgements)),
+        "COMMAND": _command(analysis),
+        "NOTES": _notes(analysis, left_out),
+        "META": script_json(facts),
+        "DATA": payload.text,
+        "SCRIPT": "\n".join(_page(name) for name in SCRIPTS),
+    }
+    return _fill(page, filled)
+
+
+def script_json(value: object) -> str:
+    """Return JSON that can stand inside a script element: nothing in it can end the element or begin another."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _fill(page: str, filled: Mapping[str, str]) -> str:
+    """Put each text in place of its mark, in one pass, so that a text that looks like a mark stays what it is."""
+    parts = []
+    for number, part in enumerate(page.split("{{")):
+        name, closing, rest = part.partition("}}")
+        parts.append(part if number == 0 or not closing else filled[name] + rest)
+    return "".join(parts)
+
+
+def _page(name: str) -> str:
+    return files("kraftsim.analysis").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _text(value: object) -> str:
+    return html.escape(printable(str(value)), quote=True)
+
+
+def _worst_first(judgements: Sequence[Judgement]) -> list[Judgement]:
+    return sorted(judgements, key=lambda each: (WORST_FIRST.index(each.outcome), each.invariant))
+
+
+def _witness_positions(analysis: Analysis) -> list[int]:
+    return [witness.position for judgement in analysis.judgements for breach in judgement.breaches for witness in breach.witnesses]
+
+
+def _drawn(events: pa.Table, witnesses: Sequence[int]) -> tuple[pa.Table, dict[str, int]]:
+    """Return the events to draw: all but the final logs, and of a very large run not the most numerous kinds; witnesses always."""
+    counts = {row["values"]: row["counts"] for row in pc.value_counts(events.column("kind")).to_pylist()}
+    dropped = [kind for kind in FINAL_KINDS if kind in counts]
+    left = events.num_rows - sum(counts[kind] for kind in dropped)
+    left_out: dict[str, int] = {}
+    for kind, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if left > EVENTS_DRAWN_MAX and kind not in dropped:
+            left -= count
+            left_out[kind] = count
+    unwanted = pc.is_in(events.column("kind"), pa.array([*dropped, *left_out], pa.string()))
+    wanted = pc.or_(pc.invert(unwanted), pc.is_in(events.column(POSITION), pa.array(sorted(set(witnesses)), pa.int64())))
+    return events.filter(wanted), left_out
+
+
+def _row_of(drawn: pa.Table) -> Mapping[int, int]:
+    positions = np.asarray(drawn.column(POSITION).combine_chunks(), np.int64).tolist()
+    return {position: row for row, position in enumerate(positions)}
+
+
+def _invariant(judgement: Judgement, row_of: Mapping[int, int]) -> dict[str, object]:
+    breaches = [{"message": breach.message, "events": [row_of[witness.position] for witness in breach.witnesses]} for breach in judgement.breaches]
+    return {"name": judgement.invariant, "violations": judgement.violation_count, "breaches": breaches}
+
+
+def _verdict(analysis: Analysis) -> str:
+    violated = sum(judgement.outcome is Outcome.VIOLATED for judgement in analysis.judgements)
+    ok = sum(judgement.outcome is Outcome.OK for judgement in analysis.judgements)
+    words = {
+        Outcome.VIOLATED: f"{violated} of {len(analysis.judgements)} invariants violated",
+        Outcome.UNKNOWN: "unknown: not everything could be decided",
+        Outcome.VACUOUS: "vacuous: something promised was not exercised",
+        Outcome.OK: f"{ok} invariants hold" if ok != 1 else "1 invariant holds",
+    }[analysis.verdict]
+    return f'<span class="verdict {analysis.verdict}">{words}</span>'
+
+
+def _facts(analysis: Analysis, still: Scenery) -> str:
+    facts = analysis.facts
+    releases = sorted(set(facts.releases.values()))
+    nodes = sum(lane.role in ("controller", "broker") for lane in still.lanes)
+    clients = sum(lane.role == "client" for lane in still.lanes)
+    pairs = [
+        ("mode", facts.mode),
+        ("seed", "" if facts.seed is None else facts.seed),
+        ("release", ", ".join(releases)),
+        ("bugs put back", ", ".join(facts.bugs)),
+        ("nodes", nodes),
+        ("clients", clients),
+        ("events", f"{analysis.ingest.event_count:,}"),
+        ("lasted", f"{(still.end_ns - still.begin_ns) / 1e9:,.2f} s"),
+        ("faults", len(still.bands)),
+        ("began", facts.started),
+    ]
+    return "".join(f"<div><dt>{name}</dt><dd>{_text(value)}</dd></div>" for name, value in pairs if value not in ("", None))
+
+
+def _row(judgement: Judgement) -> str:
+    mark = MARKS[judgement.outcome]
+    promised = '<abbr title="the scenario must exercise it">must</abbr>' if judgement.must_exercise else ""
+    reason = f'<p class="reason">{_text(judgement.reason)}</p>' if judgement.reason else ""
+    return (
+        f'<tr data-invariant="{_text(judgement.invariant)}" class="{mark.replace(" ", "-")}">'
+        f'<td><span class="mark {mark.replace(" ", "-")}" title="{mark}"><span class="hidden">{mark}</span></span></td>'
+        f'<td><button type="button">{_text(judgement.invariant)}</button> {promised}'
+        f'<p class="rule">{_text(judgement.rule)} <cite>{_text(judgement.source)}</cite></p>{reason}</td>'
+        f"<td>{judgement.examined:,}</td><td>{judgement.violation_count:,}</td></tr>"
+    )
+
+
+def _command(analysis: Analysis) -> str:
+    if not analysis.facts.command:
+        return ""
+    command = f'<code id="command">{_text(analysis.facts.command)}</code>'
+    return f'<section class="replay"><h2>Replay</h2><div>{command}<button type="button" id="copy">copy</button></div></section>'
+
+
+def _notes(analysis: Analysis, left_out: Mapping[str, int]) -> str:
+    notes = [line.strip() for line in analysis.ingest.lines()[1:]]
+    notes += [f"{count:,} events of the kind {kind} are not drawn: the run is too large" for kind, count in left_out.items()]
+    if not notes:
+        return ""
+    return f'<section><h2>What is missing</h2><ul class="notes">{"".join(f"<li>{_text(note)}</li>" for note in notes)}</ul></section>'

@@ -1,0 +1,292 @@
+"""The report is one safe file: it holds every event, needs nothing from outside, and nothing that a client chose can break out of it."""
+
+import base64
+import gzip
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kraftsim.analysis import analyze
+from kraftsim.analysis.analyze import analyze_run
+from kraftsim.analysis.lanes import scenery
+from kraftsim.analysis.report import script_json, write_report
+from kraftsim.events.clients import RecordAcknowledged, RecordSent
+from kraftsim.events.nodes import NodeFailed, NodeReady, NodeStarted, NodeStopped
+from kraftsim.events.partitions import BatchAppended
+from kraftsim.events.runs import FaultEnded, FaultFired
+from tests.analysis.happenings import acknowledged, final_log, returned
+from tests.analysis.history import History
+from tests.analysis.oracle_by_duckdb import found_by_duckdb
+from tests.analysis.story import story
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(2)>",
+    "\"'><svg onload=alert(3)>",
+    "{{DATA}}{{STYLE}}",
+    "\u2028\u2029\x00\x1b[31m",
+    "&lt;b&gt;&amp;",
+    "]]><!--",
+    "`${alert(4)}`",
+]
+
+
+@pytest.fixture(autouse=True)
+def _by_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analyze, "find_verdicts", lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants))
+
+
+def judged(run: Path, history: History, **facts: object) -> Path:
+    history.write(run)
+    (run / "run.json").write_text(json.dumps({"scenario": "tale", "mode": "sim", "seed": 7, **facts}), encoding="utf-8")
+    analyze_run(run, spark=object())  # type: ignore[arg-type]
+    return run
+
+
+class Page(HTMLParser):
+    """What a browser would make of the page: elements, and the content of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: dict[str, str] = {}
+        self.words = ""
+        self._script: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self._script = dict(attrs).get("id") or "code"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._script = None
+
+    def handle_data(self, data: str) -> None:
+        if self._script is not None:
+            self.scripts[self._script] = self.scripts.get(self._script, "") + data
+        else:
+            self.words += data
+
+
+class Unpacked:
+    """The payload of a page, read as the page reads it."""
+
+    def __init__(self, page: Page) -> None:
+        self.meta = json.loads(page.scripts["meta"])
+        layout = self.meta["layout"]
+        self._bytes = gzip.decompress(base64.b64decode(page.scripts["data"]))
+        self._at = 0
+        self.common = {column["name"]: self._column(column) for column in layout["common"]}
+        kinds = [(each["kind"], [(column, self._column(column)) for column in each["columns"]]) for each in layout["kinds"]]
+        self.texts = json.loads(self._bytes[self._at : self._at + layout["texts_bytes"]])
+        assert self._at + layout["texts_bytes"] == len(self._bytes)
+        self.kinds = [(kind, {column["name"]: self._values(column, values) for column, values in columns}) for kind, columns in kinds]
+
+    def events(self) -> list[tuple[str, str, dict[str, object]]]:
+        """Return id, kind and fields of every event."""
+        next_n: dict[tuple[int, int], int] = {}
+        next_row = [0] * len(self.kinds)
+        found = []
+        for lane, kind, incarnation, skipped in zip(*(self.common[name] for name in ("lane", "kind", "incarnation", "skipped")), strict=True):
+            n = next_n.get((lane, incarnation), 0) + skipped
+            next_n[lane, incarnation] = n + 1
+            name, columns = self.kinds[kind]
+            row = next_row[kind]
+            next_row[kind] += 1
+            fields = {field: values[row] for field, values in columns.items() if values[row] is not None}
+            found.append((f"{self.meta['facts']['lanes'][lane]['name']}.{incarnation}.{n}", name, fields))
+        return found
+
+    def _column(self, column: dict[str, object]) -> list[int]:
+        data_type = {"d1": "<i1", "u1": "<u1", "d4": "<i4", "f8": "<f8"}[str(column["coding"])]
+        values = np.frombuffer(self._bytes, data_type, int(str(column["count"])), self._at)
+        self._at += values.nbytes
+        decoded: list[int] = np.cumsum(values, dtype=np.int64).tolist() if str(column["coding"]).startswith("d") else values.astype(np.int64).tolist()
+        return decoded
+
+    def _values(self, column: dict[str, object], values: list[int]) -> list[object]:
+        if column["meaning"] == "text":
+            return [None if value < 0 else self.texts[value] for value in values]
+        if column["meaning"] == "flag":
+            return [None if value == 2 else value == 1 for value in values]
+        return list(values)
+
+
+def page_of(run: Path) -> Page:
+    return Page(write_report(run).read_text(encoding="utf-8"))
+
+
+def test_the_report_holds_every_event_with_every_field(tmp_path: Path) -> None:
+    """What the packed columns give back is what was noted; the final logs are not drawn."""
+    history = story(seconds=0.6)
+    unpacked = Unpacked(page_of(judged(tmp_path, history)))
+    order = sorted(history.events, key=lambda each: (each[0].t_ns, each[0].node, each[0].incarnation, each[0].n))
+    expected = []
+    for envelope, event in order:
+        if not type(event).__name__.startswith("Final"):
+            fields = {name: getattr(event, name) for name in event.__struct_fields__ if getattr(event, name) is not None}
+            expected.append((envelope.event_id, type(event).__name__, fields))
+    assert unpacked.events() == expected
+    assert unpacked.common["t"] == [envelope.t_ns for envelope, event in order if not type(event).__name__.startswith("Final")]
+
+
+def test_arrows_lead_from_a_frame_sent_to_the_same_frame_received(tmp_path: Path) -> None:
+    """Causes survive the packing."""
+    unpacked = Unpacked(page_of(judged(tmp_path, story(seconds=0.4))))
+    events = unpacked.events()
+    arrows = [(row - back, row) for row, back in enumerate(unpacked.common["back"]) if back]
+    assert len(arrows) > 50
+    frames = [(events[cause], events[effect]) for cause, effect in arrows if events[effect][1] == "FrameReceived"]
+    assert frames and all(cause[1] == "FrameSent" and cause[2]["correlation_id"] == effect[2]["correlation_id"] for cause, effect in frames)
+
+
+def test_holes_big_numbers_and_unknown_kinds_are_packed_right(tmp_path: Path) -> None:
+    """A number beyond 2^53 travels as text, a lost line keeps its number, a kind of a newer release keeps its fields."""
+    history = History()
+    history.note("b", returned(1 << 60))
+    history.lose("b")
+    history.note("b", returned(5))
+    history.note("a", NodeReady(), after_ns=5_000_000_000_000)
+    history.write(tmp_path)
+    line = {"run": "run", "node": "a", "incarnation": 1, "n": 1, "t_ns": 9, "wall_ms": 0, "kind": "Odd", "topic": "t", "x": [1]}
+    with (tmp_path / "events" / "a.1.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    analyze_run(tmp_path, spark=object())  # type: ignore[arg-type]
+    page = page_of(tmp_path)
+    assert [event for event in Unpacked(page).events() if event[1] != "NodeReady"] == [
+        ("a.1.1", "Odd", {"topic": "t", "extra": '{"x":[1]}'}),
+        ("b.1.0", "ProducerIdReturned", {"producer_id": str(1 << 60), "producer_epoch": 0, "fresh": True}),
+        ("b.1.2", "ProducerIdReturned", {"producer_id": "5", "producer_epoch": 0, "fresh": True}),
+    ]
+    assert "1 lines are missing" in page.words
+
+
+def test_witnesses_of_the_final_log_are_drawn(tmp_path: Path) -> None:
+    """Only what a verdict points at."""
+    history = History()
+    history.note("client", acknowledged(0, "x"))
+    history.note("final", final_log(0, 0))
+    meta = Unpacked(page_of(judged(tmp_path, history))).meta
+    (lost,) = [invariant for invariant in meta["invariants"] if invariant["breaches"]]
+    assert lost["name"] == "acknowledged-records-in-final-log" and lost["breaches"][0]["events"] == [0]
+
+
+def test_names_that_clients_chose_cannot_break_out(tmp_path: Path) -> None:
+    """Topics, keys, client ids, reasons, node names, even the scenario: none may appear raw or become an element."""
+    history = History()
+    for name in HOSTILE:
+        history.note("client", RecordSent(client_id=name, topic=name, partition=0, record_key=name))
+        history.note("client", RecordAcknowledged(client_id=name, topic=name, partition=0, record_key=name, offset=0))
+        history.note("harness", FaultFired(fault=name, target=name, trigger=name))
+        history.note("final", final_log(0, 0, topic=name))
+        history.note("broker", NodeFailed(reason=name))
+    harmless = page_of(judged(tmp_path / "a", story(seconds=0.2)))
+    run = judged(tmp_path / "b", history, scenario=HOSTILE[0], mode=HOSTILE[1], bugs=HOSTILE, command=HOSTILE[2], started=HOSTILE[3])
+    text = write_report(run).read_text(encoding="utf-8")
+    page = Page(text)
+    for name in HOSTILE:
+        assert name not in text or name in ("{{DATA}}{{STYLE}}", "`${alert(4)}`"), f"{name!r} appears raw"
+    assert not {"img", "svg", "b"} & {tag for tag, _ in page.elements}
+    assert [tag for tag, _ in page.elements].count("script") == 3
+    assert all(not name.startswith("on") for _, attributes in page.elements for name in attributes)
+    assert page.scripts["code"] == harmless.scripts["code"], "the script of the page does not depend on the run"
+    assert "{{DATA}}{{STYLE}}" in page.words, "a text that looks like a mark stays what it is"
+    keys = {fields["record_key"] for _, kind, fields in Unpacked(page).events() if kind == "RecordSent"}
+    assert keys == set(HOSTILE)
+
+
+def test_nothing_is_loaded_from_outside(tmp_path: Path) -> None:
+    """One file that can be mailed: no address, no library, and a policy that forbids both."""
+    text = write_report(judged(tmp_path, story(seconds=0.2))).read_text(encoding="utf-8")
+    page = Page(text)
+    assert not any({"src", "href", "action", "data-src"} & set(attributes) for _, attributes in page.elements)
+    assert not re.search(r"https?:|//cdn|@import|url\(|fetch\(|XMLHttpRequest|WebSocket|innerHTML|insertAdjacentHTML|document\.write|eval\(", text)
+    (policy,) = [attributes["content"] for tag, attributes in page.elements if tag == "meta" and attributes.get("http-equiv")]
+    assert policy is not None and policy.startswith("default-src 'none'")
+
+
+def test_verdicts_can_be_read_without_the_script(tmp_path: Path) -> None:
+    """The table of invariants is plain HTML, and so is the line that replays the run."""
+    page = page_of(judged(tmp_path, story(seconds=3.0), command="kraftsim scenario tale --seed 7"))
+    rows = [attributes for tag, attributes in page.elements if tag == "tr" and "data-invariant" in attributes]
+    assert len(rows) == 6 and rows[0]["class"] == "violated"
+    assert "3 of 6 invariants violated" in page.words and "kraftsim scenario tale --seed 7" in page.words
+
+
+def test_json_in_a_script_element_cannot_end_it() -> None:
+    """`<` is written as an escape of JSON, which gives the same value."""
+    value = {"x": "</script>&\u2028"}
+    text = script_json(value)
+    assert not set("<>&\u2028") & set(text) and json.loads(text) == value
+
+
+def test_lives_end_where_they_were_ended_and_faults_where_they_were_undone(tmp_path: Path) -> None:
+    """Killed at the fault, stopped at the goodbye, lasting to the end of the run; a fault without an end lasts until the node is back."""
+    history = History()
+
+    def started() -> NodeStarted:
+        return NodeStarted(role="broker", node_id=1, release="3.9", cluster_id="x")
+
+    history.note("broker-10", started(), after_ns=10)
+    history.note("broker-2", started(), after_ns=10)
+    history.note("harness", FaultFired(fault="kill", target="broker-2", trigger=""), after_ns=30)  # at 50
+    history.note("broker-2", started(), incarnation=2, after_ns=50)  # at 100
+    history.note("harness", FaultFired(fault="cut", target="broker-2<>broker-10", trigger=""), after_ns=10)  # at 110
+    history.note("harness", FaultEnded(fault="cut", target="broker-2<>broker-10"), after_ns=10)  # at 120
+    history.note("broker-10", NodeStopped(reason="asked"), after_ns=10)  # at 130
+    history.note("harness", FaultFired(fault="skew", target="", trigger=""), after_ns=10)  # at 140
+    history.write(tmp_path)
+    from kraftsim.analysis.ingest import ingest_run
+    from kraftsim.analysis.report import pq
+
+    ingest_run(tmp_path)
+    found = scenery(pq.read_table(tmp_path / "events.parquet"))
+    assert [lane.name for lane in found.lanes] == ["harness", "broker-2", "broker-10"]
+    lives = {(found.lanes[life.lane].name, life.incarnation): (life.begin_ns, life.end_ns, life.end) for life in found.lives}
+    assert lives == {
+        ("harness", 1): (50, 140, "lasting"),
+        ("broker-2", 1): (20, 50, "killed"),
+        ("broker-2", 2): (100, 140, "lasting"),
+        ("broker-10", 1): (10, 130, "stopped"),
+    }
+    assert [(band.fault, band.begin_ns, band.end_ns, band.lanes) for band in found.bands] == [
+        ("kill", 50, 100, (1,)),
+        ("cut", 110, 120, (1, 2)),
+        ("skew", 140, 140, ()),
+    ]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node to run the script of the page")
+def test_the_script_of_the_page_reads_the_same_events(tmp_path: Path) -> None:
+    """The page's own decoder, run outside a browser on the elements it would find in one."""
+    page = page_of(judged(tmp_path, story(seconds=0.4)))
+    (tmp_path / "page.json").write_text(json.dumps({"meta": page.scripts["meta"], "data": page.scripts["data"]}), encoding="utf-8")
+    code = page.scripts["code"]
+    decoder = code[code.index("const meta") : code.index("const whole")]
+    program = f"""
+const elements = JSON.parse(require("fs").readFileSync("{tmp_path}/page.json", "utf8"));
+const document = {{ getElementById: (id) => ({{ textContent: elements[id] }}) }};
+{decoder}
+unpack().then(() => {{
+  const events = [];
+  for (let i = 0; i < count; i++) events.push([idOf(i), kindOf(i).name, labelOf(i), fieldsOf(i).length, data.cause[i]]);
+  console.log(JSON.stringify(events));
+}});
+"""
+    answer = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True, timeout=60)
+    found = json.loads(answer.stdout)
+    unpacked = Unpacked(page)
+    assert [(event_id, kind, fields) for event_id, kind, _, fields, _ in found] == [
+        (event_id, kind, len(own)) for event_id, kind, own in unpacked.events()
+    ]
+    assert [row - cause if cause >= 0 else 0 for row, (*_, cause) in enumerate(found)] == unpacked.common["back"]
+    appends = [label for _, kind, label, _, _ in found if kind == BatchAppended.__name__]
+    assert appends and all(re.fullmatch(r"append ledger-\d-0 @\d+", label) for label in appends)
