@@ -15,6 +15,11 @@ from protocol.malformed_batches import UndecodableRecords
 
 Bytes = bytes | bytearray | memoryview
 
+PLAIN_BYTES_MAX = 128 * 1024 * 1024
+"""What a block may hold when it is unpacked. Kafka unpacks as a stream and has no such limit; one small batch must not fill a node."""
+FIRST_ROOM_BYTES = 64 * 1024
+ROOM_GROWTH = 8
+
 GZIP_WINDOW_BITS = 31  # zlib's 15 bits of window, plus 16 for the gzip header and trailer
 XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)  # magic, version, oldest compatible version
 XERIAL_BLOCK_BYTES = 32 * 1024
@@ -42,7 +47,7 @@ def compress(codec: Compression, data: Bytes) -> bytes:
 
 
 def decompress(codec: Compression, data: Bytes) -> bytes:
-    """Return what was compressed. Raises UndecodableRecords; the size of the answer is not bounded."""
+    """Return what was compressed. Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX."""
     try:
         return DECOMPRESSORS[codec](data)
     except (zlib.error, cramjam.DecompressionError, struct.error, ValueError) as failure:
@@ -56,15 +61,16 @@ def _compress_gzip(data: Bytes) -> bytes:
 
 def _decompress_gzip(data: Bytes) -> bytes:
     """Read one or more gzip members, as Java's GZIPInputStream does."""
-    plain = []
+    plain = bytearray()
     rest = bytes(data)
     while rest:
         decompressor = zlib.decompressobj(wbits=GZIP_WINDOW_BITS)
-        plain.append(decompressor.decompress(rest))
+        plain += decompressor.decompress(rest, PLAIN_BYTES_MAX - len(plain) + 1)
+        _require_bounded(len(plain))
         if not decompressor.eof:
             raise ValueError("the data ends inside a gzip member")
         rest = decompressor.unused_data
-    return b"".join(plain)
+    return bytes(plain)
 
 
 def _compress_snappy(data: Bytes) -> bytes:
@@ -80,18 +86,26 @@ def _decompress_snappy(data: Bytes) -> bytes:
     view = memoryview(data)
     if view[: len(XERIAL_HEADER)] == XERIAL_HEADER:
         return b"".join(_xerial_blocks(view[len(XERIAL_HEADER) :]))
+    return _decompress_raw_snappy(view, 0)
+
+
+def _decompress_raw_snappy(view: memoryview, before_bytes: int) -> bytes:
+    """Unpack one block, whose size stands at its beginning; `before_bytes` were unpacked already."""
+    _require_bounded(before_bytes + int(cramjam.snappy.decompress_raw_len(view)))
     return bytes(cramjam.snappy.decompress_raw(view))
 
 
 def _xerial_blocks(view: memoryview) -> list[bytes]:
-    plain = []
+    plain: list[bytes] = []
+    plain_bytes = 0
     position = 0
     while position < len(view):
         (length,) = XERIAL_BLOCK_LENGTH.unpack_from(view, position)
         position += XERIAL_BLOCK_LENGTH.size
         if not 0 <= length <= len(view) - position:
             raise ValueError(f"a block of {length} bytes where {len(view) - position} are left")
-        plain.append(bytes(cramjam.snappy.decompress_raw(view[position : position + length])))
+        plain.append(_decompress_raw_snappy(view[position : position + length], plain_bytes))
+        plain_bytes += len(plain[-1])
         position += length
     return plain
 
@@ -111,7 +125,7 @@ def _compress_lz4(data: Bytes) -> bytes:
 
 
 def _decompress_lz4(data: Bytes) -> bytes:
-    return bytes(cramjam.lz4.decompress(data))
+    return _decompress_bounded(cramjam.lz4.decompress_into, data)
 
 
 def _compress_zstd(data: Bytes) -> bytes:
@@ -119,7 +133,25 @@ def _compress_zstd(data: Bytes) -> bytes:
 
 
 def _decompress_zstd(data: Bytes) -> bytes:
-    return bytes(cramjam.zstd.decompress(data))
+    return _decompress_bounded(cramjam.zstd.decompress_into, data)
+
+
+def _decompress_bounded(decompress_into: Callable[[Bytes, bytearray], int], data: Bytes) -> bytes:
+    """Unpack into a room that grows until the answer fits. A codec does not tell bad data from too little room: both end at the limit."""
+    room_bytes = max(FIRST_ROOM_BYTES, ROOM_GROWTH * len(data))
+    while True:
+        room = bytearray(min(room_bytes, PLAIN_BYTES_MAX))
+        try:
+            return bytes(memoryview(room)[: decompress_into(data, room)])
+        except cramjam.DecompressionError:
+            if len(room) == PLAIN_BYTES_MAX:
+                raise
+        room_bytes *= ROOM_GROWTH
+
+
+def _require_bounded(plain_bytes: int) -> None:
+    if plain_bytes > PLAIN_BYTES_MAX:
+        raise ValueError(f"more than {PLAIN_BYTES_MAX} bytes when unpacked")
 
 
 COMPRESSORS: Mapping[Compression, Callable[[Bytes], bytes]] = {

@@ -66,3 +66,13 @@ def test_undecodable_data_is_one_kind_of_error(codec: Compression) -> None:
     for garbage in (b"\x05", b"garbage garbage garbage", b"\xff" * 64, XERIAL_HEADER + b"\xff" * 8, LZ4_FRAME_HEADER + b"\xff" * 8):
         with pytest.raises(UndecodableRecords):
             decompress(codec, garbage)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+def test_a_small_block_cannot_fill_the_memory(codec, monkeypatch):
+    """A batch of a megabyte may unpack to gigabytes; the limit is lowered here to keep the test quick."""
+    monkeypatch.setattr("protocol.compression.PLAIN_BYTES_MAX", 1 << 20)
+    at_the_limit, above = bytes(1 << 20), bytes((1 << 20) + 1)
+    assert decompress(codec, compress(codec, at_the_limit)) == at_the_limit
+    with pytest.raises(UndecodableRecords):
+        decompress(codec, compress(codec, above))
