@@ -170,8 +170,9 @@ class RecordBatch:
     def records(self) -> Iterator[Record]:
         """Decompress and yield the records. Raises UndecodableRecords or MalformedRecord, at the latest at the end."""
         body = memoryview(self.buffer)[self.position + HEADER_SIZE_BYTES : self.position + self.size_bytes]
+        plain = decompress(self.compression, body) if self.attributes & COMPRESSION_MASK else bytes(body)
         append_timestamp = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
-        return read_records(decompress(self.compression, body), self.record_count, self.base_offset, self.base_timestamp, append_timestamp)
+        return read_records(plain, self.record_count, self.base_offset, self.base_timestamp, append_timestamp)
 
     def with_base_offset(self, base_offset: int, leader_epoch: int) -> list[bytes | memoryview]:
         """Return the batch as it goes into a log: sixteen new bytes, then the rest uncopied. The checksum stays right."""

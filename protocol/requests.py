@@ -29,6 +29,7 @@ CORRELATION_ID = Struct(">i")
 SIZED_RESPONSE_HEAD = (Struct(">ii"), Struct(">iix"))
 """Frame size and correlation id; response header v1 adds a count of no tagged fields."""
 NO_CLIENT_ID = -1
+NO_TAGS = b"\x00"
 HEADER_V0_SIZE = 8
 NOT_DECLARED = -1
 CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
@@ -94,17 +95,19 @@ def decode_request(head: RequestHead, frame: bytes) -> Message:
 def request_chunks(api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Message) -> Chunks:
     """Build the frame of a request, with its size in front; records stay uncopied."""
     route = _ROUTES[api_key, api_version]
-    chunks: Chunks = [b""]
     if route.request_holds_records:
+        chunks: Chunks = [b""]
         route.request.encode_into(body, chunks)
+        body_size = sum(map(len, chunks))
     else:
-        chunks.append(route.request.encode(body))
-    body_size = sum(map(len, chunks))
+        content = route.request.encode(body)
+        chunks = [b"", content]
+        body_size = len(content)
     if route.request_header_version == 0:
         chunks[0] = REQUEST_HEAD_V0.pack(8 + body_size, api_key, api_version, correlation_id)
         return chunks
     name = b"" if client_id is None else client_id.encode()
-    tags = b"\x00" if route.request_header_version == 2 else b""
+    tags = NO_TAGS if route.request_header_version == 2 else b""
     size = 10 + len(name) + len(tags) + body_size
     name_size = NO_CLIENT_ID if client_id is None else len(name)
     chunks[0] = SIZED_REQUEST_HEAD.pack(size, api_key, api_version, correlation_id, name_size) + name + tags
@@ -139,17 +142,21 @@ def decode_response(api_key: int, api_version: int, frame: bytes) -> tuple[int, 
 
     An ApiVersions response that is not of the asked version is read as version 0: so answers a node that does not know the asked one (KIP-511).
     """
+    return peek_correlation_id(frame), decode_response_body(api_key, api_version, frame)
+
+
+def decode_response_body(api_key: int, api_version: int, frame: bytes) -> Message:
+    """The same for a frame whose correlation id has been looked at."""
     route = _ROUTES[api_key, api_version]
-    correlation_id = peek_correlation_id(frame)
     position = 4
     if route.response_header_version == 1:
-        position = _behind_response_tags(frame)
+        position = 5 if frame[4:5] == NO_TAGS else _behind_response_tags(frame)
     try:
-        return correlation_id, route.response.decode(frame, position)[0]
+        return route.response.decode(frame, position)[0]
     except MalformedMessage:
         if api_key != ApiKey.API_VERSIONS or api_version == 0:
             raise
-        return correlation_id, _ROUTES[api_key, 0].response.decode(frame, position)[0]
+        return _ROUTES[api_key, 0].response.decode(frame, position)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from protocol.codec import compiled
+from protocol.codec import CompiledMessage, compiled
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message, declaration_of
 
@@ -32,17 +32,12 @@ def parse_record(value: bytes) -> Message:
 
     Raises MalformedMessage: a node that meets a record it does not know must not go on.
     """
-    if len(value) < 3 or max(value[:3]) > 127:
+    if len(value) < 3 or (value[0] | value[1] | value[2]) > 127:
         raise MalformedMessage(None, None, "", f"a frame of {len(value)} bytes that begins with {value[:3].hex()}")
     frame_version, number, version = value[:3]
     if frame_version != FRAME_VERSION:
         raise MalformedMessage(None, None, "", f"frame version {frame_version}")
-    if number not in _module_names():
-        raise MalformedMessage(number, version, "", "an unknown kind of metadata record")
-    cls = record_class(number)
-    if version not in declaration_of(cls).versions:
-        raise MalformedMessage(number, version, "", f"{cls.__name__} has versions {declaration_of(cls).versions}")
-    record, position = compiled(cls, version).decode(value, 3)
+    record, position = _codec(number, version).decode(value, 3)
     if position != len(value):
         raise MalformedMessage(number, version, "", f"{len(value) - position} bytes are left", position)
     return record
@@ -67,6 +62,17 @@ def record_class(number: int) -> type:
     found = getattr(module, "".join(word.capitalize() for word in module_name.split("_")[1:]) + "Record")
     assert isinstance(found, type) and declaration_of(found).api_key == number, f"{module_name} does not declare record {number}"
     return found
+
+
+@cache
+def _codec(number: int, version: int) -> CompiledMessage:
+    """Return the codec of a kind of record. Raises MalformedMessage for one that is not declared."""
+    if number not in _module_names():
+        raise MalformedMessage(number, version, "", "an unknown kind of metadata record")
+    cls = record_class(number)
+    if version not in declaration_of(cls).versions:
+        raise MalformedMessage(number, version, "", f"{cls.__name__} has versions {declaration_of(cls).versions}")
+    return compiled(cls, version)
 
 
 @cache
