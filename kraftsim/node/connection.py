@@ -170,8 +170,10 @@ class ServerConnection(asyncio.Protocol):
             self._serve_frame(backlog.popleft())
         if self._shell.is_dead:
             return
-        self._flush()
-        self._adjust_reading()
+        if self._out:
+            self._flush()
+        if backlog or self._is_write_paused or self._is_read_paused:
+            self._adjust_reading()
         if self._has_peer_finished and self._pending is None and not backlog:
             self.close(REASON_PEER)
 

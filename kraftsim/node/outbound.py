@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import cast
 
 from kraftsim import __version__
@@ -20,7 +21,7 @@ from protocol.frames import FrameReader
 from protocol.malformed import MalformedMessage
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.registry import versions_of
-from protocol.requests import decode_response, peek_correlation_id, request_chunks
+from protocol.requests import decode_response_body, peek_correlation_id, request_chunks
 from protocol.schema import Message, declaration_of
 
 CONNECT_TIMEOUT_MS = 10_000
@@ -30,6 +31,8 @@ REQUEST_TIMEOUT_MS = 30_000
 OUTBOUND = "outbound"
 """The `listener` of connections that this node opened itself; their `peer` is the `link` of their frames: 'own address>address of the peer'."""
 
+NEVER = float("inf")
+API_VERSIONS = int(ApiKey.API_VERSIONS)
 API_NAMES = {int(key): key.name for key in ApiKey}
 VersionRange = tuple[int, int]
 """First and last version, both inside."""
@@ -101,6 +104,7 @@ class PeerConnection(asyncio.Protocol):
         self._unsent: list[Chunk] = []
         self._next_correlation_id = 0
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = NEVER
 
     # Opening and closing ------------------------------------------------------------------------------------------------------------------
 
@@ -174,7 +178,8 @@ class PeerConnection(asyncio.Protocol):
         """Send a request; `on_answer` is called exactly once, later. Raises Disconnected or NoCommonVersion instead if it cannot be sent at all."""
         if self._closed_because is not None or self._transport is None or self._loop is None:
             raise Disconnected(f"no connection to {self._peer}: {self._closed_because or 'not connected yet'}")
-        api_key: int = declaration_of(type(body)).api_key or 0
+        message_class: type = type(body)
+        api_key = _api_key_of(message_class)
         version = self.version_for(api_key) if api_version is None else api_version
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -182,7 +187,7 @@ class PeerConnection(asyncio.Protocol):
         is_alone, is_first_to_wait = not self._in_flight, not self._unsent
         deadline = self._loop.time() + (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         self._in_flight.append(InFlight(correlation_id, api_key, version, deadline, on_answer))
-        if self._alarm is None or deadline < self._alarm.when():
+        if deadline < self._alarm_at:
             self._arm(deadline)
         if self._frame_events and self._world is not None:
             self._world.note(self._frame_sent(api_key, version, correlation_id, sum(len(chunk) for chunk in chunks) - 4))
@@ -235,7 +240,8 @@ class PeerConnection(asyncio.Protocol):
             self._end(Disconnected(f"{self._peer} sent an answer with correlation id {correlation_id} that nothing waits for"))
             return
         request = self._in_flight[0]
-        _, body = decode_response(request.api_key, _answered_version(request, frame), frame)
+        version = request.api_version if request.api_key != API_VERSIONS else _answered_version(request, frame)
+        body = decode_response_body(request.api_key, version, frame)
         self._in_flight.popleft()
         if self._frame_events and self._world is not None:
             self._world.note(self._frame_received(request, len(frame)))
@@ -265,16 +271,17 @@ class PeerConnection(asyncio.Protocol):
         assert self._loop is not None, "time-outs begin when the connection does"
         self._disarm()
         self._alarm = self._loop.call_at(deadline, self._on_alarm)
+        self._alarm_at = deadline
 
     def _disarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-            self._alarm = None
+            self._alarm, self._alarm_at = None, NEVER
 
     def _on_alarm(self) -> None:
         """Close the connection if a request is overdue; else sleep until the next one would be. The alarm is not moved by each answer."""
         assert self._loop is not None, "an alarm was set"
-        self._alarm = None
+        self._alarm, self._alarm_at = None, NEVER
         if not self._in_flight:
             return
         earliest = min(self._in_flight, key=lambda request: request.deadline)
@@ -352,8 +359,13 @@ def _api_versions_request() -> ApiVersionsRequest:
     return ApiVersionsRequest(client_software_name="kraftsim", client_software_version=__version__)
 
 
+@cache
+def _api_key_of(message_class: type) -> int:
+    return declaration_of(message_class).api_key or 0
+
+
 def _answered_version(request: InFlight, frame: bytes) -> int:
     """An ApiVersions answer that says UNSUPPORTED_VERSION is written in version 0, whatever was asked (KIP-511)."""
-    if request.api_key == ApiKey.API_VERSIONS and int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION:
+    if int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION:
         return 0
     return request.api_version

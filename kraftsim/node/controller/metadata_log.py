@@ -131,6 +131,8 @@ class MetadataLog:
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Return (epoch, end offset) up to which a follower's log may agree with this one; None if it agrees as far as it says."""
+        if last_fetched_epoch == self._leader.leader_epoch and fetch_offset <= self._leader.log_end_offset:
+            return None  # the usual case: a follower that reads along in this epoch
         if fetch_offset == 0 and self.log_start_offset == 0:
             return None
         epoch, end_offset = self._log.epochs.end_offset_for(last_fetched_epoch, self.log_end_offset)

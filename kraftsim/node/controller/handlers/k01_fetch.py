@@ -133,9 +133,10 @@ def _refusal(controller: "Controller", request: FetchRequest, partition: FetchPa
     is_sensible = request.max_wait_ms >= 0 and partition.fetch_offset >= 0 and partition.last_fetched_epoch >= 0
     if not is_sensible or partition.last_fetched_epoch > partition.current_leader_epoch:
         return ErrorCode.INVALID_REQUEST
-    if partition.current_leader_epoch < controller.log.leader_epoch:
+    leader_epoch = controller.log.leader_epoch
+    if partition.current_leader_epoch < leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if partition.current_leader_epoch > controller.log.leader_epoch:
+    if partition.current_leader_epoch > leader_epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     return ErrorCode.NONE
 
