@@ -117,6 +117,11 @@ class MetadataImage:
         """Return what was set on a topic itself; to be read only."""
         return self.configs_of(TOPIC_RESOURCE, topic)
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything was touched since `take_changes`: mostly not, an idle controller writes records that change nothing."""
+        return bool(self._changes)
+
     def take_changes(self) -> ImageChanges:
         """Return what was touched since the last call, and forget it."""
         changes, self._changes = self._changes, ImageChanges()

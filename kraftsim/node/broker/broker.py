@@ -183,7 +183,8 @@ class Broker:
             for record in batch.records():
                 assert record.value is not None, "a metadata record has a value"
                 self.image.replay(parse_record(record.value), record.offset)
-        await self.partitions.follow(self.image, self.image.take_changes())
+        if self.image.has_changes:
+            await self.partitions.follow(self.image, self.image.take_changes())
         self._published_offset = self.image.highest_offset
 
     def _on_metadata_reset(self) -> None:

@@ -86,10 +86,9 @@ class MetadataCursor:
 
     def _commit(self) -> Committed:
         committed: list[RecordBatch] = []
-        while self._fetched and self._fetched[0].next_offset <= self.high_watermark:
-            batch = self._fetched.popleft()
-            committed.append(batch)
-            self.applied_next_offset = batch.next_offset
+        while self._fetched and (next_offset := self._fetched[0].next_offset) <= self.high_watermark:
+            committed.append(self._fetched.popleft())
+            self.applied_next_offset = next_offset
         return Committed(tuple(committed))
 
     def _truncate(self, epoch: int, end_offset: int) -> Outcome:

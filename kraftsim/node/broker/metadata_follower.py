@@ -47,6 +47,7 @@ class MetadataFollower:
         self._voters = shell.config.controller_quorum_voters
         self._voter_index = 0
         self._connection: PeerConnection | None = None
+        self._requests: dict[int, FetchRequest] = {}
 
     async def run(self) -> None:
         """Fetch and apply until cancelled. Raises what applying raises: a disk that refuses, a record that nobody here understands."""
@@ -99,7 +100,17 @@ class MetadataFollower:
         await asyncio.sleep(self._config.controller_quorum_retry_backoff_ms / 1000)
 
     def _request(self, version: int) -> FetchRequest:
-        cursor = self._cursor
+        """Return the request for what comes next. One object per version serves for all: it is encoded when it is sent."""
+        request = self._requests.get(version)
+        if request is None:
+            request = self._requests[version] = self._new_request(version)
+        partition = request.topics[0].partitions[0]
+        partition.current_leader_epoch = self._cursor.leader_epoch
+        partition.fetch_offset = self._cursor.fetched_next_offset
+        partition.last_fetched_epoch = self._cursor.last_fetched_epoch
+        return request
+
+    def _new_request(self, version: int) -> FetchRequest:
         with_state = version >= FIRST_VERSION_WITH_REPLICA_STATE
         with_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         request = FetchRequest(
@@ -112,15 +123,7 @@ class MetadataFollower:
                 FetchTopic(
                     topic="" if with_ids else METADATA_TOPIC,
                     topic_id=METADATA_TOPIC_ID if with_ids else bytes(16),
-                    partitions=[
-                        FetchPartition(
-                            partition=0,
-                            current_leader_epoch=cursor.leader_epoch,
-                            fetch_offset=cursor.fetched_next_offset,
-                            last_fetched_epoch=cursor.last_fetched_epoch,
-                            partition_max_bytes=MAX_BYTES,
-                        )
-                    ],
+                    partitions=[FetchPartition(partition=0, partition_max_bytes=MAX_BYTES)],
                 )
             ],
         )
