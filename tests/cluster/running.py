@@ -48,6 +48,13 @@ def noted(directory: RunDirectory, kind: str, node: str, incarnation: int | None
     return [line for line in lines if line["kind"] == kind]
 
 
+def create_topic(cluster: ProcessCluster, topic: str, partitions: int) -> None:
+    """Create a topic and wait until every broker knows it."""
+    with asking(address_of(cluster, cluster.spec.broker_names[0])) as broker:
+        broker.create_topic(topic, partitions)
+    wait_until_known(cluster, topic, partitions)
+
+
 def wait_until_known(cluster: ProcessCluster, topic: str, partitions: int) -> None:
     """Wait until every broker names a leader for each partition: the answer to CreateTopics comes before the news reaches all, as in Kafka."""
     for name in cluster.spec.broker_names:
