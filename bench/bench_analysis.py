@@ -2,7 +2,7 @@
 
     python bench/bench_analysis.py 1000000
 
-A tenth of the events are producer ids, a quarter appends, a quarter acknowledgements, a quarter records of the final logs; one id is handed out twice.
+A tenth are producer ids, a quarter each appends, acknowledgements and records of the final logs; one id is handed out twice.
 """
 
 import argparse

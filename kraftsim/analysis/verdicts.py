@@ -47,7 +47,7 @@ class Found(NamedTuple):
     undecidable: str
 
 
-SMALL_RUN_EVENTS_MAX: Final = 200_000
+SMALL_RUN_EVENTS_MAX: Final = 50_000
 SETTINGS: Final = {
     "spark.sql.adaptive.enabled": ("false", "true"),
     "spark.sql.codegen.wholeStage": ("false", "true"),
