@@ -98,7 +98,8 @@ def requirements() -> str:
     ]
     by_api: dict[str, list[str]] = {}
     for each in found:
-        by_api.setdefault(each.api, []).append(f"- {each.sentence} *({each.source})*")
+        since = f"; since {each.since}" if each.since else ""
+        by_api.setdefault(each.api, []).append(f"- {each.sentence} *({each.source}{since})*")
     for api, sentences in by_api.items():
         lines += [f"## {api}\n", *sentences, ""]
     return "\n".join(lines)

@@ -23,6 +23,12 @@ def apache_kafka() -> "Iterator[ApacheKafka]":
 
 
 @pytest.fixture(scope="session")
+def apache_kafka_3_5() -> "Iterator[ApacheKafka]":
+    """One running node of Apache Kafka 3.5.2, as `apache_kafka`."""
+    yield from _running("3.5.2")
+
+
+@pytest.fixture(scope="session")
 def apache_kafka_4() -> "Iterator[ApacheKafka]":
     """One running node of Apache Kafka 4.1.2, as `apache_kafka`."""
     yield from _running("4.1.2")

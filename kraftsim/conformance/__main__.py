@@ -11,6 +11,7 @@ from kraftsim.conformance.target import Target
 EXAMPLES = """examples:
   python -m kraftsim.conformance 127.0.0.1:9092
   python -m kraftsim.conformance 127.0.0.1:9092 --api produce --api fetch --json findings.json
+  python -m kraftsim.conformance 127.0.0.1:9092 --release 3.5
 
 exit codes: 0 every requirement is met, 1 some are not, 3 the node could not be judged"""
 MET, UNMET, FAILED = 0, 1, 3
@@ -24,10 +25,11 @@ def main() -> int:
     parser.description = "Judge a running Kafka node by what it does on the wire."
     parser.add_argument("address", metavar="HOST:PORT", help="a broker of the cluster")
     parser.add_argument("--api", action="append", default=[], metavar="NAME", help="only the requirements of this file, for example produce")
+    parser.add_argument("--release", default="", metavar="LINE", help="leave out what came after this release line, for example 3.5")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the findings as JSON")
     given = parser.parse_args()
     try:
-        findings = list(judge_all(Target(given.address), all_requirements(given.api), _tell))
+        findings = list(judge_all(Target(given.address), all_requirements(given.api, given.release), _tell))
     except (OSError, ValueError, KeyError) as trouble:
         print(f"{given.address} could not be judged: {trouble}", file=sys.stderr)
         return FAILED

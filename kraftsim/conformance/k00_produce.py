@@ -195,7 +195,9 @@ def keyless_on_compacted(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    "records with timestamps out of range are refused with error 32, each one named with its range since version 8", source=LOG_VALIDATOR
+    "records with timestamps out of range are refused with error 32, each one named with its range since version 8",
+    source="KIP-937; LogValidator",
+    since="3.6",
 )
 def timestamps_out_of_range(target: Target) -> None:
     limits = {"message.timestamp.before.max.ms": "1000", "message.timestamp.after.max.ms": "60000"}
@@ -216,7 +218,7 @@ def timestamps_out_of_range(target: Target) -> None:
                 expect_equal(row.error_message, "One or more records have been rejected due to invalid timestamp", f"version {version}: message")
 
 
-@REQUIREMENTS.that("null records are never answered, and the connection stays", source="asked of Apache Kafka 3.9.1")
+@REQUIREMENTS.that("null records are never answered, and the connection stays", source="asked of Apache Kafka 3.8.1", since="3.8")
 def null_records(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:

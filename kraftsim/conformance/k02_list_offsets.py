@@ -106,7 +106,9 @@ def nothing_found(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    "a special timestamp is refused with error 35 by versions before the one that brought it", source="KafkaApis.handleListOffsetRequestV1AndAbove"
+    "a special timestamp is refused with error 35 by versions before the one that brought it",
+    source="KafkaApis.handleListOffsetRequestV1AndAbove",
+    since="3.9",
 )
 def specials_too_early(target: Target) -> None:
     topic = _timed_topic(target)

@@ -17,6 +17,12 @@ class Requirement:
     sentence: str
     source: str
     check: Check
+    since: str = ""
+    """The first release line of Apache Kafka that does so; empty for as long as anybody cares."""
+
+    def holds_for(self, release: str) -> bool:
+        """Tell whether a release line does so; an empty release is the newest one."""
+        return not self.since or not release or _as_numbers(self.since) <= _as_numbers(release)
 
 
 @dataclass(slots=True)
@@ -26,12 +32,12 @@ class Requirements:
     name: str
     entries: list[Requirement] = field(default_factory=list)
 
-    def that(self, sentence: str, *, source: str) -> Callable[[Check], Check]:
+    def that(self, sentence: str, *, source: str, since: str = "") -> Callable[[Check], Check]:
         """Add the decorated check under a sentence that begins 'The node ...' in the reader's mind."""
 
         def add(check: Check) -> Check:
             assert sentence not in {entry.sentence for entry in self.entries}, f"{sentence} is written twice"
-            self.entries.append(Requirement(api=self.name, sentence=sentence, source=source, check=check))
+            self.entries.append(Requirement(api=self.name, sentence=sentence, source=source, check=check, since=since))
             return check
 
         return add
@@ -40,3 +46,7 @@ class Requirements:
 REQUIREMENTS_BY_API: Catalogue[Requirements] = Catalogue(
     "kraftsim.conformance", "REQUIREMENTS", Requirements, apart=("peer", "target", "expect", "runner", "batches", "__main__")
 )
+
+
+def _as_numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))

@@ -37,10 +37,13 @@ class Finding:
         }
 
 
-def all_requirements(apis: Iterable[str] = ()) -> list[Requirement]:
-    """Return every requirement, in the order of files and then of lines; with `apis` only those of the named ones. Raises KeyError."""
+def all_requirements(apis: Iterable[str] = (), release: str = "") -> list[Requirement]:
+    """Return the requirements in the order of files and then of lines.
+
+    With `apis` only those of the named ones (KeyError for others), with a `release` line, like 3.5, only those that it meets already.
+    """
     chapters = [REQUIREMENTS_BY_API.named(api) for api in apis] or REQUIREMENTS_BY_API.all()
-    return [requirement for chapter in chapters for requirement in chapter.entries]
+    return [requirement for chapter in chapters for requirement in chapter.entries if requirement.holds_for(release)]
 
 
 def judge(requirement: Requirement, target: Target) -> Finding:

@@ -25,6 +25,17 @@ def test_apache_kafka_3_9_meets(requirement, apache_kafka):
     assert finding.is_met, finding.why
 
 
+@pytest.mark.parametrize("requirement", all_requirements(release="3.5"), ids=sentence)
+def test_apache_kafka_3_5_meets(requirement, apache_kafka_3_5):
+    finding = judge(requirement, Target(apache_kafka_3_5.bootstrap))
+    assert finding.is_met, finding.why
+
+
+@pytest.mark.parametrize("requirement", [each for each in REQUIREMENTS if not each.holds_for("3.5")], ids=sentence)
+def test_apache_kafka_3_5_does_not_meet_what_came_later(requirement, apache_kafka_3_5):
+    assert not judge(requirement, Target(apache_kafka_3_5.bootstrap)).is_met
+
+
 @pytest.mark.parametrize("requirement", REQUIREMENTS, ids=sentence)
 def test_apache_kafka_4_1_meets(requirement, apache_kafka_4):
     finding = judge(requirement, Target(apache_kafka_4.bootstrap))

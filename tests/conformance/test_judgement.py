@@ -100,6 +100,13 @@ def test_every_requirement_has_a_sentence_and_a_source_of_its_own():
     assert len({requirement.check for requirement in requirements}) == len(requirements), "a check is written twice"
 
 
+def test_what_came_later_is_left_out_for_an_older_release():
+    named = [Requirement(api="x", sentence="s", source="s", check=lambda target: None, since=since) for since in ("", "3.5", "3.6", "3.10", "4.0")]
+    assert [each.since for each in named if each.holds_for("3.6")] == ["", "3.5", "3.6"]
+    assert all(each.holds_for("") for each in named)
+    assert len(all_requirements(release="3.5")) < len(all_requirements())
+
+
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1:", ":9092", "127.0.0.1:port"])
 def test_an_address_is_host_and_port(address):
     with pytest.raises(ValueError, match="HOST:PORT"):
