@@ -31,7 +31,8 @@ class HeartbeatReply:
 class BrokerWish:
     """What a heartbeat says, and what the controller knows beside it.
 
-    is_caught_up: the broker has read its own registration. others_are_caught_up: all active brokers have read what its shutdown changed.
+    is_caught_up: the broker has read its own registration. others_are_caught_up: all active brokers have read what its shutdown changed; this and
+    leads_partitions count only for a broker that wants to shut down, or is about to.
     """
 
     wants_fence: bool

@@ -93,12 +93,13 @@ class ControllerState:
             return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {request.broker_id} is not at epoch {request.broker_epoch}")
         self.cluster.sessions.touch(request.broker_id, request.current_metadata_offset, now_ms)
         is_caught_up = request.current_metadata_offset >= register_offset
+        is_leaving = request.want_shut_down or broker.in_controlled_shutdown  # else nobody looks at what costs a walk over all partitions
         wish = BrokerWish(
             wants_fence=request.want_fence,
             wants_shut_down=request.want_shut_down,
             is_caught_up=is_caught_up,
-            leads_partitions=self.replication.leads_partitions(request.broker_id),
-            others_are_caught_up=self.cluster.others_are_caught_up(request.broker_id),
+            leads_partitions=is_leaving and self.replication.leads_partitions(request.broker_id),
+            others_are_caught_up=is_leaving and self.cluster.others_are_caught_up(request.broker_id),
         )
         current = control_state(broker)
         following = next_state(current, wish)
