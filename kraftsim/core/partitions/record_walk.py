@@ -12,6 +12,11 @@ from protocol.malformed_batches import MalformedRecord
 from protocol.records import read_varint
 
 VARINT_BYTES_MAX: Final = 10
+COMPARED_SIZE_MAX: Final = 8192
+"""Up to here the length of a record takes two bytes at most."""
+WALKED_TOGETHER: Final = 16
+"""If so many records have one size it is worth a look whether more follow that have it, too."""
+FIRST_LOOK_AHEAD: Final = 16
 
 
 def why_records_do_not_add_up(batch: RecordBatch) -> str | None:
@@ -28,20 +33,51 @@ def why_records_do_not_add_up(batch: RecordBatch) -> str | None:
 def _walk(data: bytes | memoryview, record_count: int) -> int:
     """Return the position after the last record. Raises IndexError when the data is too short. Most lengths are varints of one or two bytes."""
     position = 0
-    for _ in range(record_count):
-        first = data[position]
-        if first < 128:
-            position += 1
-        else:
-            second = data[position + 1]
-            if second < 128:
-                first = first & 0x7F | second << 7
-                position += 2
+    left = record_count
+    while left > 0:
+        first_begin = begin = position
+        walked = min(left, WALKED_TOGETHER)
+        for _ in range(walked):
+            begin = position
+            first = data[position]
+            if first < 128:
+                position += 1
             else:
-                size_bytes, varint_bytes = read_varint(bytes(data[position : position + VARINT_BYTES_MAX]), 0)
-                first = size_bytes << 1 if size_bytes >= 0 else 1
-                position += varint_bytes
-        if first & 1 or not first:
-            raise MalformedRecord("a record of no or negative length")
-        position += first >> 1
+                second = data[position + 1]
+                if second < 128:
+                    first = first & 0x7F | second << 7
+                    position += 2
+                else:
+                    size_bytes, varint_bytes = read_varint(bytes(data[position : position + VARINT_BYTES_MAX]), 0)
+                    first = size_bytes << 1 if size_bytes >= 0 else 1
+                    position += varint_bytes
+            if first & 1 or not first:
+                raise MalformedRecord("a record of no or negative length")
+            position += first >> 1
+        left -= walked
+        size_bytes = position - begin
+        if size_bytes <= COMPARED_SIZE_MAX and position - first_begin == walked * size_bytes:
+            alike = _alike(data, begin, size_bytes, left)
+            position += alike * size_bytes
+            left -= alike
     return position
+
+
+def _alike(data: bytes | memoryview, begin: int, size_bytes: int, count_max: int) -> int:
+    """Return how many records behind the one at `begin` are as long as it: their lengths stand at equal distances, so one slice shows them all.
+
+    Programs write many records of one size; looking at each costs more than the checksum of the batch. The look ahead doubles as long as it pays.
+    """
+    first, second = bytes(data[begin : begin + 1]), bytes(data[begin + 1 : begin + 2])
+    alike, ahead = 0, FIRST_LOOK_AHEAD
+    while alike < count_max:
+        ahead = min(ahead, count_max - alike)
+        start = begin + (alike + 1) * size_bytes
+        end = start + ahead * size_bytes
+        firsts, seconds = bytes(data[start:end:size_bytes]), bytes(data[start + 1 : end : size_bytes])
+        found = min(len(firsts) - len(firsts.lstrip(first)), len(seconds) - len(seconds.lstrip(second)))
+        alike += found
+        if found < ahead:
+            break
+        ahead *= 2
+    return alike

@@ -1,0 +1,69 @@
+"""The walk over the lengths of records, beside the reader that unpacks each of them."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from kraftsim.core.partitions.record_walk import why_records_do_not_add_up
+from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
+from protocol.malformed_batches import MalformedRecord
+from protocol.records import Record
+
+SIZES: dict[str, Callable[[Random, int], int]] = {
+    "none": lambda draw, index: 0,
+    "all of one byte": lambda draw, index: 1,
+    "all short": lambda draw, index: 40,
+    "all of a kilobyte": lambda draw, index: 1024,
+    "at the edge of two length bytes": lambda draw, index: draw.choice((8170, 8180, 8190)),
+    "runs": lambda draw, index: (7, 90, 300)[index // 23 % 3],
+    "in pairs": lambda draw, index: 50 + index // 2 % 2,
+    "any": lambda draw, index: draw.randrange(300),
+    "long": lambda draw, index: 20_000,
+}
+
+
+def batch_of(kind: str, count: int) -> bytes:
+    draw = Random(f"{kind}/{count}")
+    return build_batch([Record(timestamp=index, value=bytes(SIZES[kind](draw, index))) for index in range(count)])
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("count", [1, 2, 3, 9, 10, 11, 64, 65, 300])
+def test_records_of_any_sizes_add_up(kind: str, count: int) -> None:
+    """Records of equal size are passed over together; those of other sizes one by one."""
+    assert why_records_do_not_add_up(RecordBatch(batch_of(kind, count))) is None
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_length_that_was_changed_is_noticed_wherever_the_reader_notices_it(kind: str) -> None:
+    """One byte of the records is another one: what leaves the lengths as they are is none of the walk's business, all else it must see."""
+    whole = batch_of(kind, 40)
+    draw = Random(kind)
+    for _ in range(200):
+        changed = bytearray(whole)
+        at = HEADER_SIZE_BYTES + draw.randrange(min(len(whole) - HEADER_SIZE_BYTES, 2000))
+        changed[at] ^= 1 << draw.randrange(8)
+        batch = RecordBatch(bytes(changed))
+        try:
+            list(batch.records())
+        except MalformedRecord:
+            continue
+        assert why_records_do_not_add_up(batch) is None, f"byte {at} of a batch that can be read"
+
+
+@pytest.mark.parametrize("missing", [1, 2, 1024, 2000])
+def test_a_batch_cut_short_does_not_add_up(missing: int) -> None:
+    """Fewer bytes than the records take: the last one ends outside."""
+    whole = batch_of("all of a kilobyte", 50)
+    cut = bytearray(whole[:-missing])
+    cut[8:12] = (len(cut) - 12).to_bytes(4, "big")
+    assert why_records_do_not_add_up(RecordBatch(bytes(cut))) is not None
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_another_record_count_does_not_add_up(change: int) -> None:
+    """One record more or fewer than the header says."""
+    whole = bytearray(batch_of("all of a kilobyte", 50))
+    whole[57:61] = (50 + change).to_bytes(4, "big")
+    assert why_records_do_not_add_up(RecordBatch(bytes(whole))) is not None
