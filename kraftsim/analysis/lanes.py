@@ -125,6 +125,7 @@ def _lives(events: pa.Table, lane_of: Mapping[str, int], end_of_run_ns: int) -> 
     keys = ["node", "incarnation"]
     spans = events.select([*keys, "t_ns"]).group_by(keys).aggregate([("t_ns", "min"), ("t_ns", "max")]).to_pylist()
     goodbyes = {(row["node"], row["incarnation"]): "stopped" for row in _rows(events, "NodeStopped", *keys)}
+    goodbyes |= {(row["node"], row["incarnation"]): "stopped" for row in _rows(events, "ClientStopped", *keys)}
     goodbyes |= {(row["node"], row["incarnation"]): "failed" for row in _rows(events, "NodeFailed", *keys)}
     strikes = [(row["target"], int(row["t_ns"])) for row in _rows(events, "FaultFired", "target")]
     spans.sort(key=lambda span: (lane_of[span["node"]], span["incarnation"]))

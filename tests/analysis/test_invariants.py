@@ -133,7 +133,7 @@ def test_sql_agrees_with_the_checks_on_every_row_of_the_table(case: Case, tmp_pa
     assert by_sql(history, tmp_path, duckdb) == online(history)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_sql_agrees_with_the_checks_on_random_histories(seed: int, tmp_path: Path) -> None:
     """The same outcome, count, messages and witnesses."""
     history = random_history(seed)
@@ -156,8 +156,8 @@ def test_random_histories_reach_every_outcome() -> None:
 @pytest.mark.spark
 def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> None:
     """Histories that violate each invariant, and clean ones; the table is shown to Spark as one query per history."""
-    chosen = [random_history(seed) for seed in (0, 3, 5)]
-    chosen += [case.history() for case in CASES if case.name in ("hostile names", "no blocks", "the final log was not read", "lost once, then twice")]
+    chosen = [random_history(seed) for seed in (0, 5)]
+    chosen += [case.history() for case in CASES if case.name in ("hostile names", "the final log was not read")]
     for number, history in enumerate(chosen):
         found = by_sql(history, tmp_path / str(number), lambda parquet: find_verdicts(spark, str(parquet), 1, INVARIANTS.all()))
         again = by_sql(history, tmp_path / str(number), duckdb)

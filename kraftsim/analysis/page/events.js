@@ -1,5 +1,5 @@
 // The events on their lanes: as a density when there are many, else as dots with arrows and words.
-// Zoomed out: per slot of a few pixels and lane a stack of families, its height the square root of how much happened.
+// Zoomed out: per slot of a few pixels and lane a stack of families, its height the logarithm of how much happened.
 function drawDensity(pen, first, end, laneHeight) {
   const lanes = facts.lanes.length, kinds = familyNames.length, slots = Math.ceil((picture.width - GUTTER - RIGHT) / SLOT);
   const bins = new Float32Array(slots * lanes * kinds), totals = new Float32Array(slots * lanes);
@@ -17,7 +17,7 @@ function drawDensity(pen, first, end, laneHeight) {
     for (let bin = 0; bin < totals.length; bin++) {
       const here = bins[bin * kinds + family];
       if (!here) continue;
-      const lane = (bin / slots) | 0, full = Math.max(3, Math.sqrt(totals[bin] / most) * (laneHeight - 10));
+      const lane = (bin / slots) | 0, full = Math.max(3, (Math.log1p(totals[bin]) / Math.log1p(most)) * (laneHeight - 10));
       let below = 0;
       for (let other = 0; other < family; other++) below += bins[bin * kinds + other];
       const base = TOP + laneHeight * (lane + 1) - 4 - (full * below) / totals[bin];
