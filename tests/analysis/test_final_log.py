@@ -1,11 +1,7 @@
 """The final log is what a broker would find on its disk: whole, intact batches, in order, and nothing after the first that is not."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from kraftsim.cluster.final_log import write_final_log
 from kraftsim.core.partitions.final_log import final_log_events
 from kraftsim.events.partitions import FinalBatch, FinalLog, FinalRecord
 from protocol.batches import build_batch
@@ -82,21 +78,3 @@ def test_records_can_be_left_out_and_the_log_says_so() -> None:
     assert isinstance(log, FinalLog)
     assert log.record_count == -1
     assert all(isinstance(event, FinalBatch) for event in rest)
-
-
-def test_the_final_log_is_written_as_the_last_lines_of_the_run(tmp_path: Path) -> None:
-    """Its facts are dated after the last whole line of any node; a torn line is passed over."""
-    (tmp_path / "events").mkdir()
-    (tmp_path / "events" / "broker-1.1.jsonl").write_text(
-        '{"run":"r","t_ns":70,"wall_ms":5,"kind":"NodeReady"}\n{"run":"r","t_ns":90', encoding="utf-8"
-    )
-    segment = tmp_path / "data" / path(0)
-    segment.parent.mkdir(parents=True)
-    segment.write_bytes(WHOLE)
-    for _ in range(2):
-        written = write_final_log(tmp_path)
-    lines = [json.loads(line) for line in written.read_text(encoding="utf-8").splitlines()]
-    assert written == tmp_path / "events" / "final.1.jsonl"
-    assert [line["n"] for line in lines] == list(range(6))
-    assert [line["kind"] for line in lines] == ["FinalLog", "FinalBatch", "FinalBatch", "FinalRecord", "FinalRecord", "FinalRecord"]
-    assert {(line["run"], line["node"], line["incarnation"], line["t_ns"]) for line in lines} == {("r", "final", 1, 71)}
