@@ -1,10 +1,17 @@
 """Runs one node as this process: a uvloop event loop that stops in good order on SIGTERM and SIGINT."""
 
 import asyncio
+import ctypes
 import signal
 from collections.abc import Callable, Coroutine
 
 import uvloop
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's mallopt."""
+KEPT_BYTES_MAX = 64 * 1024 * 1024
+KEPT_BLOCK_BYTES_MAX = 32 * 1024 * 1024
+"""The most that M_MMAP_THRESHOLD takes."""
 
 
 def run_node(main: Callable[[asyncio.Event], Coroutine[object, object, int | None]]) -> int:
@@ -12,6 +19,7 @@ def run_node(main: Callable[[asyncio.Event], Coroutine[object, object, int | Non
 
     `stopping` is set by the first SIGTERM or SIGINT: main must then stop its node and return. A second signal cancels main.
     """
+    _keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_supervised(main))
 
@@ -34,3 +42,15 @@ async def _supervised(main: Callable[[asyncio.Event], Coroutine[object, object, 
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+def _keep_freed_memory() -> None:
+    """Keep what was freed for what is needed next, where the C library is glibc.
+
+    Otherwise, depending on how the heap happens to lie, each batch of a megabyte is given back to the kernel and faulted in again for the next one,
+    which costs as much as all else that a broker does with it.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
+        libc.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES_MAX)
