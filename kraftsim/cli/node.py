@@ -89,8 +89,17 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
     import asyncio
 
     from kraftsim.cluster.launch import build_node, real_world_of
+    from kraftsim.events.nodes import NodeFailed
+    from kraftsim.node.mistakes import hear_of_mistakes
 
     world = real_world_of(config, started_ns)
+    mistakes: list[Exception] = []
+
+    def on_mistake(mistake: Exception) -> None:
+        mistakes.append(mistake)
+        stopping.set()
+
+    hear_of_mistakes(asyncio.get_running_loop(), on_mistake)
     try:
         running = build_node(config, world, parts)
         failure: asyncio.Future[BaseException] = asyncio.ensure_future(running.failed())
@@ -102,6 +111,10 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
             _tell(failure.result())
             raise Failure(f"{config.node_name} failed: {failure.result()!r}") from failure.result()
         failure.cancel()
+        if mistakes:
+            running.abort()
+            world.note(NodeFailed(reason=repr(mistakes[0])))
+            raise Failure(f"{config.node_name} failed: {mistakes[0]!r}") from mistakes[0]
         await running.stop()
     finally:
         world.close()

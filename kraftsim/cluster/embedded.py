@@ -22,6 +22,7 @@ from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.node.config import NodeConfig
+from kraftsim.node.mistakes import hear_of_mistakes
 from kraftsim.node.node import Node
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.world import RealWorld
@@ -52,7 +53,9 @@ class EmbeddedCluster:
         self.directory = RunDirectory(Path(self._temporary.name)) if self._temporary is not None else directory or RunDirectory(Path())
         self._nodes: dict[str, RunningNode] = {}
         self.started_ns = RealClock(0).monotonic_ns()
+        self._mistakes: list[Exception] = []
         self._loop = uvloop.new_event_loop()
+        hear_of_mistakes(self._loop, self._mistakes.append)
         self._thread = threading.Thread(target=self._run_loop, name="kraftsim-embedded", daemon=True)
 
     def __enter__(self) -> "EmbeddedCluster":
@@ -86,7 +89,7 @@ class EmbeddedCluster:
             raise
 
     def stop(self) -> None:
-        """Stop all nodes cleanly and end the thread."""
+        """Stop all nodes cleanly and end the thread. Raises what went wrong inside a node without anybody handling it: always a mistake of ours."""
         if not self._thread.is_alive():
             return
         try:
@@ -97,6 +100,8 @@ class EmbeddedCluster:
             self._loop.close()
             if self._temporary is not None:
                 self._temporary.cleanup()
+        if self._mistakes:
+            raise self._mistakes[0]
 
     def kill(self, name: str) -> None:
         """Abort a node as SIGKILL would end its process."""
