@@ -1,31 +1,31 @@
-# Two images: `node` runs controllers and brokers and needs little; `analysis` adds Spark with a Java of its own.
+# kraftsim in a container: `node` (the default) runs nodes, `analysis` also plays scenarios with real clients and judges them with Spark.
 #
-#   docker build --target node --tag kraftsim:node .
+#   docker build --tag kraftsim:node .
 #   docker build --target analysis --tag kraftsim:analysis .
-
-FROM python:3.11-slim AS node
-ENV PIP_NO_CACHE_DIR=1
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1
-ENV PYTHONUNBUFFERED=1
+FROM python:3.11-slim AS base
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+RUN useradd --system --create-home --home-dir /var/lib/kraftsim kraftsim
 WORKDIR /opt/kraftsim
 COPY requirements-core.lock ./
 RUN pip install --require-hashes -r requirements-core.lock
 COPY pyproject.toml README.md LICENSE NOTICE ./
-COPY protocol ./protocol
-COPY kraftsim ./kraftsim
-COPY scenarios ./scenarios
+COPY protocol protocol/
+COPY kraftsim kraftsim/
+COPY scenarios scenarios/
 RUN pip install --no-deps --no-build-isolation .
-RUN useradd --system --create-home --home-dir /var/lib/kraftsim kraftsim
-USER kraftsim
-WORKDIR /var/lib/kraftsim
-RUN mkdir -p run
-VOLUME /var/lib/kraftsim/run
-CMD ["kraftsim", "--help"]
+ENTRYPOINT ["kraftsim"]
+CMD ["--help"]
 
-FROM node AS analysis
-USER root
-WORKDIR /opt/kraftsim
-COPY requirements.lock requirements-java.lock ./
-RUN pip install --require-hashes -r requirements.lock -r requirements-java.lock
+FROM base AS analysis
+COPY requirements-analysis.lock ./
+RUN pip install --require-hashes -r requirements-analysis.lock
 USER kraftsim
 WORKDIR /var/lib/kraftsim
+RUN mkdir runs
+VOLUME /var/lib/kraftsim/runs
+
+FROM base AS node
+USER kraftsim
+WORKDIR /var/lib/kraftsim
+RUN mkdir node
+VOLUME /var/lib/kraftsim/node

@@ -1,119 +1,57 @@
-"""The steps of the Dockerfile, carried out in a clean folder: they need only what they copy, and a node runs from what they installed."""
+"""The Dockerfile: what it may ask for, and its steps in a clean folder."""
 
-import json
-import os
-import re
 import shutil
-import subprocess
-import sys
-import venv
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from kraftsim import __version__
 from kraftsim.cluster.ports import free_port_range
-
-HOUSE = Path(__file__).parents[2]
-STUB = "#!/bin/sh\nexit 0\n"
-ROOT_ONLY = ("useradd",)
-"""Programs that change the machine: the step must name them, and they do nothing here."""
+from tests.compose.dockerfile import FILE, Image, context_files, stages, steps_of
 
 
-def steps(stage: str) -> list[tuple[str, str]]:
-    """Return the instructions of one stage: (word, the rest of the line)."""
-    found: list[tuple[str, str]] = []
-    current = ""
-    for line in (HOUSE / "Dockerfile").read_text().splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
-        word, _, rest = line.partition(" ")
-        if word == "FROM":
-            current = rest.rpartition(" AS ")[2]
-        elif current == stage:
-            found.append((word, rest))
-    return found
+def test_the_images_are_made_of_the_project_and_python_alone():
+    """No address of a registry, no image but Python's; what is built unless told otherwise is the node."""
+    found = stages()
+    assert [stage.base for stage in found.values() if stage.base not in found] == ["python:3.11-slim"]
+    assert "://" not in FILE.read_text() and "--index" not in FILE.read_text()
+    assert list(found) == ["base", "analysis", "node"]
 
 
-@dataclass(slots=True)
-class CleanFolder:
-    """A folder that stands for the root of an image, with a Python of its own."""
+@pytest.mark.parametrize("target", ["node", "analysis"])
+def test_the_steps_use_locks_and_end_with_an_unprivileged_user(target: str):
+    steps = steps_of(target)
+    installs = [step.words for step in steps if step.verb == "RUN" and "pip install" in step.words]
+    assert all("--require-hashes" in words or "--no-deps" in words for words in installs)
+    assert [step.words for step in steps if step.verb == "USER"][-1] == "kraftsim"
 
-    root: Path
-    place: str = "/"
-    variables: dict[str, str] = field(default_factory=dict)
 
-    def prepare(self) -> None:
-        """Make the Python of the image, and programs that do nothing in place of those that need root."""
-        venv.create(self.root / "python", with_pip=True)
-        for program in ROOT_ONLY:
-            stub = self.root / "python" / "bin" / program
-            stub.write_text(STUB)
-            stub.chmod(0o755)
-
-    def at(self, path: str) -> Path:
-        """Return where a path of the image lies."""
-        return self.root / (path if path.startswith("/") else f"{self.place}/{path}").lstrip("/")
-
-    def environment(self) -> dict[str, str]:
-        """Return the variables that a step sees: nothing of the checkout."""
-        kept = {key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_", "HTTP", "http", "LANG", "HOME"))}
-        return {**kept, **self.variables, "PATH": f"{self.root / 'python' / 'bin'}:/usr/bin:/bin"}
-
-    def run(self, command: list[str], timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        """Run a command where the image would."""
-        return subprocess.run(command, cwd=self.at("."), env=self.environment(), capture_output=True, text=True, check=False, timeout=timeout)
-
-    def carry_out(self, word: str, rest: str) -> None:
-        """Carry out one instruction."""
-        if word == "WORKDIR":
-            self.place = rest
-            self.at(".").mkdir(parents=True, exist_ok=True)
-        elif word == "ENV":
-            name, _, value = rest.partition("=")
-            self.variables[name] = value
-        elif word == "COPY":
-            *sources, target = rest.split()
-            for source in sources:
-                self._copy(HOUSE / source, self.at(target) if target != "./" else self.at(source))
-        elif word == "RUN":
-            done = self.run(["sh", "-ec", rest])
-            assert done.returncode == 0, f"RUN {rest}\n{done.stdout}\n{done.stderr}"
-        else:
-            assert word in ("USER", "VOLUME", "CMD"), f"{word} is not played here"
-
-    def _copy(self, source: Path, target: Path) -> None:
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-        else:
-            shutil.copy(source, target)
+def test_the_context_is_the_packages_and_what_builds_them():
+    """Nothing else gets into an image: no tests, no runs, no history."""
+    parts = {file.parts[0] for file in context_files()}
+    assert parts == {"LICENSE", "NOTICE", "README.md", "pyproject.toml", "requirements-core.lock", "requirements-analysis.lock"} | {
+        "kraftsim",
+        "protocol",
+        "scenarios",
+    }
+    assert Path("kraftsim/analysis/page/page.html") in context_files()
 
 
 @pytest.mark.interop
-def test_a_node_runs_from_what_the_steps_install(tmp_path: Path):
-    image = CleanFolder(tmp_path)
-    image.prepare()
-    for word, rest in steps("node"):
-        image.carry_out(word, rest)
-    shutil.rmtree(image.at("/opt/kraftsim"))  # what was copied is no longer needed: it is installed
-    command = next(json.loads(rest) for word, rest in steps("node") if word == "CMD")
-    assert "Verbs:" in image.run(command).stdout
+def test_a_cluster_runs_from_what_the_steps_of_the_node_image_install(node_image: Image):
+    """Nothing of the checkout is used but what was copied, and that is no longer needed; nothing is installed but what the lock pins."""
+    shutil.rmtree(node_image.local("/opt/kraftsim"))
+    assert node_image.run().stdout.startswith("Usage: kraftsim")
+    assert node_image.run("--version").stdout.strip() == f"kraftsim, version {__version__}"
+    assert "producer_ids_survive_failover" in node_image.run("list", "scenarios").stdout
     port = free_port_range(1)
-    up = image.run(["kraftsim", "up", "--brokers", "1", "--port", str(port), "--data", "run/image", "--detach"], timeout=60)
+    up = node_image.run("up", "--brokers", "1", "--port", str(port), "--data", "runs/image", "--detach")
     try:
         assert up.stdout.strip() == f"bootstrap.servers=127.0.0.1:{port}", up.stderr
-        asked = image.run(["kraftsim", "doctor", "--node", f"127.0.0.1:{port}"])
-        assert "broker that knows brokers 1" in asked.stdout, asked.stderr
+        assert node_image.run("doctor", "--node", f"127.0.0.1:{port}").returncode == 0
     finally:
-        down = image.run(["kraftsim", "down", "--data", "run/image"])
+        down = node_image.run("down", "--data", "runs/image")
     assert down.stdout.strip() == "2 nodes stopped", down.stderr
-    installed = image.run([str(tmp_path / "python" / "bin" / "python"), "-m", "pip", "list"]).stdout
-    assert not re.search(r"pyspark|pytest|aiokafka|pandas", installed), "a node carries no Spark and no test tools"
-
-
-def test_the_steps_use_locks_and_an_unprivileged_user():
-    for stage in ("node", "analysis"):
-        installs = [rest for word, rest in steps(stage) if word == "RUN" and "pip install" in rest]
-        assert all("--require-hashes" in line or "--no-deps" in line for line in installs)
-        assert [rest for word, rest in steps(stage) if word == "USER"][-1] == "kraftsim"
-    assert sys.version_info >= (3, 11)
+    installed = node_image.process(str(node_image.programs / "python"), "-m", "pip", "list").stdout
+    assert "kraftsim" in installed
+    assert not [name for name in ("pyspark", "pytest", "aiokafka", "confluent", "pandas") if name in installed]

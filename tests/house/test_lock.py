@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 HOUSE = Path(__file__).parents[2]
-LOCKS = ("requirements-core.lock", "requirements.lock", "requirements-java.lock")
+LOCKS = ("requirements-core.lock", "requirements-analysis.lock", "requirements.lock", "requirements-java.lock")
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
 
 
@@ -35,6 +35,7 @@ def test_lock_files_carry_hashes_and_no_address(lock):
 def test_lock_files_pin_what_pyproject_asks_for():
     assert wanted("build") <= set(pins("requirements-core.lock"))
     assert wanted("build", "analysis", "clients", "dev") <= set(pins("requirements.lock"))
+    assert wanted("build", "analysis", "clients", "java") <= set(pins("requirements-analysis.lock"))
     assert wanted("java") - wanted() <= set(pins("requirements-java.lock"))
 
 

@@ -1,0 +1,180 @@
+"""What the Dockerfile declares, and its steps carried out in a clean folder where no container engine is at hand.
+
+The folder stands for the root of the image: WORKDIR, COPY and the paths in RUN lead into it. A fresh virtual environment stands for the Python of the
+base image, and a directory for the home of the user that `useradd` would make. The context is what .dockerignore lets through.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import venv
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HOUSE = Path(__file__).parents[2]
+FILE = HOUSE / "Dockerfile"
+IGNORE_FILE = HOUSE / ".dockerignore"
+KNOWN = {"FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "VOLUME", "ENTRYPOINT", "CMD"}
+IMAGE_PATH = re.compile(r"(?<![\w./-])/(?=(?:opt|var/lib)/kraftsim\b)")
+"""Where paths of the image begin; whatever else begins with a slash is the system's."""
+KEEPS_NO_CACHE = "PIP_NO_CACHE_DIR"
+"""Makes an image smaller; here it would only mean to download everything again."""
+STEP_SECONDS = 600
+SYSTEM_PROGRAMS = ("/usr/bin", "/bin")
+NOT_IN_THE_BASE_IMAGE = ("java", "python", "pip")
+USERADD = """#!/bin/sh
+while [ $# -gt 1 ]; do
+    [ "$1" = --home-dir ] && mkdir -p "$2"
+    shift
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One instruction."""
+
+    verb: str
+    words: str
+
+
+@dataclass(slots=True)
+class Stage:
+    """The instructions after one FROM."""
+
+    name: str
+    base: str
+    steps: list[Step] = field(default_factory=list)
+
+
+def stages() -> dict[str, Stage]:
+    """Return the stages by name, in the order of the file; an image is built from the last one unless told otherwise."""
+    found: dict[str, Stage] = {}
+    lines = [line for line in FILE.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    for line in "\n".join(lines).replace("\\\n", " ").splitlines():
+        verb, _, words = line.partition(" ")
+        assert verb in KNOWN, f"the rehearsal does not know {verb}"
+        if verb == "FROM":
+            base, _, name = words.partition(" AS ")
+            found[name] = Stage(name, base)
+        else:
+            list(found.values())[-1].steps.append(Step(verb, words))
+    return found
+
+
+def steps_of(target: str) -> list[Step]:
+    """Return all steps to a stage, those of the stages that it is based on first."""
+    stage = stages()[target]
+    return [*(steps_of(stage.base) if stage.base in stages() else []), *stage.steps]
+
+
+def context_files() -> list[Path]:
+    """Return the files that .dockerignore lets into the context, relative to the house."""
+    lines = [line for line in IGNORE_FILE.read_text().splitlines() if line and not line.startswith("#")]
+    assert lines[0] == "*" and lines[-1] == "**/__pycache__" and all(line.startswith("!") for line in lines[1:-1])
+    found = []
+    for name in (line.removeprefix("!") for line in lines[1:-1]):
+        place = HOUSE / name
+        assert place.exists(), f".dockerignore lets {name} in, which is not there"
+        files = sorted(place.rglob("*")) if place.is_dir() else [place]
+        found += [file.relative_to(HOUSE) for file in files if file.is_file() and "__pycache__" not in file.parts]
+    return found
+
+
+class Image:
+    """A stage that was carried out below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environment: dict[str, str] = {}
+        self.directory = root
+        self.user = "root"
+        self.entrypoint: tuple[str, ...] = ()
+        self.default_command: tuple[str, ...] = ()
+        self.done: list[str] = []
+
+    @property
+    def programs(self) -> Path:
+        """Where the programs of the base image would be."""
+        return self.root / "python" / "bin"
+
+    def local(self, text: str) -> str:
+        """Lead every path of the image into the folder."""
+        return IMAGE_PATH.sub(f"{self.root}/", text)
+
+    def process_environment(self) -> dict[str, str]:
+        """Return what a process in a container would find: nothing of the caller's but where to look for programs, and for packages."""
+        passed = {key: value for key, value in os.environ.items() if key in {"LANG", "LC_ALL"} or key.startswith(("PIP_", "SSL_"))}
+        home = self.local(f"/var/lib/{self.user}") if self.user != "root" else os.environ.get("HOME", "/")
+        return {**passed, "PATH": f"{self.programs}:{self.root / 'system'}", "HOME": home, **self.environment}
+
+    def build(self, target: str) -> "Image":
+        """Carry out the steps of a stage."""
+        venv.create(self.root / "python", with_pip=True)
+        stand_in = self.programs / "useradd"
+        stand_in.write_text(USERADD)
+        stand_in.chmod(0o755)
+        self._link_system_programs()
+        for step in steps_of(target):
+            self._carry_out(step)
+        return self
+
+    def _link_system_programs(self) -> None:
+        """Offer the programs of this machine, but for those that the base image lacks and something here would use if it found them."""
+        system = self.root / "system"
+        system.mkdir()
+        for directory in SYSTEM_PROGRAMS:
+            for program in Path(directory).iterdir():
+                link = system / program.name
+                if not link.is_symlink() and not program.name.startswith(NOT_IN_THE_BASE_IMAGE):
+                    link.symlink_to(program)
+
+    def _carry_out(self, step: Step) -> None:
+        match step.verb:
+            case "ENV":
+                self.environment.update(dict(pair.split("=", 1) for pair in step.words.split() if not pair.startswith(KEEPS_NO_CACHE)))
+            case "WORKDIR":
+                self.directory = Path(self.local(step.words))
+                self.directory.mkdir(parents=True, exist_ok=True)
+            case "VOLUME":
+                assert Path(self.local(step.words)).is_dir(), f"VOLUME {step.words}: a step must make it, so that it belongs to the user"
+            case "USER":
+                self.user = step.words
+            case "ENTRYPOINT":
+                self.entrypoint = tuple(json.loads(step.words))
+            case "CMD":
+                self.default_command = tuple(json.loads(step.words))
+            case "COPY":
+                self._copy(*step.words.split())
+            case "RUN":
+                self._run(step.words)
+
+    def _copy(self, *words: str) -> None:
+        *sources, target = words
+        goal = Path(self.local(target)) if target.startswith("/") else self.directory / target
+        allowed = context_files()
+        for source in sources:
+            chosen = [file for file in allowed if file == Path(source) or file.is_relative_to(source)]
+            assert chosen, f"COPY {source}: nothing of that name is in the context"
+            for file in chosen:
+                place = goal / file.relative_to(source) if (HOUSE / source).is_dir() else goal / file.name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(HOUSE / file, place)
+
+    def _run(self, words: str) -> None:
+        done = self.process("sh", "-ec", words, seconds=STEP_SECONDS)
+        assert done.returncode == 0, f"RUN {words}\n{done.stdout}\n{done.stderr}"
+        self.done.append(words)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run the image with these words, as `docker run` would."""
+        return self.process(*self.entrypoint, *(words or self.default_command))
+
+    def process(self, *words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run a command where and as the image would."""
+        command = [self.local(word) for word in words]
+        return subprocess.run(
+            command, cwd=self.directory, env=self.process_environment(), capture_output=True, text=True, timeout=seconds, check=False
+        )

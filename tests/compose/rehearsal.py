@@ -1,0 +1,192 @@
+"""Plays docker-compose.yml without containers: every service is a process with a loopback address and directories of its own.
+
+The commands, the environment and the health checks are the file's. Three things are mapped, as a container engine maps them: the host name of a
+service to its address, a volume to a directory, and a published port to a relay that leads to the service. Programs come from the image that the
+Dockerfile's steps made.
+"""
+
+import asyncio
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.compose.composition import Published, Service
+from tests.compose.dockerfile import Image
+
+FIRST_ADDRESS = 11
+PATIENCE_SECONDS = 0.1
+"""Health checks are repeated sooner than the file says, but not more often."""
+
+
+class Rehearsal:
+    """The running services."""
+
+    def __init__(self, services: Mapping[str, Service], image: Image, directory: Path) -> None:
+        self.services = services
+        self.directory = directory
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._image = image
+        self._names = re.compile(rf"(?:(?<=^)|(?<=//)|(?<=@))({'|'.join(map(re.escape, services))})(?=:\d)")
+
+    def address(self, name: str) -> str:
+        """Return the address that stands for the host name of a service."""
+        return f"127.0.0.{FIRST_ADDRESS + list(self.services).index(name)}"
+
+    def volume(self, name: str) -> Path:
+        """Return the directory that stands for a volume."""
+        return self.directory / "volumes" / name
+
+    def log(self, name: str) -> str:
+        """Return what a service said."""
+        return (self.directory / f"{name}.log").read_text(errors="replace")
+
+    def local(self, service: Service, text: str) -> str:
+        """Put addresses in place of host names, and directories in place of volumes and of the image."""
+        text = self._names.sub(lambda found: self.address(found[1]), text)
+        for volume, place in service.volumes.items():
+            text = text.replace(place, str(self.volume(volume)))
+        return self._image.local(text)
+
+    def start(self, name: str) -> None:
+        """Start a service; what it depends on must be as it asks."""
+        service = self.services[name]
+        for other, condition in service.depends_on.items():
+            assert condition == "service_healthy"
+            self.wait_until_healthy(other)
+        with open(self.directory / f"{name}.log", "ab") as log:
+            words = [self.local(service, word) for word in self.words(service)]
+            where, environment = self._directory(service), self.environment(service)
+            self.processes[name] = subprocess.Popen(
+                words, cwd=where, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def run(self, name: str, *, seconds: float) -> subprocess.CompletedProcess[str]:
+        """Run a service that ends by itself."""
+        service = self.services[name]
+        words = [self.local(service, word) for word in self.words(service)]
+        where, environment = self._directory(service), self.environment(service)
+        return subprocess.run(words, cwd=where, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+
+    def words(self, service: Service) -> tuple[str, ...]:
+        """Return the command of a service: the entry point, its own or the image's, and what it says to it."""
+        return (*(self._image.entrypoint if service.entrypoint is None else service.entrypoint), *service.command)
+
+    def environment(self, service: Service) -> dict[str, str]:
+        """Return what the process of a service finds in its environment."""
+        return {**self._image.process_environment(), **{key: self.local(service, value) for key, value in service.environment.items()}}
+
+    def is_healthy(self, name: str) -> bool:
+        """Carry out the health check of a service once."""
+        service = self.services[name]
+        assert service.health is not None, f"{name} has a health check"
+        words = [self.local(service, word) for word in service.health.command]
+        try:
+            done = subprocess.run(words, env=self.environment(service), capture_output=True, timeout=service.health.timeout_seconds, check=False)
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
+
+    def wait_until_healthy(self, name: str) -> None:
+        """Wait for as many health checks as the service is given."""
+        health = self.services[name].health
+        assert health is not None, f"{name} has a health check"
+        for _ in range(health.retries):
+            if self.is_healthy(name):
+                return
+            assert self.processes[name].poll() is None, f"{name} ended:\n{self.log(name)}"
+            time.sleep(PATIENCE_SECONDS)
+        raise AssertionError(f"{name} does not become healthy:\n{self.log(name)}")
+
+    def start_all(self) -> None:
+        """Start every service, then wait until all are healthy."""
+        for name in self.services:
+            self.start(name)
+        for name in self.services:
+            self.wait_until_healthy(name)
+
+    def stop_all(self) -> dict[str, int]:
+        """Stop every service as an engine does, those first that no running one depends on; return the exit codes."""
+        codes: dict[str, int] = {}
+        while self.processes:
+            needed = {other for name in self.processes for other in self.services[name].depends_on}
+            leaving = [name for name in self.processes if name not in needed]
+            for name in leaving:
+                self.processes[name].terminate()
+            for name in leaving:
+                codes[name] = self._wait_for_end(name)
+        return codes
+
+    def _wait_for_end(self, name: str) -> int:
+        process = self.processes.pop(name)
+        try:
+            return process.wait(self.services[name].stop_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def _directory(self, service: Service) -> Path:
+        """Return where a service starts: the image's own directory, with the volumes in it that lie below."""
+        home = self.directory / "homes" / service.name
+        home.mkdir(parents=True, exist_ok=True)
+        for volume, place in service.volumes.items():
+            self.volume(volume).mkdir(parents=True, exist_ok=True)
+            link = home / Path(self._image.local(place)).relative_to(self._image.directory)
+            if not link.is_symlink():
+                link.symlink_to(self.volume(volume))
+        return home
+
+
+@contextmanager
+def rehearsal(services: Mapping[str, Service], image: Image, directory: Path) -> Iterator[Rehearsal]:
+    """Start services, publish their ports, and stop them in the end."""
+    play = Rehearsal(services, image, directory)
+    ports = [(each, play.address(service.name)) for service in services.values() for each in service.published]
+    with published(ports):
+        try:
+            play.start_all()
+            yield play
+        finally:
+            play.stop_all()
+
+
+@contextmanager
+def published(ports: list[tuple[Published, str]]) -> Iterator[None]:
+    """Lead each published port to its service, on a thread and a loop of their own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="published ports", daemon=True)
+    thread.start()
+    servers = [
+        asyncio.run_coroutine_threadsafe(asyncio.start_server(_relay_to(address, each.target_port), each.host, each.port), loop).result(10)
+        for each, address in ports
+    ]
+    try:
+        yield
+    finally:
+        for server in servers:
+            loop.call_soon_threadsafe(server.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+
+
+def _relay_to(address: str, port: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]:
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            service_reader, service_writer = await asyncio.open_connection(address, port)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(_copy(reader, service_writer), _copy(service_reader, writer))
+
+    return relay
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
