@@ -19,5 +19,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic name that belongs to one test."""
-    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
-    return name.removeprefix("test-")[:200]
+    words = f"{request.module.__name__.rpartition('.')[2]}-{request.node.name}".replace("test_", "")
+    return "".join(letter if letter.isalnum() else "-" for letter in words)[:200]
