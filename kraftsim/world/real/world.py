@@ -1,6 +1,5 @@
 """The world of a node that is a process, or one of several nodes embedded in a process."""
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -24,8 +23,6 @@ class RealWorld:
         self._seed = seed
         self._real_disk = disk
         self._events = events
-        self.note: Callable[[Event], None] = events.note
-        """Adds a fact to the event log."""
         self._streams: dict[str, Random] = {}
 
     def random(self, purpose: str) -> Random:
@@ -34,6 +31,10 @@ class RealWorld:
         if found is None:
             found = self._streams[purpose] = stream(self._seed, self.node, self.incarnation, purpose)
         return found
+
+    def note(self, event: Event) -> None:
+        """Add a fact to the event log."""
+        self._events.note(event)
 
     def flush_events(self) -> None:
         """Hand the buffered facts to the operating system."""

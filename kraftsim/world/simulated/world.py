@@ -1,7 +1,6 @@
 """The world of one incarnation of a simulated node."""
 
 import asyncio
-from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.event import Event
@@ -25,12 +24,15 @@ class SimulatedWorld:
         self.clock: Clock = process.host.clock
         self.disk: Disk = disk
         self._process = process
-        self.note: Callable[[Event], None] = log.note
-        """Adds a fact to the event log."""
+        self._log = log
 
     def random(self, purpose: str) -> Random:
         """Return the stream of a purpose."""
         return self._process.random(purpose)
+
+    def note(self, event: Event) -> None:
+        """Add a fact to the event log."""
+        self._log.note(event)
 
     def flush_events(self) -> None:
         """Do nothing: a simulated fact is kept as soon as it is noted."""
