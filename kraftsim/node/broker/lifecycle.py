@@ -99,7 +99,6 @@ class Lifecycle:
             raise RegistrationTimedOut(f"no controller accepted the registration within {timeout_ms} ms{why}") from timeout
 
     async def _try_register(self, last_failure: list[str]) -> bool:
-        self._wake.clear()
         try:
             answer: Message = await self._channel.request(self._registration.request())
         except OSError as failure:
@@ -169,8 +168,8 @@ class Lifecycle:
 
     async def _sleep(self, pause_ms: int) -> None:
         """Wait for the next heartbeat's turn, or until one is wanted now."""
-        alarm = asyncio.get_running_loop().call_later(pause_ms / 1000, self._wake.set)  # cheaper than a time-out, which cancels the wait
         try:
-            await self._wake.wait()
-        finally:
-            alarm.cancel()
+            async with asyncio.timeout(pause_ms / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
