@@ -1,7 +1,5 @@
 """franz-go: idempotent producers and consumers by partition, from a small Go program that is built here."""
 
-import os
-import shutil
 import subprocess
 import time
 from collections import Counter
@@ -15,32 +13,13 @@ from tests.clients.disks import batches_on_disk
 from tests.cluster.running import come_back, create_topic, noted
 
 pytestmark = pytest.mark.interop
-SOURCE = Path(__file__).parent / "franz_go"
-SECONDS = 240
 PARTITIONS, PRODUCERS, EACH = 3, 5, 2000
 
 
-@pytest.fixture(scope="module")
-def interop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built program; skips where there is no Go, one that is too old, or no way to the modules."""
-    if shutil.which("go") is None:
-        pytest.skip("no go on the search path")
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
-    brought = subprocess.run(["go", "mod", "download"], cwd=SOURCE, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
-    if brought.returncode != 0:
-        pytest.skip(f"go cannot bring the modules: {brought.stderr.strip().splitlines()[-1]}")
-    program = tmp_path_factory.mktemp("franz_go") / "interop"
-    built = subprocess.run(
-        ["go", "build", "-o", str(program), "."], cwd=SOURCE, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-    assert built.returncode == 0, built.stderr
-    return program
-
-
-def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(interop: Path, cluster: ProcessCluster, topic: str):
+def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(franz_go: Path, cluster: ProcessCluster, topic: str):
     """Five idempotent producers, each in a compression of its own; one broker under SIGKILL and back."""
     create_topic(cluster, topic, PARTITIONS)
-    words = [str(interop), "write", cluster.bootstrap, topic, str(PARTITIONS), str(PRODUCERS), str(EACH)]
+    words = [str(franz_go), "write", cluster.bootstrap, topic, str(PARTITIONS), str(PRODUCERS), str(EACH)]
     writing = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         give_up_at = time.monotonic() + 30
@@ -53,7 +32,7 @@ def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(inte
         assert writing.communicate(timeout=60) == (f"written {PRODUCERS * EACH}\n", "")
     finally:
         writing.kill()
-    words = [str(interop), "read", cluster.bootstrap, topic, str(PARTITIONS), str(PRODUCERS * EACH)]
+    words = [str(franz_go), "read", cluster.bootstrap, topic, str(PARTITIONS), str(PRODUCERS * EACH)]
     read = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
     assert read.returncode == 0, read.stderr
     lines = [line.split() for line in read.stdout.splitlines()]

@@ -12,6 +12,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.spec import ClusterSpec
 from tests.cluster.asking import asking
+from tests.cluster.lossy_relay import LossyRelay
 
 QUICK_SESSIONS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
 """A broker that was killed registers again once its session is over: by default that takes 9 s."""
@@ -27,6 +28,15 @@ def running_processes(directory: Path, *, brokers: int = 1, settings: Mapping[st
         yield cluster
     finally:
         asyncio.run(cluster.stop())
+
+
+@contextmanager
+def behind(relay: LossyRelay, directory: Path) -> Iterator[ProcessCluster]:
+    """Run one broker whose clients are sent to a relay that is started already; `cluster.bootstrap` does not lead through it."""
+    to_relay = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{relay.port}"}
+    with running_processes(directory, node_settings={"broker-1": to_relay}) as cluster:
+        relay.target = (cluster.spec.host, cluster.spec.port)
+        yield cluster
 
 
 def address_of(cluster: ProcessCluster, name: str) -> str:

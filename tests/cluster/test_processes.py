@@ -10,11 +10,13 @@ import pytest
 
 from kraftsim.cluster.processes import ClusterFailed, ProcessCluster
 from kraftsim.cluster.topics import create_topic
+from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.node.clients import ProducerClient, ReaderClient
 from kraftsim.world.real.world import real_world
 from protocol.errors import ErrorCode
 from tests.cluster.asking import asking, batch_of
-from tests.cluster.running import address_of, come_back, noted, running_processes
+from tests.cluster.lossy_relay import LossyRelay
+from tests.cluster.running import address_of, behind, come_back, noted, running_processes
 
 BROKER = "broker-1"
 
@@ -54,6 +56,29 @@ async def test_a_broker_killed_while_records_stream_in_loses_and_doubles_nothing
     await reader.close()
     world.close()
     assert read == Counter(f"key-{number}" for number in range(4000))
+
+
+def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path):
+    """The batch is in the log, the producer does not know: what it sends again is acknowledged, not appended (KIP-98)."""
+
+    async def write(port: int) -> None:
+        world = real_world(run="test", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
+        producer = ProducerClient(world, bootstrap=[("127.0.0.1", port)], client_id="writer", settings=ProducerSettings(retry_backoff_ms=20))
+        await producer.start()
+        for number in range(1500):
+            await producer.send("t", 0, f"key-{number}", b"%d" % number)
+            if number % 10 == 0:
+                await asyncio.sleep(0.005)
+        assert await producer.flush(20) == 0
+        await producer.close()
+        world.close()
+
+    with LossyRelay() as relay, behind(relay, tmp_path / "run") as lossy, asking(lossy.bootstrap) as broker:
+        broker.create_topic("t")
+        asyncio.run(write(relay.port))
+        assert broker.values("t") == [b"%d" % number for number in range(1500)]
+        assert relay.lost > 2
+        assert len(noted(lossy.directory, "DuplicateAnswered", BROKER)) >= relay.lost
 
 
 def test_a_batch_that_was_acknowledged_before_sigkill_is_a_duplicate_after_it(cluster: ProcessCluster):
