@@ -48,7 +48,7 @@ def _keep_freed_memory() -> None:
     """Keep what was freed for what is needed next, where the C library is glibc.
 
     Otherwise, depending on how the heap happens to lie, each batch of a megabyte is given back to the kernel and faulted in again for the next one,
-    which costs as much as all else that a broker does with it.
+    which costs a broker up to half as much again as all else that it does with it.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
