@@ -6,6 +6,7 @@ Dockerfile's steps made.
 """
 
 import asyncio
+import os
 import re
 import subprocess
 import threading
@@ -17,6 +18,8 @@ from pathlib import Path
 from tests.compose.composition import Published, Service
 from tests.compose.dockerfile import Image
 
+NETWORK = f"127.{1 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
+"""A network of this process: another rehearsal on the same machine has its own."""
 FIRST_ADDRESS = 11
 PATIENCE_SECONDS = 0.1
 """Health checks are repeated sooner than the file says, but not more often."""
@@ -34,7 +37,7 @@ class Rehearsal:
 
     def address(self, name: str) -> str:
         """Return the address that stands for the host name of a service."""
-        return f"127.0.0.{FIRST_ADDRESS + list(self.services).index(name)}"
+        return f"{NETWORK}.{FIRST_ADDRESS + list(self.services).index(name)}"
 
     def volume(self, name: str) -> Path:
         """Return the directory that stands for a volume."""
