@@ -30,6 +30,11 @@ def nodes() -> dict[str, Service]:
 @pytest.fixture(scope="module")
 def play(node_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
     with rehearsal(nodes(), node_image, tmp_path_factory.mktemp("composed")) as running:
+        admin = AdminClient({**QUIET, "bootstrap.servers": outside(running)})
+        give_up_at = time.monotonic() + SECONDS
+        while len(admin.list_topics(timeout=SECONDS).brokers) < 3:  # a healthy broker may wait for the others' news
+            assert time.monotonic() < give_up_at, "three brokers are let in"
+            time.sleep(0.05)
         yield running
 
 
