@@ -91,6 +91,7 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
     from kraftsim.cluster.launch import build_node, real_world_of
     from kraftsim.events.nodes import NodeFailed
     from kraftsim.node.mistakes import hear_of_mistakes
+    from kraftsim.world.human_log import set_up_human_log
 
     world = real_world_of(config, started_ns)
     mistakes: list[Exception] = []
@@ -100,13 +101,20 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
         stopping.set()
 
     hear_of_mistakes(asyncio.get_running_loop(), on_mistake)
+    log = set_up_human_log(world.clock, node=world.node, incarnation=world.incarnation)
+    log.info("starting", release=config.release, roles=",".join(config.process_roles), bugs=",".join(config.bugs) or "none", data=config.log_dir)
     try:
         running = build_node(config, world, parts)
         failure: asyncio.Future[BaseException] = asyncio.ensure_future(running.failed())
         failure.add_done_callback(lambda _: stopping.set())
         await running.start()
+        for listener, address in running.addresses.items():
+            log.info("listening", listener=listener, host=address.host, port=address.port)
+        ready = asyncio.ensure_future(running.ready())
+        ready.add_done_callback(lambda done: None if done.cancelled() or done.exception() else log.info("serving"))
         world.flush_events()
         await stopping.wait()
+        ready.cancel()
         if failure.done() and not failure.cancelled():
             _tell(failure.result())
             raise Failure(f"{config.node_name} failed: {failure.result()!r}") from failure.result()
@@ -115,7 +123,9 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
             running.abort()
             world.note(NodeFailed(reason=repr(mistakes[0])))
             raise Failure(f"{config.node_name} failed: {mistakes[0]!r}") from mistakes[0]
+        log.info("stopping")
         await running.stop()
+        log.info("stopped")
     finally:
         world.close()
 

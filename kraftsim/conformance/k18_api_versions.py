@@ -13,7 +13,11 @@ from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsRe
 
 REQUIREMENTS = Requirements("api-versions")
 UNBORN_VERSION = 99
-NAMED = {"client_software_name": "kraftsim", "client_software_version": "1.0"}
+
+
+def _named() -> ApiVersionsRequest:
+    """A request of a client that says what it is, as it must since version 3."""
+    return ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0")
 
 
 @REQUIREMENTS.that("every advertised version of ApiVersions is answered with the same list", source="KIP-35")
@@ -21,7 +25,7 @@ def same_list_in_every_version(target: Target) -> None:
     lists = {}
     with target.peer() as peer:
         for version in target.versions(ApiKey.API_VERSIONS):
-            answer = peer.ask(ApiVersionsRequest(**NAMED) if version >= 3 else ApiVersionsRequest(), version, ApiVersionsResponse)
+            answer = peer.ask(_named() if version >= 3 else ApiVersionsRequest(), version, ApiVersionsResponse)
             expect_error(answer.error_code, ErrorCode.NONE, f"version {version}")
             lists[version] = [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys]
     expect(len(set(map(tuple, lists.values()))) == 1, "the lists differ between versions")
@@ -50,7 +54,7 @@ def hides_the_controllers_apis(target: Target) -> None:
 )
 def too_high_a_version(target: Target) -> None:
     first, last = target.range_of(ApiKey.API_VERSIONS)
-    asked = request_bytes(ApiVersionsRequest(**NAMED), 3, 5)
+    asked = request_bytes(_named(), 3, 5)
     payload = asked[4:6] + UNBORN_VERSION.to_bytes(2) + asked[8:]
     expected = b"".join(
         (
@@ -96,7 +100,7 @@ def legal_software_names(target: Target) -> None:
 def names_features(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.API_VERSIONS, since=3):
-            answer = peer.ask(ApiVersionsRequest(**NAMED), version, ApiVersionsResponse)
+            answer = peer.ask(_named(), version, ApiVersionsResponse)
             supported = {row.name: (row.min_version, row.max_version) for row in answer.supported_features}
             finalized = {row.name: (row.min_version_level, row.max_version_level) for row in answer.finalized_features}
             expect("metadata.version" in supported, f"version {version}: metadata.version is no supported feature")
@@ -113,7 +117,7 @@ def names_features(target: Target) -> None:
 def features_of_level_zero(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.API_VERSIONS, since=3):
-            answer = peer.ask(ApiVersionsRequest(**NAMED), version, ApiVersionsResponse)
+            answer = peer.ask(_named(), version, ApiVersionsResponse)
             from_zero = [row.name for row in answer.supported_features if row.min_version == 0]
             if version == 3:
                 expect_equal(from_zero, [], "features from level 0 on in version 3")

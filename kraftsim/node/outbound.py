@@ -28,6 +28,8 @@ CONNECT_TIMEOUT_MS = 10_000
 """Kafka's socket.connection.setup.timeout.ms."""
 REQUEST_TIMEOUT_MS = 30_000
 """Kafka's request.timeout.ms."""
+FIRST_ASKED_API_VERSIONS = 4
+"""A client asks with the version of its own release, 3.9: a newer one would cost a refusal and a second try with most nodes."""
 OUTBOUND = "outbound"
 """The `listener` of connections that this node opened itself; their `peer` is the `link` of their frames: 'own address>address of the peer'."""
 
@@ -262,7 +264,8 @@ class PeerConnection(asyncio.Protocol):
 
     def _api_versions_range(self) -> VersionRange:
         if self._own_versions is None:
-            return versions_of(ApiKey.API_VERSIONS)
+            first, last = versions_of(ApiKey.API_VERSIONS)
+            return first, min(last, FIRST_ASKED_API_VERSIONS)
         return self._own_versions[ApiKey.API_VERSIONS]
 
     # Time-outs and the end ------------------------------------------------------------------------------------------------------------------

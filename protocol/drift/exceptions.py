@@ -7,17 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 MESSAGE_FORMATS_BEFORE_2 = "speaks message format 0 or 1, which this project does not build; dropped in 4.0 (KIP-896)"
-AFTER_THE_DEFAULT_RELEASE = "newer than the default release, and nothing that is built needs it yet"
 
 VERSIONS_LEFT_OUT: Final[Mapping[str, Mapping[int, str]]] = {
     "ProduceRequest": dict.fromkeys(range(3), MESSAGE_FORMATS_BEFORE_2),
     "ProduceResponse": dict.fromkeys(range(3), MESSAGE_FORMATS_BEFORE_2),
     "FetchRequest": dict.fromkeys(range(4), MESSAGE_FORMATS_BEFORE_2),
     "FetchResponse": dict.fromkeys(range(4), MESSAGE_FORMATS_BEFORE_2),
-    "ApiVersionsRequest": {5: AFTER_THE_DEFAULT_RELEASE},
-    "ApiVersionsResponse": {5: AFTER_THE_DEFAULT_RELEASE},
-    "InitProducerIdRequest": {6: "unstable everywhere: two-phase commit (KIP-939)"},
-    "InitProducerIdResponse": {6: "unstable everywhere: two-phase commit (KIP-939)"},
 }
 """Versions that some release has and the declaration does not."""
 

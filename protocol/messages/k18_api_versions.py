@@ -7,13 +7,18 @@ Source: KIP-35; KIP-511 (v3: software names, v0 fallback), KIP-584 (features), K
 
 from protocol.schema import array, boolean, int16, int32, int64, message, string, structure
 
+ANY_NODE = -1
+"""The client does not know yet which node it has reached."""
 
-@message(key=18, versions="0-4", flexible="3+")
+
+@message(key=18, versions="0-5", flexible="3+")
 class ApiVersionsRequest:
-    """v3 names the client's software."""
+    """v3 names the client's software, v5 the cluster and node that the client believes to have reached (4.4)."""
 
     client_software_name: str = string(since=3, ignorable=True)
     client_software_version: str = string(since=3, ignorable=True)
+    cluster_id: str | None = string(since=5, nullable="5+", ignorable=True, default=None)
+    node_id: int = int32(since=5, ignorable=True, default=ANY_NODE)
 
 
 @structure
@@ -43,7 +48,7 @@ class FinalizedFeatureKey:
     min_version_level: int = int16(since=3)
 
 
-@message(key=18, versions="0-4", flexible="3+")
+@message(key=18, versions="0-5", flexible="3+")
 class ApiVersionsResponse:
     """The APIs of this listener; since v3 the features, as tagged fields. v4 also lists features whose lowest level is 0."""
 

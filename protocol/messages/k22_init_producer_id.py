@@ -1,29 +1,32 @@
 """InitProducerId (22): a producer asks its broker for an identity.
 
 Without a transactional id any broker answers with a fresh id; with one, the transaction coordinator bumps the epoch and so fences the former owner.
-Source: KIP-98; KIP-360 (v3), KIP-588 (v4), KIP-890 (v5); InitProducerIdRequest.json, InitProducerIdResponse.json.
+Source: KIP-98; KIP-360 (v3), KIP-588 (v4), KIP-890 (v5), KIP-939 (v6); InitProducerIdRequest.json, InitProducerIdResponse.json.
 """
 
-from protocol.schema import int16, int32, int64, message, string
+from protocol.schema import boolean, int16, int32, int64, message, string
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 
-@message(key=22, versions="0-5", flexible="2+")
+@message(key=22, versions="0-6", flexible="2+", latest_unstable=True)
 class InitProducerIdRequest:
     """Ask for a producer id, or take over a transactional id and fence its former owner.
 
     v3 lets a producer name its current id and epoch (KIP-360); v4 may be answered PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890).
+    v6, unstable in every release so far, is for two-phase commit (KIP-939).
     """
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()
     producer_id: int = int64(since=3, default=NO_PRODUCER_ID)
     producer_epoch: int = int16(since=3, default=NO_PRODUCER_EPOCH)
+    enable2_pc: bool = boolean(since=6, kafka_name="Enable2Pc")
+    keep_prepared_txn: bool = boolean(since=6)
 
 
-@message(key=22, versions="0-5", flexible="2+")
+@message(key=22, versions="0-6", flexible="2+")
 class InitProducerIdResponse:
     """The id and epoch to write into every batch from now on; both -1 where there is an error."""
 
@@ -31,3 +34,5 @@ class InitProducerIdResponse:
     error_code: int = int16()
     producer_id: int = int64(default=NO_PRODUCER_ID)
     producer_epoch: int = int16()
+    ongoing_txn_producer_id: int = int64(since=6, default=NO_PRODUCER_ID)
+    ongoing_txn_producer_epoch: int = int16(since=6, default=NO_PRODUCER_EPOCH)

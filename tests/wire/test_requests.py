@@ -126,7 +126,7 @@ def test_bytes_behind_a_body_are_ignored() -> None:
     assert decode_response(22, 4, response) == (7, InitProducerIdResponse())
 
 
-@pytest.mark.parametrize("asked", [(22, 6), (22, -1), (18, 5), (999, 0), (-1, 0)])
+@pytest.mark.parametrize("asked", [(22, 7), (22, -1), (18, 6), (999, 0), (-1, 0)])
 def test_an_api_that_is_not_declared_can_be_told_from_a_malformed_message(asked: tuple[int, int]) -> None:
     api_key, version = asked
     frame = api_key.to_bytes(2, signed=True) + version.to_bytes(2, signed=True) + bytes.fromhex("00000001 ffff 00 00")
