@@ -40,7 +40,7 @@ def cut_body(head: RequestHead, body: Message) -> bytes:
 
 async def test_the_highest_version_that_both_sides_know_is_used() -> None:
     """KIP-35: the peer names its ranges, the client picks."""
-    for offered, expected in [((0, 5), 5), ((0, 3), 3), ((0, 99), 5)]:
+    for offered, expected in [((0, 5), 5), ((0, 3), 3), ((0, 99), 6)]:
         async with scripted_peer(echo, {**OFFERS, ApiKey.INIT_PRODUCER_ID: offered}) as peer:
             connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
             await connection.connect()
@@ -72,7 +72,7 @@ async def test_a_peer_that_does_not_know_our_api_versions_is_asked_in_its_own() 
         connection.close()
 
 
-@pytest.mark.parametrize("offers", [{ApiKey.API_VERSIONS: (0, 4)}, {ApiKey.API_VERSIONS: (0, 4), ApiKey.INIT_PRODUCER_ID: (6, 9)}])
+@pytest.mark.parametrize("offers", [{ApiKey.API_VERSIONS: (0, 4)}, {ApiKey.API_VERSIONS: (0, 4), ApiKey.INIT_PRODUCER_ID: (7, 9)}])
 async def test_without_a_common_version_nothing_is_sent(offers: dict[ApiKey, tuple[int, int]]) -> None:
     """UnsupportedVersionException of Kafka's NetworkClient: the connection stays open."""
     async with scripted_peer(echo, offers) as peer:
