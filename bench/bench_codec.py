@@ -23,8 +23,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from protocol.codec import compiled
 from protocol.declaration import Primitive, snake_case
+from protocol.message_codec import compiled
 from protocol.messages import registry
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default_of
 from protocol.schema import declaration_of

@@ -10,8 +10,8 @@ from enum import IntEnum
 from typing import Final
 
 from protocol.batches import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch
-from protocol.codec import compiled
 from protocol.malformed import MalformedMessage
+from protocol.message_codec import compiled
 from protocol.records import UNASSIGNED_OFFSET, Record
 from protocol.schema import Message, array, declaration_of, int16, int32, int64, message, string, structure, uint16, uuid
 from protocol.schema import struct as structure_field

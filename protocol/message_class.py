@@ -6,7 +6,7 @@ handlers differ by version. `__init__` and `__eq__` are written out as source on
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from protocol.declaration import (
     ArrayOf,
@@ -21,6 +21,9 @@ from protocol.declaration import (
     WireType,
     pascal_case,
 )
+
+if TYPE_CHECKING:
+    from protocol.message_codec import MessageConstruct
 
 T = TypeVar("T")
 
@@ -72,6 +75,10 @@ def message_class(
     namespace["__slots__"] = (*names, "_tags")
     namespace["__declaration__"] = declaration
     namespace["__repr__"] = _repr
+    if kind != "structure":
+        assert not {"versions", "construct"} & set(names), f"{body.__name__} has a field that hides what every message class has"
+        namespace["versions"] = versions
+        namespace["construct"] = classmethod(_construct)
     cls: Any = type(body.__name__, body.__bases__, namespace)
     cls.__qualname__ = body.__qualname__
     for method in _methods(cls, fields):
@@ -114,6 +121,13 @@ _SHARED_DEFAULTS: dict[type, Any] = {}
 
 def _refuse_assignment(self: object, name: str, value: object) -> NoReturn:
     raise AttributeError(f"this {type(self).__name__} is the shared default of an absent field: assign a new one instead of changing .{name}")
+
+
+def _construct(cls: type, version: int) -> "MessageConstruct":
+    """Return the Construct of this message at a version: it parses, builds, compiles, and fits into any other Struct."""
+    from protocol.message_codec import construct_of
+
+    return construct_of(cls, version)
 
 
 def _repr(self: Any) -> str:

@@ -11,12 +11,12 @@ from struct import Struct
 from struct import error as struct_error
 
 from protocol.api_keys import ApiKey
-from protocol.codec import CompiledMessage, compiled, construct_of
 from protocol.declaration import LAST_VERSION
 from protocol.fuse_encode import Chunks
 from protocol.fuse_slow import tag_spans
 from protocol.headers import RequestHeader, request_header_version, response_header_version
 from protocol.malformed import MalformedMessage
+from protocol.message_codec import CompiledMessage, compiled, construct_of
 from protocol.messages import registry
 from protocol.resolve import holds_records
 from protocol.schema import Message, declaration_of

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from kraftsim.node.call import Answer, Call, Encoded
 from protocol.api_keys import ApiKey
-from protocol.codec import compiled
 from protocol.errors import ErrorCode
+from protocol.message_codec import compiled
 from protocol.messages.k18_api_versions import (
     ApiVersion,
     ApiVersionsRequest,

@@ -1,4 +1,4 @@
-"""The file of facts: what Apache Kafka's jars define of the messages declared here, one entry per message and shape.
+"""The file of facts: what Apache Kafka's jars define, one entry per message and shape.
 
 Names, types, versions, nullability, defaults and tags; none of Kafka's prose. Releases that define a message alike share an entry.
 """
@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.drift.declared import declared_messages
 from protocol.drift.definitions import Definition, Json
 from protocol.drift.jars import RELEASES, definitions_of
-from protocol.schema import declaration_of
 
 
 class Shape(NamedTuple):
@@ -28,7 +26,7 @@ def extract_facts() -> Facts:
     """Read the jars of all releases; each must be in the local Maven repository."""
     by_release = {release: definitions_of(release) for release in RELEASES}
     found: dict[str, list[Shape]] = {}
-    for name in sorted(declaration_of(cls).name for cls in declared_messages()):
+    for name in sorted({name for definitions in by_release.values() for name in definitions}):
         shapes: list[Shape] = []
         for release, definitions in by_release.items():
             definition = definitions.get(name)

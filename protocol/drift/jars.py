@@ -3,19 +3,31 @@
 Nothing here runs on import, and nothing touches a network unless `download` is called.
 """
 
+import re
 import shutil
 import subprocess
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from protocol.drift.definitions import Definition, parse_definition
 
 RELEASES = ("2.8.2", "3.9.1", "4.1.2", "4.4.0")
 """The oldest release of KRaft's ancestors, the default persona, and two of the 4.x line; a declaration must agree with all of them."""
 
-ARTIFACTS = ("kafka-clients", "kafka-metadata", "kafka-raft")
+ARTIFACTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka-clients": RELEASES,
+    "kafka-metadata": RELEASES,
+    "kafka-raft": RELEASES,
+    "kafka-storage": RELEASES[1:],
+    "kafka-group-coordinator": RELEASES[1:],
+    "kafka-transaction-coordinator": RELEASES[1:],
+    "kafka-share-coordinator": RELEASES[2:],
+}
+"""Jars with definitions in them, and the releases that have them."""
 REPOSITORY = Path.home() / ".m2" / "repository" / "org" / "apache" / "kafka"
+DEFINITION = re.compile(r"(common/)?(message|metadata)/\w+\.json")
 MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get"
 
 
@@ -26,7 +38,8 @@ def jar_path(artifact: str, release: str) -> Path:
 
 def missing_jars() -> list[tuple[str, str]]:
     """Return (artifact, release) of every jar that is not there yet."""
-    return [(artifact, release) for release in RELEASES for artifact in ARTIFACTS if not jar_path(artifact, release).exists()]
+    wanted = [(artifact, release) for artifact, releases in ARTIFACTS.items() for release in releases]
+    return [(artifact, release) for artifact, release in wanted if not jar_path(artifact, release).exists()]
 
 
 def download() -> None:
@@ -42,8 +55,9 @@ def download() -> None:
 def definitions_of(release: str) -> Mapping[str, Definition]:
     """Return every message that the jars of a release define, by name."""
     found: dict[str, Definition] = {}
-    for artifact in ARTIFACTS:
-        found |= read_definitions(jar_path(artifact, release))
+    for artifact, releases in ARTIFACTS.items():
+        if release in releases:
+            found |= read_definitions(jar_path(artifact, release))
     return found
 
 
@@ -53,7 +67,7 @@ def read_definitions(source: Path) -> dict[str, Definition]:
         texts = [file.read_text() for file in sorted(source.glob("*.json"))]
     elif source.suffix == ".jar":
         with zipfile.ZipFile(source) as jar:
-            texts = [jar.read(name).decode() for name in sorted(jar.namelist()) if name.startswith("common/") and name.endswith(".json")]
+            texts = [jar.read(name).decode() for name in sorted(jar.namelist()) if DEFINITION.fullmatch(name)]
     else:
         texts = [source.read_text()]
     definitions = (parse_definition(text) for text in texts)

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from protocol.codec import CompiledMessage, compiled
 from protocol.malformed import MalformedMessage
+from protocol.message_codec import CompiledMessage, compiled
 from protocol.schema import Message, declaration_of
 
 FRAME_VERSION: Final = 1

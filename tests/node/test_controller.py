@@ -26,8 +26,8 @@ from kraftsim.node.outbound import Disconnected
 from kraftsim.node.parts import Parts
 from kraftsim.releases.catalogue import release
 from protocol.batches import RecordBatch, split_batches
-from protocol.codec import compiled
 from protocol.errors import ErrorCode
+from protocol.message_codec import compiled
 from protocol.messages.k01_fetch import FetchTopic, ReplicaState
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

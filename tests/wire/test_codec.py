@@ -8,8 +8,8 @@ from typing import Any
 import construct
 import pytest
 
-from protocol.codec import DISAGREEMENT, REFERENCE_SIZE_MAX, compiled, construct_of
 from protocol.malformed import MalformedMessage
+from protocol.message_codec import DISAGREEMENT, REFERENCE_SIZE_MAX, compiled, construct_of
 from protocol.schema import (
     array,
     boolean,

@@ -7,10 +7,10 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import DISAGREEMENT, CompiledMessage, MessageConstruct, compiled, construct_of
 from protocol.declaration import LAST_VERSION
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
+from protocol.message_codec import DISAGREEMENT, CompiledMessage, MessageConstruct, compiled, construct_of
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
 from tests.wire.conftest import declared_messages

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from protocol.codec import compiled
 from protocol.declaration import ArrayOf, Primitive, StructureOf, snake_case
 from protocol.examples import example
+from protocol.message_codec import compiled
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
 from tests.wire.conftest import declared_messages

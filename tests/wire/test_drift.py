@@ -32,7 +32,7 @@ def test_declarations_are_as_apache_kafka_defines_them(facts: Facts) -> None:
 
 
 def test_the_facts_cover_every_declared_message_in_every_release_that_has_it(facts: Facts) -> None:
-    assert set(facts) == {declaration_of(cls).name for cls in declared_messages()}
+    assert set(facts) >= {declaration_of(cls).name for cls in declared_messages()}
     in_release = {release: [name for name, shapes in facts.items() if any(release in shape.releases for shape in shapes)] for release in RELEASES}
     assert {release: len(names) > 30 for release, names in in_release.items()} == dict.fromkeys(RELEASES, True)
 

@@ -14,13 +14,13 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from protocol.batches import build_batch
-from protocol.codec import compiled
 from protocol.compression import Compression
 from protocol.control_records import SnapshotHeaderRecord
 from protocol.declaration import snake_case
 from protocol.drift.facts import load_facts
 from protocol.drift.jars import download, jar_path
 from protocol.examples import example
+from protocol.message_codec import compiled
 from protocol.records import Record
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
