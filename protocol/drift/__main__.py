@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from protocol.drift.comparison import drifts
+from protocol.drift.comparison import drifts, undeclared
 from protocol.drift.facts import load_facts, write_facts
 from protocol.drift.jars import download, read_definitions
 from protocol.drift.scaffold import scaffold
@@ -29,7 +29,8 @@ def main() -> int:
             download()
             write_facts(arguments.file)
         case "check":
-            found = drifts(load_facts(arguments.file))
+            facts = load_facts(arguments.file)
+            found = [*drifts(facts), *undeclared(facts)]
             print("\n".join(found) or "no drift")
             return 1 if found else 0
     return 0

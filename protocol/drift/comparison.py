@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from protocol.declaration import ArrayOf, Declaration, Field, StructureOf
 from protocol.drift.declared import declared_messages
 from protocol.drift.definitions import TOP, Definition
-from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, RENAMED, VERSIONS_LEFT_OUT
+from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, NOT_DECLARED, RENAMED, VERSIONS_LEFT_OUT
 from protocol.drift.facts import Facts, Shape
+from protocol.drift.former_words import FORMER_NAMES, in_present_words, under_present_names
 from protocol.drift.layouts import declared_layout, defined_layout
 from protocol.schema import declaration_of
 
@@ -19,17 +20,27 @@ def drifts(facts: Facts) -> list[str]:
     """Return one line per difference, and per exception that hides none; empty when the declarations are as Kafka's."""
     declarations = [declaration_of(cls) for cls in declared_messages()]
     found: list[str] = []
+    present_facts = under_present_names(facts)
     for declaration in declarations:
-        shapes = facts.get(declaration.name)
+        shapes = present_facts.get(declaration.name)
         found += _drifts_of_message(declaration, shapes) if shapes else [f"{declaration.name}: the file of facts does not have it"]
     names = {declaration.name for declaration in declarations}
     found += [f"{name}: an exception for a message that is not declared" for name in (*VERSIONS_LEFT_OUT, *RENAMED, *ALLOWED) if name not in names]
     return found
 
 
+def undeclared(facts: Facts) -> list[str]:
+    """Return one line per message that Kafka defines and that is neither declared nor excepted, and per exception without a message."""
+    declared = {declaration_of(cls).name for cls in declared_messages()}
+    found = [f"{name}: Kafka defines it, and it is not declared" for name in under_present_names(facts) if name not in {*declared, *NOT_DECLARED}]
+    found += [f"{name}: it is declared, in spite of an exception" for name in NOT_DECLARED if name in declared]
+    found += [f"{name}: no release defines what an exception is for" for name in (*NOT_DECLARED, *FORMER_NAMES) if name not in facts]
+    return found
+
+
 def _drifts_of_message(declaration: Declaration, shapes: Sequence[Shape]) -> Iterator[str]:
     name = declaration.name
-    compared = [shape for shape in shapes if not _is_left_out(declaration, shape)]
+    compared = [Shape(shape.releases, in_present_words(shape.definition, declaration)) for shape in shapes if not _is_left_out(declaration, shape)]
     yield from (f"{name}: {line}" for line in _drifts_of_versions(declaration, compared))
     allowed = ALLOWED.get(name, {})
     hidden: list[str] = []

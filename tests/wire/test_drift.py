@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from protocol.drift.comparison import drifts
+from protocol.declaration import NO_VERSIONS, Declaration, Kind, VersionRange
+from protocol.drift.comparison import drifts, undeclared
 from protocol.drift.declared import declared_messages
 from protocol.drift.definitions import Definition, parse_definition
-from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, RENAMED, VERSIONS_LEFT_OUT
+from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, NOT_DECLARED, RENAMED, VERSIONS_LEFT_OUT
 from protocol.drift.facts import Facts, Shape, extract_facts, facts_text, load_facts
+from protocol.drift.former_words import FORMER_NAMES, in_present_words, under_present_names
 from protocol.drift.jars import RELEASES, download, missing_jars
 from protocol.drift.layouts import declared_layout, defined_layout
 from protocol.drift.scaffold import scaffold
@@ -32,17 +34,56 @@ def test_declarations_are_as_apache_kafka_defines_them(facts: Facts) -> None:
 
 
 def test_the_facts_cover_every_declared_message_in_every_release_that_has_it(facts: Facts) -> None:
-    assert set(facts) >= {declaration_of(cls).name for cls in declared_messages()}
+    assert set(under_present_names(facts)) >= {declaration_of(cls).name for cls in declared_messages()}
     in_release = {release: [name for name, shapes in facts.items() if any(release in shape.releases for shape in shapes)] for release in RELEASES}
     assert {release: len(names) > 30 for release, names in in_release.items()} == dict.fromkeys(RELEASES, True)
 
 
 def test_every_exception_has_its_reason() -> None:
-    reasons = [*NOT_COMPARED.values()]
+    reasons = [*NOT_COMPARED.values(), *NOT_DECLARED.values(), *(reason for _, reason in FORMER_NAMES.values())]
     reasons += [reason for versions in VERSIONS_LEFT_OUT.values() for reason in versions.values()]
     reasons += [reason for words in RENAMED.values() for _, reason in words.values()]
     reasons += [reason for lines in ALLOWED.values() for reason in lines.values()]
     assert all(len(reason) > 10 for reason in reasons)
+
+
+def test_a_message_that_is_not_declared_is_found(facts: Facts) -> None:
+    """In the other direction too: an exception for what nobody defines, or for what is declared, is told."""
+    lines = undeclared({"NewRequest": facts["ProduceRequest"], "ProduceRequest": facts["ProduceRequest"]})
+    assert "NewRequest: Kafka defines it, and it is not declared" in lines
+    assert not any(line.startswith("ProduceRequest:") for line in lines)
+    assert {f"{name}: no release defines what an exception is for" for name in (*NOT_DECLARED, *FORMER_NAMES)} <= set(lines)
+
+
+def test_a_renamed_message_is_compared_under_its_present_name(facts: Facts) -> None:
+    shapes = under_present_names(facts)["AlterPartitionRequest"]
+    assert shapes[0].releases == ("2.8.2",) and {shape.definition.name for shape in shapes} == {"AlterPartitionRequest"}
+    assert len(shapes) == 1 + len(facts["AlterPartitionRequest"]) and "AlterIsrRequest" not in under_present_names(facts)
+
+
+def coordinator_record(kind: Kind, number: int) -> Declaration:
+    return Declaration(name="X", kind=kind, api_key=number, versions=VersionRange(0, 0), flexible=NO_VERSIONS, fields=())
+
+
+@pytest.mark.parametrize(
+    "name, kind, number, versions",
+    [
+        ("OffsetCommitKey", "coordinator-key", 1, "0"),
+        ("GroupMetadataKey", "coordinator-key", 2, "0"),
+        ("OffsetCommitValue", "coordinator-value", 1, "0-4"),
+        ("TransactionLogKey", "coordinator-key", 0, "0"),
+    ],
+)
+def test_coordinator_records_of_3_9_are_compared_in_the_words_of_4_0(facts: Facts, name: str, kind: Kind, number: int, versions: str) -> None:
+    """What 3.9 called version N of a key is key type N; the fields of both are the same."""
+    older, newer = facts[name][0].definition, facts[name][-1].definition
+    assert (older.kind, newer.kind) == ("data", kind)
+    present = in_present_words(older, coordinator_record(kind, number))
+    assert (present.kind, present.api_key, str(present.versions)) == (kind, number, versions)
+    for version in range(present.versions.first, present.versions.last + 1):
+        assert defined_layout(present, version) == [slot for slot in defined_layout(newer, version) if not slot.is_tagged] != []
+    wrong = in_present_words(older, coordinator_record(kind, number + 1))
+    assert (wrong.kind, wrong.api_key) != (newer.kind, newer.api_key), "a key under a wrong number is a drift"
 
 
 def words(line: int, before: str, after: str) -> Callable[[dict[str, Any]], None]:
