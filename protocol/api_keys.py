@@ -1,7 +1,7 @@
 """Every API key: its number, its name, and the kinds of node that listen for it.
 
 A node closes the connection of a client that asks for a key its listener does not expose.
-Source: org.apache.kafka.common.protocol.ApiKeys and the `listeners` of the request definitions (3.9).
+Source: org.apache.kafka.common.protocol.ApiKeys and the `listeners` of the request definitions (3.9; 4.4 for keys from 88 on).
 """
 
 from enum import IntEnum, unique
@@ -102,7 +102,7 @@ class ApiKey(IntEnum):
     GET_TELEMETRY_SUBSCRIPTIONS = 71, KRAFT_BROKER
     PUSH_TELEMETRY = 72, KRAFT_BROKER
     ASSIGN_REPLICAS_TO_DIRS = 73, KRAFT_CONTROLLER
-    LIST_CLIENT_METRICS_RESOURCES = 74, KRAFT_BROKER
+    LIST_CONFIG_RESOURCES = 74, KRAFT_BROKER  # ListClientMetricsResources up to 4.0
     DESCRIBE_TOPIC_PARTITIONS = 75, KRAFT_BROKER
     SHARE_GROUP_HEARTBEAT = 76, KRAFT_BROKER
     SHARE_GROUP_DESCRIBE = 77, KRAFT_BROKER
@@ -116,3 +116,10 @@ class ApiKey(IntEnum):
     WRITE_SHARE_GROUP_STATE = 85, KRAFT_BROKER
     DELETE_SHARE_GROUP_STATE = 86, KRAFT_BROKER
     READ_SHARE_GROUP_STATE_SUMMARY = 87, KRAFT_BROKER
+    STREAMS_GROUP_HEARTBEAT = 88, KRAFT_BROKER
+    STREAMS_GROUP_DESCRIBE = 89, KRAFT_BROKER
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90, KRAFT_BROKER
+    ALTER_SHARE_GROUP_OFFSETS = 91, KRAFT_BROKER
+    DELETE_SHARE_GROUP_OFFSETS = 92, KRAFT_BROKER
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93, KRAFT_BROKER
+    UNREGISTER_CONTROLLER = 94, KRAFT

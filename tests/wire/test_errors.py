@@ -42,7 +42,8 @@ def test_api_keys_are_dense_and_know_who_listens() -> None:
     assert [int(api_key) for api_key in ApiKey] == list(range(len(ApiKey)))
     assert ApiKey.ALLOCATE_PRODUCER_IDS == 67 and ApiKey.ALLOCATE_PRODUCER_IDS.listeners == {"zkBroker", "controller"}
     assert ApiKey.INIT_PRODUCER_ID.listeners == {"zkBroker", "broker"} and ApiKey.VOTE.listeners == {"controller"}
-    counts = [sum(listener in api_key.listeners for api_key in ApiKey) for listener in ("zkBroker", "broker", "controller")]
+    known_to_3_9 = [api_key for api_key in ApiKey if api_key <= ApiKey.READ_SHARE_GROUP_STATE_SUMMARY]
+    counts = [sum(listener in api_key.listeners for api_key in known_to_3_9) for listener in ("zkBroker", "broker", "controller")]
     assert counts == [62, 72, 42], "a 3.9.1 node counts its keys like this, telemetry (2) and unstable ones (9) of the broker included"
 
 
