@@ -34,6 +34,14 @@ def apache_kafka_4() -> "Iterator[ApacheKafka]":
     yield from _running("4.1.2")
 
 
+@pytest.fixture(scope="session")
+def apache_kafka_newest() -> "Iterator[ApacheKafka]":
+    """One running node of the newest Apache Kafka that starts here, as `apache_kafka`."""
+    from tests.apache_kafka.class_path import NEWEST_RELEASE
+
+    yield from _running(NEWEST_RELEASE)
+
+
 def _running(release: str) -> "Iterator[ApacheKafka]":
     from tests.apache_kafka.class_path import Missing
     from tests.apache_kafka.harness import ApacheKafka

@@ -12,6 +12,8 @@ from kraftsim.cli.machine import java_program
 HOUSE = Path(__file__).parents[2]
 CACHE = HOUSE / "build" / "apache_kafka"
 DEFAULT_RELEASE = "3.9.1"
+NEWEST_RELEASE = "4.4.0"
+"""The newest release that starts here; its jars are beside those of 4.1.2 in tests/wire/definitions.json."""
 MAVEN_SECONDS = 900
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -20,15 +22,20 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <artifactId>apache-kafka</artifactId>
   <version>1</version>
   <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{release}</version></dependency>
     <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{release}</version>
-      <exclusions><exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId></exclusion></exclusions>
-    </dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{release}</version>{server_exclusions}
+    </dependency>{tools}
     <dependency><groupId>org.slf4j</groupId><artifactId>{log_binding}</artifactId><version>1.7.36</version></dependency>
   </dependencies>
 </project>
 """
+TOOLS = """
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{release}</version>
+      <exclusions><exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId></exclusion></exclusions>
+    </dependency>"""
+NO_TOOLS = """
+      <exclusions><exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId></exclusion></exclusions>"""
 
 
 class Missing(RuntimeError):
@@ -54,17 +61,34 @@ def class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
     return _bring(release, remembered)
 
 
+def has_tools(release: str) -> bool:
+    """Tell whether the jars of a release hold the command-line tools: of some releases the registry has the server and not the tools."""
+    return any(jar.name == f"kafka-tools-{release}.jar" for jar in class_path(release))
+
+
 def _bring(release: str, remembered: Path) -> list[Path]:
     maven = shutil.which("mvn")
     if maven is None:
         raise Missing("Apache Kafka comes from Maven, and there is no mvn on the search path")
     remembered.parent.mkdir(parents=True, exist_ok=True)
-    pom = remembered.with_name("pom.xml")
-    pom.write_text(POM.format(release=release, log_binding="slf4j-reload4j" if release.startswith("3.") else "slf4j-simple"))
-    fresh = remembered.with_name("class_path.new")
+    log_binding = "slf4j-reload4j" if release.startswith("3.") else "slf4j-simple"
+    whole = POM.format(release=release, log_binding=log_binding, tools=TOOLS.format(release=release), server_exclusions="")
+    server_only = POM.format(release=release, log_binding=log_binding, tools="", server_exclusions=NO_TOOLS)
+    words = _resolve(maven, whole, remembered)
+    if f"kafka-tools:jar:{release}" in words:
+        words = _resolve(maven, server_only, remembered)
+    if words:
+        raise Missing(f"Maven could not bring Apache Kafka {release}: {words.splitlines()[:1]}")
+    return [Path(line) for line in remembered.read_text().splitlines()]
+
+
+def _resolve(maven: str, project: str, remembered: Path) -> str:
+    """Let Maven bring what a project depends on; return what it complained of, or nothing."""
+    pom, fresh = remembered.with_name("pom.xml"), remembered.with_name("class_path.new")
+    pom.write_text(project)
     command = [maven, "-B", "-q", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={fresh}", "-Dmdep.pathSeparator=\n"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
-        raise Missing(f"Maven could not bring Apache Kafka {release}: {(done.stdout + done.stderr).strip().splitlines()[:1]}")
+        return (done.stdout + done.stderr).strip() or f"exit code {done.returncode}"
     fresh.replace(remembered)
-    return [Path(line) for line in remembered.read_text().splitlines()]
+    return ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from tests.apache_kafka.class_path import CACHE, DEFAULT_RELEASE, class_path, java
+from tests.apache_kafka.class_path import CACHE, DEFAULT_RELEASE, class_path, has_tools, java
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 """For tests: up early, slow later."""
@@ -39,6 +39,10 @@ TOOLS = {
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
 }
 MOVED_IN_4 = {"console-producer": "org.apache.kafka.tools.ConsoleProducer"}
+TOOLS_OF_4 = "4.1.2"
+"""Whose tools stand in for a 4.x release that comes without."""
+OF_THE_SERVER = ("storage",)
+"""Tools that are in the server's own jar."""
 
 
 def run_java(release: str, main_class: str, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -50,7 +54,8 @@ def run_java(release: str, main_class: str, *arguments: str, stdin: str | None =
 def run_tool(release: str, tool: str, *arguments: str, stdin: str | None = None) -> str:
     """Run one of Kafka's command-line tools and return what it printed. A tool that fails is a failed assertion with its words."""
     main_class = MOVED_IN_4.get(tool, TOOLS[tool]) if release.startswith("4.") else TOOLS[tool]
-    done = run_java(release, main_class, *arguments, stdin=stdin)
+    lender = release if tool in OF_THE_SERVER or has_tools(release) else TOOLS_OF_4
+    done = run_java(lender, main_class, *arguments, stdin=stdin)
     assert done.returncode == 0, f"{tool} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -79,6 +84,7 @@ class ApacheKafka:
     settings: dict[str, str] = field(default_factory=dict)
     jvm: tuple[str, ...] = QUICK_JVM
     port: int = 0
+    controller_port: int = 0
     directory: Path = Path()
     started_seconds: float = 0.0
     _process: subprocess.Popen[bytes] | None = None
@@ -87,6 +93,11 @@ class ApacheKafka:
     def bootstrap(self) -> str:
         """What a client puts into bootstrap.servers."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def controller(self) -> str:
+        """The address of the controller's own listener, where brokers register."""
+        return f"127.0.0.1:{self.controller_port}"
 
     @property
     def data(self) -> Path:
@@ -118,8 +129,8 @@ class ApacheKafka:
         if self.directory == Path():
             self.directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
             shutil.copytree(_formatted(self.release), self.data)
-            self.port, controller_port = _free_ports(2)
-            (self.directory / "server.properties").write_text(_properties(self.data, self.port, controller_port, self.settings))
+            self.port, self.controller_port = _free_ports(2)
+            (self.directory / "server.properties").write_text(_properties(self.data, self.port, self.controller_port, self.settings))
         started = time.monotonic()
         with open(self.directory / "server.log", "ab") as log:
             command = java_command(self.release, "kafka.Kafka", str(self.directory / "server.properties"), jvm=self.jvm)

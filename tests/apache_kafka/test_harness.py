@@ -43,3 +43,9 @@ def test_a_machine_without_maven_or_java_is_told_what_it_lacks(monkeypatch, tmp_
     with pytest.raises(Missing, match="no mvn on the search path"):
         class_path("3.9.1")
     assert tmp_path != CACHE
+
+
+def test_a_release_whose_tools_are_not_to_be_had_starts_and_borrows_them(apache_kafka_newest):
+    topic = "made-with-borrowed-tools"
+    apache_kafka_newest.tool("topics", "--create", "--topic", topic, "--partitions", "1")
+    assert topic in apache_kafka_newest.tool("topics", "--list").splitlines()
