@@ -19,6 +19,11 @@ VERSIONS_LEFT_OUT: Final[Mapping[str, Mapping[int, str]]] = {
 NOT_COMPARED: Final[Mapping[tuple[str, str], str]] = {
     ("metadata", "2.8.2"): "KRaft was a preview: records had no tagged fields and frame version 0, which every later release rejects",
     ("LeaderChangeMessage", "2.8.2"): "KRaft was a preview: the version did not stand in the message yet",
+    ("ReadShareGroupStateSummaryResponse", "3.9.1"): "share groups were a preview (v0 unstable): the leader epoch did not stand in the message yet",
+    (
+        "StreamsGroupHeartbeatResponse",
+        "4.1.2",
+    ): "streams groups were a preview (v0 unstable); its AcceptableRecoveryLag had 32 bits, and another field has the name",
 }
 """By kind or name of a message, and release."""
 
