@@ -4,14 +4,12 @@ Modules are imported when first asked for: a node uses few of them, and none of 
 """
 
 import importlib
-import re
 from functools import cache
 from pathlib import Path
 
 from protocol.api_keys import ApiKey
+from protocol.numbered_files import name_in_kafka, numbered_modules
 from protocol.schema import declaration_of
-
-_FILE = re.compile(r"k(\d+)_(\w+)\.py")
 
 
 @cache
@@ -50,19 +48,13 @@ def is_flexible(api_key: int, version: int) -> bool:
 @cache
 def _module_names() -> dict[int, str]:
     """Map each key to the name of its file."""
-    found: dict[int, str] = {}
-    for file in sorted(Path(__file__).parent.glob("k*.py")):
-        match = _FILE.fullmatch(file.name)
-        assert match is not None, f"{file.name} is not called kNN_name.py"
-        assert int(match[1]) not in found, f"two files for key {match[1]}"
-        found[int(match[1])] = file.stem
-    return found
+    return numbered_modules(Path(__file__).parent, "k")
 
 
 def _class_of(api_key: int, suffix: str) -> type:
     module_name = _module_names()[api_key]
     module = importlib.import_module(f"protocol.messages.{module_name}")
-    api_name = "".join(word.capitalize() for word in module_name.split("_")[1:])
-    found = getattr(module, api_name + suffix)
-    assert isinstance(found, type) and declaration_of(found).api_key == api_key, f"{module_name} does not declare {api_name}{suffix}"
+    name = name_in_kafka(module_name) + suffix
+    found = getattr(module, name)
+    assert isinstance(found, type) and declaration_of(found).api_key == api_key, f"{module_name} does not declare {name}"
     return found

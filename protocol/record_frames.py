@@ -1,0 +1,59 @@
+"""The frame around a record of the metadata log and of the topic of remote log metadata: who it is, and in which version.
+
+A frame version (1), the record's number and its version, each an unsigned varint, then the record; nothing may stand behind it.
+Source: KIP-631; AbstractApiMessageSerde, MetadataRecordSerde, BytesApiMessageSerde.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+from protocol.malformed import MalformedMessage
+from protocol.message_codec import CompiledMessage, compiled
+from protocol.schema import Message, declaration_of
+
+FRAME_VERSION: Final = 1
+
+RecordClass = Callable[[int], type]
+"""The class of a record's number. Raises KeyError for one that is not declared."""
+
+
+def build_frame(record: Message, version: int) -> bytes:
+    """Return the value of the log record that carries a record."""
+    cls: type = type(record)
+    declaration = declaration_of(cls)
+    assert declaration.kind == "metadata" and declaration.api_key is not None, f"{declaration.name} has no number"
+    return bytes((FRAME_VERSION, declaration.api_key, version)) + compiled(cls, version).encode(record)
+
+
+def parse_frame(value: bytes, record_class: RecordClass) -> Message:
+    """Return the record in the value of a log record; `frame_record_version` tells its version.
+
+    Raises MalformedMessage: a node that meets a record it does not know must not go on.
+    """
+    if len(value) < 3 or (value[0] | value[1] | value[2]) > 127:
+        raise MalformedMessage(None, None, "", f"a frame of {len(value)} bytes that begins with {value[:3].hex()}")
+    frame_version, number, version = value[:3]
+    if frame_version != FRAME_VERSION:
+        raise MalformedMessage(None, None, "", f"frame version {frame_version}")
+    record, position = _codec(record_class, number, version).decode(value, 3)
+    if position != len(value):
+        raise MalformedMessage(number, version, "", f"{len(value) - position} bytes are left", position)
+    return record
+
+
+def frame_record_version(value: bytes) -> int:
+    """Return the version of the record in a value that `parse_frame` accepts."""
+    return value[2]
+
+
+@cache
+def _codec(record_class: RecordClass, number: int, version: int) -> CompiledMessage:
+    """Return the codec of a kind of record. Raises MalformedMessage for one that is not declared."""
+    try:
+        cls = record_class(number)
+    except KeyError:
+        raise MalformedMessage(number, version, "", "an unknown kind of record") from None
+    if version not in declaration_of(cls).versions:
+        raise MalformedMessage(number, version, "", f"{cls.__name__} has versions {declaration_of(cls).versions}")
+    return compiled(cls, version)
