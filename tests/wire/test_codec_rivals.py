@@ -49,7 +49,7 @@ def test_others_build_the_same_bytes(cls: type) -> None:
 
 
 def _tame(message: Any, *, error_code: int) -> None:
-    """Replace the values that kio has narrower types for: error codes and timestamps."""
+    """Replace the values that kio has narrower types for: error codes, points in time and spans of time."""
     for field in declaration_of(type(message)).fields:
         value = getattr(message, field.name)
         match field.type:
@@ -60,7 +60,7 @@ def _tame(message: Any, *, error_code: int) -> None:
                     _tame(element, error_code=error_code)
             case Primitive.INT16 if "error_code" in field.name and value != field.default:
                 setattr(message, field.name, error_code)
-            case Primitive.INT64 if ("timestamp" in field.name or field.name.endswith("_time_ms")) and value != field.default:
+            case Primitive.INT64 if ("timestamp" in field.name or field.name.endswith("_ms")) and value != field.default:
                 setattr(message, field.name, TIMESTAMP_MS)
 
 
