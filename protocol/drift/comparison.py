@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from protocol.declaration import ArrayOf, Declaration, Field, StructureOf
 from protocol.drift.declared import declared_messages
 from protocol.drift.definitions import TOP, Definition
-from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, NOT_DECLARED, RENAMED, VERSIONS_LEFT_OUT
+from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, NOT_DECLARED, RENAMED, VERSIONS_LEFT_OUT, present_name
 from protocol.drift.facts import Facts, Shape
 from protocol.drift.former_words import FORMER_NAMES, in_present_words, under_present_names
 from protocol.drift.layouts import declared_layout, defined_layout
@@ -56,7 +56,8 @@ def _drifts_of_message(declaration: Declaration, shapes: Sequence[Shape]) -> Ite
             if not reasons:
                 yield f"{name} ({shape.releases[-1]}): {line}"
     yield from (f"{name}: nothing begins with {start!r} any more" for start in allowed if start not in hidden)
-    their_names = {field.name for shape in compared for fields in shape.definition.structures.values() for field in fields}
+    fields = {(structure, field.name) for shape in compared for structure, fields in shape.definition.structures.items() for field in fields}
+    their_names = {spelling for structure, field in fields for spelling in (field, f"{structure}.{field}")}
     yield from (f"{name}: nothing is called {word} any more" for word in RENAMED.get(name, {}) if word not in their_names)
 
 
@@ -100,9 +101,8 @@ def _drifts_of_words(
     declaration: Declaration, ours: Iterable[Field], definition: Definition, structure: str, path: str, seen: set[str]
 ) -> Iterator[str]:
     """Compare what does not depend on a version (names, defaults, what may be dropped silently) of fields that no newer release had in `seen`."""
-    renamed = RENAMED.get(definition.name, {})
     for their_field in definition.structures[structure]:
-        their_name = renamed.get(their_field.name, (their_field.name,))[0]
+        their_name = present_name(definition.name, structure, their_field.name)
         our_field = next((field for field in ours if field.is_called(their_name)), None)
         where = f"{path}{their_name}"
         if our_field is None:

@@ -6,19 +6,17 @@ An exception that no longer hides anything is reported as well, so that this lis
 from collections.abc import Mapping
 from typing import Final
 
-MESSAGE_FORMATS_BEFORE_2 = "speaks message format 0 or 1, which this project does not build; dropped in 4.0 (KIP-896)"
+TRANSACTIONS_OF_ONE = "2.8's word for it; v4 asks about many transactions, and the older fields made room (KIP-890)"
+AS_ALTER_ISR = "2.8's word for it, when the RPC was called AlterIsr (KIP-704)"
+BEFORE_PRE_VOTE = "3.9's word for it; who asks for a pre-vote is no candidate yet (KIP-996)"
 
-VERSIONS_LEFT_OUT: Final[Mapping[str, Mapping[int, str]]] = {
-    "ProduceRequest": dict.fromkeys(range(3), MESSAGE_FORMATS_BEFORE_2),
-    "ProduceResponse": dict.fromkeys(range(3), MESSAGE_FORMATS_BEFORE_2),
-    "FetchRequest": dict.fromkeys(range(4), MESSAGE_FORMATS_BEFORE_2),
-    "FetchResponse": dict.fromkeys(range(4), MESSAGE_FORMATS_BEFORE_2),
-}
+VERSIONS_LEFT_OUT: Final[Mapping[str, Mapping[int, str]]] = {}
 """Versions that some release has and the declaration does not."""
 
 NOT_COMPARED: Final[Mapping[tuple[str, str], str]] = {
     ("metadata", "2.8.2"): "KRaft was a preview: records had no tagged fields and frame version 0, which every later release rejects",
     ("LeaderChangeMessage", "2.8.2"): "KRaft was a preview: the version did not stand in the message yet",
+    ("ShareGroupMetadataValue", "3.9.1"): "share groups were a preview: the hash of the topics did not stand in the record yet",
     ("ReadShareGroupStateSummaryResponse", "3.9.1"): "share groups were a preview (v0 unstable): the leader epoch did not stand in the message yet",
     (
         "StreamsGroupHeartbeatResponse",
@@ -36,13 +34,51 @@ NOT_DECLARED: Final[Mapping[str, str]] = {
 """Messages that some release defines and that are not declared here."""
 
 RENAMED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    "AddPartitionsToTxnRequest": {
+        ".TransactionalId": ("V3AndBelowTransactionalId", TRANSACTIONS_OF_ONE),
+        ".ProducerId": ("V3AndBelowProducerId", TRANSACTIONS_OF_ONE),
+        ".ProducerEpoch": ("V3AndBelowProducerEpoch", TRANSACTIONS_OF_ONE),
+        ".Topics": ("V3AndBelowTopics", TRANSACTIONS_OF_ONE),
+    },
+    "AddPartitionsToTxnResponse": {
+        ".Results": ("ResultsByTopicV3AndBelow", TRANSACTIONS_OF_ONE),
+        "AddPartitionsToTxnTopicResult.Results": ("ResultsByPartition", TRANSACTIONS_OF_ONE),
+        "AddPartitionsToTxnPartitionResult.ErrorCode": ("PartitionErrorCode", TRANSACTIONS_OF_ONE),
+    },
+    "AlterPartitionRequest": {"TopicData.Name": ("TopicName", AS_ALTER_ISR), "CurrentIsrVersion": ("PartitionEpoch", AS_ALTER_ISR)},
+    "AlterPartitionResponse": {"TopicData.Name": ("TopicName", AS_ALTER_ISR), "CurrentIsrVersion": ("PartitionEpoch", AS_ALTER_ISR)},
+    "DescribeLogDirsRequest": {"PartitionIndex": ("Partitions", "2.8's word for it")},
+    "ElectLeadersRequest": {"PartitionId": ("Partitions", "2.8's word for it")},
     "FetchResponse": {
         "PartitionResponses": ("Partitions", "2.8's word for it"),
         "Partition": ("PartitionIndex", "2.8's word for it"),
         "RecordSet": ("Records", "2.8's word for it"),
     },
+    "LeaderAndIsrRequest": {"ZkVersion": ("PartitionEpoch", "2.8's word for it")},
+    "ListConfigResourcesResponse": {
+        "ClientMetricsResources": ("ConfigResources", "3.9's word for it, when there were no others to list"),
+        "ClientMetricsResource.Name": ("ResourceName", "3.9's word for it"),
+    },
+    "OffsetCommitRequest": {"GenerationId": ("GenerationIdOrMemberEpoch", "2.8's word for it, before members had epochs (KIP-848)")},
+    "TxnOffsetCommitRequest": {"GenerationId": ("GenerationIdOrMemberEpoch", "the word up to 4.1, before members had epochs here (KIP-1319)")},
+    "VoteRequest": {
+        "CandidateEpoch": ("ReplicaEpoch", BEFORE_PRE_VOTE),
+        "CandidateId": ("ReplicaId", BEFORE_PRE_VOTE),
+        "CandidateDirectoryId": ("ReplicaDirectoryId", BEFORE_PRE_VOTE),
+    },
 }
-"""By message: what some release calls a field, what we call it, and why."""
+"""By message: what some release calls a field, what we call it, and why.
+
+`Structure.Field` where only that structure's field is meant, `.Field` where only the message's own.
+"""
+
+
+def present_name(message: str, structure: str, field: str) -> str:
+    """Return what we call a field; `structure` is empty for the message's own fields."""
+    renamed = RENAMED.get(message, {})
+    found = renamed.get(f"{structure}.{field}") or renamed.get(field)
+    return found[0] if found else field
+
 
 ALLOWED: Final[Mapping[str, Mapping[str, str]]] = {
     "RequestHeader": {"ClientId: ignorable": "4.0 has no header v0 left that would lack the field; up to 3.9 it is ignorable"},

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from protocol.declaration import ArrayOf, Declaration, Field, StructureOf
 from protocol.drift.definitions import TOP, DefinedField, Definition
-from protocol.drift.exceptions import RENAMED
+from protocol.drift.exceptions import present_name
 from protocol.schema import declaration_of
 
 UNTAGGED = -1
@@ -46,14 +46,13 @@ def declared_layout(declaration: Declaration, version: int) -> list[Slot]:
 
 def defined_layout(definition: Definition, version: int) -> list[Slot]:
     """Return the fields that Kafka's definition puts on the wire."""
-    renamed = RENAMED.get(definition.name, {})
 
-    def walk(fields: Sequence[DefinedField], path: str, is_tagged: bool) -> Iterator[Slot]:
-        present = [field for field in fields if version in field.versions]
+    def walk(structure: str, path: str, is_tagged: bool) -> Iterator[Slot]:
+        present = [field for field in definition.structures[structure] if version in field.versions]
         for field in sorted(present, key=lambda field: _tag(field, version)):
             is_structure = field.element_type in definition.structures
             slot = Slot(
-                path=path + renamed.get(field.name, (field.name,))[0].lower(),
+                path=path + present_name(definition.name, structure, field.name).lower(),
                 type=_bare(field.type, is_structure),
                 nullable=version in field.nullable,
                 tag=_tag(field, version),
@@ -62,9 +61,9 @@ def defined_layout(definition: Definition, version: int) -> list[Slot]:
             )
             yield slot
             if is_structure:
-                yield from walk(definition.structures[field.element_type], f"{slot.path}.", slot.is_tagged)
+                yield from walk(field.element_type, f"{slot.path}.", slot.is_tagged)
 
-    return list(walk(definition.structures[TOP], "", False))
+    return list(walk(TOP, "", False))
 
 
 def _tag(field: Field | DefinedField, version: int) -> int:

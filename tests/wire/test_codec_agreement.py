@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.declaration import LAST_VERSION
+from protocol.drift.declared import declared_messages
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import DISAGREEMENT, CompiledMessage, MessageConstruct, compiled, construct_of
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
-from tests.wire.conftest import declared_messages
 
 EXAMPLES_PER_VERSION = 12
 FRAME_SIZE_MAX = 400

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from protocol.declaration import ArrayOf, Primitive, StructureOf, snake_case
+from protocol.drift.declared import declared_messages
 from protocol.examples import example
 from protocol.message_codec import compiled
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
-from tests.wire.conftest import declared_messages
 
 kafka_protocol = pytest.importorskip("kafka.protocol")
 kio_serial = pytest.importorskip("kio.serial")

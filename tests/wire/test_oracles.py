@@ -17,6 +17,7 @@ from protocol.batches import build_batch
 from protocol.compression import Compression
 from protocol.control_records import SnapshotHeaderRecord
 from protocol.declaration import snake_case
+from protocol.drift.declared import declared_messages
 from protocol.drift.facts import load_facts
 from protocol.drift.jars import download, jar_path
 from protocol.examples import example
@@ -25,7 +26,6 @@ from protocol.records import Record
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
 from tests.apache_kafka.class_path import Missing, class_path, java
-from tests.wire.conftest import declared_messages
 
 HERE = Path(__file__).parent
 EXAMPLES_PER_VERSION = 10

@@ -1,0 +1,28 @@
+"""OffsetCommit (1): an offset that a group committed; a null value forgets it.
+
+A pending one, inside a transaction, is the same record in a transactional batch: it counts once its marker is there.
+Source: KIP-98, KIP-211, KIP-320, KIP-915; OffsetMetadataManager, OffsetCommitKey.json, OffsetCommitValue.json.
+"""
+
+from protocol.schema import int32, int64, message, string, uuid
+
+
+@message(key=1, kind="coordinator-key", versions="0", flexible="none")
+class OffsetCommitKey:
+    """By group, topic and partition."""
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+@message(key=1, kind="coordinator-value", versions="0-4", flexible="4+")
+class OffsetCommitValue:
+    """The offset that the group reads next. v1 has an expiry of its own, v3 a leader epoch, v4 tagged fields."""
+
+    offset: int = int64()
+    leader_epoch: int = int32(since=3, default=-1, ignorable=True)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64(since=1, until=1, default=-1, ignorable=True)
+    topic_id: bytes = uuid(tag=0, tagged="4+", ignorable=True)

@@ -1,0 +1,22 @@
+"""ShareGroupTargetAssignmentMetadata (12): the group epoch for which a share group's assignment was made.
+
+Behind the group epoch the assignment is still to be made.
+Source: KIP-932, KIP-1263; ShareGroupTargetAssignmentMetadataKey.json, ShareGroupTargetAssignmentMetadataValue.json.
+"""
+
+from protocol.schema import int32, int64, message, string
+
+
+@message(key=12, kind="coordinator-key", versions="0", flexible="none")
+class ShareGroupTargetAssignmentMetadataKey:
+    """By group."""
+
+    group_id: str = string()
+
+
+@message(key=12, kind="coordinator-value", versions="0", flexible="0+")
+class ShareGroupTargetAssignmentMetadataValue:
+    """Written after the members' records of the same assignment."""
+
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0, tagged="0+", ignorable=True)

@@ -1,0 +1,46 @@
+"""StreamsGroupMemberMetadata (19): a member of a streams group, as it described itself.
+
+Its process and its tags decide on which tasks it gets.
+Source: KIP-1071; StreamsGroupMemberMetadataKey.json, StreamsGroupMemberMetadataValue.json.
+"""
+
+from protocol.schema import array, int32, message, string, struct, structure, uint16
+
+
+@message(key=19, kind="coordinator-key", versions="0", flexible="none")
+class StreamsGroupMemberMetadataKey:
+    """By group and member."""
+
+    group_id: str = string()
+    member_id: str = string()
+
+
+@structure
+class Endpoint:
+    """Where the member is asked for the contents of its stores."""
+
+    host: str = string()
+    port: int = uint16()
+
+
+@structure
+class KeyValue:
+    """A tag and its value."""
+
+    key: str = string()
+    value: str = string()
+
+
+@message(key=19, kind="coordinator-value", versions="0", flexible="0+")
+class StreamsGroupMemberMetadataValue:
+    """Who it is, and where other members reach it."""
+
+    instance_id: str | None = string(nullable="0+")
+    rack_id: str | None = string(nullable="0+")
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout_ms: int = int32(default=-1)
+    topology_epoch: int = int32()
+    process_id: str = string()
+    user_endpoint: Endpoint | None = struct(Endpoint, nullable="0+", default=None)
+    client_tags: list[KeyValue] = array(KeyValue)

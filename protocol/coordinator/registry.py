@@ -1,0 +1,94 @@
+"""Reads and writes the records of the coordinators' topics; a file `gNN_name.py`, `sNN_name.py` or `tNN_name.py` here is all that it takes.
+
+The key begins with the record's type, the value with its version, two bytes each; a null value is a tombstone. A type that is not known is skipped,
+because an older broker may read what a newer one wrote (KIP-915); a version that is not known stops the reader, because half a state is none.
+Source: CoordinatorRecordSerde, GroupCoordinatorRecordSerde, ShareCoordinatorRecordSerde, TransactionLog.
+"""
+
+import importlib
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.message_codec import compiled
+from protocol.numbered_files import name_in_kafka, numbered_modules
+from protocol.schema import Message, declaration_of
+from protocol.version_prefixed import PREFIX_BYTES, build_version_prefixed, parse_version_prefixed, prefixed_version
+
+KEY_VERSION = 0
+"""Of every key: its two bytes are the type instead, which up to 3.9 was called the version of the key."""
+
+
+class CoordinatorTopic(Enum):
+    """A topic in which coordinators keep their state; record types are numbered anew in each."""
+
+    TRANSACTION_STATE = "__transaction_state"
+    CONSUMER_OFFSETS = "__consumer_offsets"
+    SHARE_GROUP_STATE = "__share_group_state"
+
+
+class RecordClasses(NamedTuple):
+    """What a type of record is made of."""
+
+    key: type
+    value: type
+
+
+_LETTERS = {CoordinatorTopic.TRANSACTION_STATE: "t", CoordinatorTopic.CONSUMER_OFFSETS: "g", CoordinatorTopic.SHARE_GROUP_STATE: "s"}
+
+
+def build_record(key: Message, value: Message | None, version: int = 0) -> tuple[bytes, bytes | None]:
+    """Return key and value of the log record. `version` is the value's: which one is written, a feature level or metadata.version decides."""
+    cls: type = type(key)
+    declaration = declaration_of(cls)
+    assert declaration.kind == "coordinator-key" and declaration.api_key is not None, f"{declaration.name} is no key of a coordinator's record"
+    content = declaration.api_key.to_bytes(PREFIX_BYTES) + compiled(cls, KEY_VERSION).encode(key)
+    if value is None:
+        return content, None
+    value_declaration = declaration_of(type(value))
+    assert value_declaration.kind == "coordinator-value" and value_declaration.name == declaration.name.removesuffix("Key") + "Value", (
+        f"{value_declaration.name} does not belong to {declaration.name}"
+    )
+    return content, build_version_prefixed(value, version)
+
+
+def parse_record(topic: CoordinatorTopic, key: bytes, value: bytes | None) -> tuple[Message, Message | None] | None:
+    """Return key and value, which is None in a tombstone; None for a type that is not known, which readers skip. Raises MalformedMessage."""
+    record_type = prefixed_version(key)
+    try:
+        classes = record_classes(topic, record_type)
+    except KeyError:
+        return None
+    found = compiled(classes.key, KEY_VERSION).decode(key, PREFIX_BYTES)[0]
+    return found, None if value is None else parse_version_prefixed(classes.value, value)
+
+
+def value_version(value: bytes) -> int:
+    """Return the version of a value that `parse_record` accepts."""
+    return prefixed_version(value)
+
+
+@cache
+def declared_types(topic: CoordinatorTopic) -> tuple[int, ...]:
+    """Return the record types of a topic, ascending."""
+    return tuple(sorted(_module_names(topic)))
+
+
+@cache
+def record_classes(topic: CoordinatorTopic, record_type: int) -> RecordClasses:
+    """Return the classes of key and value. Raises KeyError for a type that is not declared."""
+    module_name = _module_names(topic)[record_type]
+    module = importlib.import_module(f"protocol.coordinator.{module_name}")
+    name = name_in_kafka(module_name)
+    classes = RecordClasses(getattr(module, f"{name}Key"), getattr(module, f"{name}Value"))
+    for cls, kind in zip(classes, ("coordinator-key", "coordinator-value"), strict=True):
+        declaration = declaration_of(cls)
+        assert (declaration.kind, declaration.api_key) == (kind, record_type), f"{module_name} does not declare the {kind} {record_type}"
+    return classes
+
+
+@cache
+def _module_names(topic: CoordinatorTopic) -> dict[int, str]:
+    """Map each type to the name of its file."""
+    return numbered_modules(Path(__file__).parent, _LETTERS[topic])

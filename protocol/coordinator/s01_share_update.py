@@ -1,0 +1,37 @@
+"""ShareUpdate (1): what changed in a share-partition since its last snapshot.
+
+Small, because acknowledgements come often.
+Source: KIP-932, KIP-1226; ShareUpdateKey.json, ShareUpdateValue.json.
+"""
+
+from protocol.schema import array, int8, int16, int32, int64, message, string, structure, uuid
+
+
+@message(key=1, kind="coordinator-key", versions="0", flexible="none")
+class ShareUpdateKey:
+    """By group, topic id and partition."""
+
+    group_id: str = string()
+    topic_id: bytes = uuid()
+    partition: int = int32()
+
+
+@structure
+class StateBatch:
+    """Offsets, both inclusive, in one delivery state: 0 available, 2 acknowledged, 4 archived."""
+
+    first_offset: int = int64()
+    last_offset: int = int64()
+    delivery_state: int = int8()
+    delivery_count: int = int16()
+
+
+@message(key=1, kind="coordinator-value", versions="0", flexible="0+")
+class ShareUpdateValue:
+    """A start offset of -1 says that it did not move."""
+
+    snapshot_epoch: int = int32()
+    leader_epoch: int = int32()
+    start_offset: int = int64()
+    delivery_complete_count: int = int32(tag=0, tagged="0+", default=-1)
+    state_batches: list[StateBatch] = array(StateBatch)

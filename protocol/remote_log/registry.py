@@ -1,0 +1,71 @@
+"""Frames the records of `__remote_log_metadata` and finds their classes; a file `rNN_name.py` in this folder is all that it takes to be found.
+
+The frame is that of `record_frames`, with numbers of their own; the key of a log record is null.
+Source: KIP-405; RemoteLogMetadataSerde, BytesApiMessageSerde.
+"""
+
+import importlib
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+
+from protocol.numbered_files import name_in_kafka, numbered_modules
+from protocol.record_frames import build_frame, frame_record_version, parse_frame
+from protocol.schema import Message, declaration_of
+
+__all__ = [
+    "RemoteLogSegmentState",
+    "RemotePartitionDeleteState",
+    "build_record",
+    "declared_records",
+    "parse_record",
+    "record_class",
+    "record_version",
+]
+
+build_record = build_frame
+record_version = frame_record_version
+
+
+class RemoteLogSegmentState(IntEnum):
+    """How far a segment's copy is."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
+class RemotePartitionDeleteState(IntEnum):
+    """How far the deletion of a partition is."""
+
+    DELETE_PARTITION_MARKED = 0
+    DELETE_PARTITION_STARTED = 1
+    DELETE_PARTITION_FINISHED = 2
+
+
+def parse_record(value: bytes) -> Message:
+    """Return the record in the value of a log record; `record_version` tells its version. Raises MalformedMessage."""
+    return parse_frame(value, record_class)
+
+
+@cache
+def declared_records() -> tuple[type, ...]:
+    """Return the class of every record, by ascending number."""
+    return tuple(record_class(number) for number in sorted(_module_names()))
+
+
+@cache
+def record_class(number: int) -> type:
+    """Return the class of a record. Raises KeyError."""
+    module_name = _module_names()[number]
+    module = importlib.import_module(f"protocol.remote_log.{module_name}")
+    found = getattr(module, name_in_kafka(module_name) + "Record")
+    assert isinstance(found, type) and declaration_of(found).api_key == number, f"{module_name} does not declare record {number}"
+    return found
+
+
+@cache
+def _module_names() -> dict[int, str]:
+    """Map each number to the name of its file."""
+    return numbered_modules(Path(__file__).parent, "r")

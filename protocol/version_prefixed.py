@@ -1,0 +1,37 @@
+"""Messages that stand alone and therefore say their own version first, in two bytes: most of what Kafka persists or hides in a bytes field.
+
+Whether a version after the newest known one can be read all the same is the reader's decision: where only fields at the end were added, it can.
+Source: MessageUtil.toVersionPrefixedBytes; ConsumerProtocol, ControlRecordUtils (versions after the newest are read as the newest).
+"""
+
+from protocol.malformed import MalformedMessage
+from protocol.message_codec import compiled
+from protocol.schema import Message, declaration_of
+
+PREFIX_BYTES = 2
+
+
+def build_version_prefixed(message: Message, version: int) -> bytes:
+    """Return the version and the message."""
+    cls: type = type(message)
+    return version.to_bytes(PREFIX_BYTES, signed=True) + compiled(cls, version).encode(message)
+
+
+def parse_version_prefixed(cls: type, content: bytes, *, later_as_newest: bool = False) -> Message:
+    """Return the message; what stands behind it is ignored, as Kafka does. Raises MalformedMessage.
+
+    `later_as_newest`: a version after the newest declared one is read as that.
+    """
+    found = prefixed_version(content)
+    versions = declaration_of(cls).versions
+    version = min(found, versions.last) if later_as_newest else found
+    if version not in versions:
+        raise MalformedMessage(None, found, declaration_of(cls).name, f"version {found}, not {versions}", 0)
+    return compiled(cls, version).decode(content, PREFIX_BYTES)[0]
+
+
+def prefixed_version(content: bytes) -> int:
+    """Return the version in front. Raises MalformedMessage."""
+    if len(content) < PREFIX_BYTES:
+        raise MalformedMessage(None, None, "", f"{len(content)} bytes are too short for a version", 0)
+    return int.from_bytes(content[:PREFIX_BYTES], signed=True)
