@@ -1,0 +1,37 @@
+"""ExpireDelegationToken (40): let a token expire earlier, or drop it at once.
+
+Source: KIP-48; ExpireDelegationTokenRequest.json, ExpireDelegationTokenResponse.json.
+"""
+
+from protocol.errors import ErrorCode
+from protocol.schema import byte_string, int16, int32, int64, message
+
+EXPIRE_NOW = -1
+
+ERRORS = (
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.UNSUPPORTED_VERSION,  # KRaft before metadata.version 3.6
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,  # neither owner nor renewer
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+    ErrorCode.DELEGATION_TOKEN_EXPIRED,  # not when it is to be dropped at once
+)
+
+
+@message(key=40, versions="0-2", flexible="2+")
+class ExpireDelegationTokenRequest:
+    """The token is named by its HMAC; the period counts from now, any negative one drops the token."""
+
+    hmac: bytes = byte_string()
+    expiry_time_period_ms: int = int64()
+
+
+@message(key=40, versions="0-2", flexible="2+")
+class ExpireDelegationTokenResponse:
+    """When the token expires, in ms since 1970: the present time if it was dropped."""
+
+    error_code: int = int16()
+    expiry_timestamp_ms: int = int64()
+    throttle_time_ms: int = int32()
