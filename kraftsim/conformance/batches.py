@@ -15,6 +15,8 @@ from protocol.records import Record
 ALL, LEADER, NONE = -1, 1, 0
 """Who must have a batch before the producer hears of it."""
 TIMEOUT_MS = 15000
+FORMAT_2_SINCE = 3
+"""The first version of Produce whose batches are of message format 2, the only one that is built here."""
 NAMES_UNTIL = 12
 """The last version of Produce that calls topics by their names."""
 
@@ -45,8 +47,8 @@ def produce(peer: Peer, topic: str, records: bytes, version: int = 9, *, partiti
 
 
 def produce_versions(target: Target) -> list[int]:
-    """Return the versions of Produce that both sides speak and that call topics by name."""
-    return [version for version in target.versions(ApiKey.PRODUCE) if version <= NAMES_UNTIL]
+    """Return the versions of Produce that both sides speak, that take batches of format 2 and that call topics by name."""
+    return [version for version in target.versions(ApiKey.PRODUCE, since=FORMAT_2_SINCE) if version <= NAMES_UNTIL]
 
 
 def filled_topic(target: Target, batches: int, records: int = 1) -> Topic:

@@ -17,6 +17,8 @@ from protocol.messages.k01_fetch import FIRST_SESSION_EPOCH, READ_COMMITTED, Fet
 
 REQUIREMENTS = Requirements("fetch")
 HANDLER = "KafkaApis.handleFetchRequest"
+FORMAT_2_SINCE = 4
+"""The first version of Fetch that may be answered with message format 2, the only one that is built here."""
 IDS_SINCE, EPOCHS_SINCE, LAST_EPOCHS_SINCE, SESSIONS_SINCE, LOG_START_SINCE = 13, 9, 12, 7, 5
 PLENTY = 1 << 20
 NO_ID = bytes([1]) * 16
@@ -69,7 +71,7 @@ def _refused(
         expect_equal(bytes(row.records or b""), b"", f"version {version}, {what}: records")
 
 
-def _versions(target: Target, since: int = 0) -> list[int]:
+def _versions(target: Target, since: int = FORMAT_2_SINCE) -> list[int]:
     return list(target.versions(ApiKey.FETCH, since=since))
 
 

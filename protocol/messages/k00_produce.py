@@ -2,8 +2,8 @@
 
 A batch either is appended whole, is recognised as one that was appended before, or is refused; the answer says which, per partition. With acks=0 no
 answer is sent at all, and an error closes the connection.
-Source: KIP-98 (v3), KIP-112 (v4), KIP-110 (v7: zstd), KIP-467 (v8: which records), KIP-951 (v10: who leads now), KIP-890 (v11, v12), KIP-516 (v13);
-ProduceRequest.json, ProduceResponse.json.
+Source: KIP-13 (v1: throttling), KIP-32 (v2: timestamps), KIP-98 (v3), KIP-112 (v4), KIP-110 (v7: zstd), KIP-467 (v8: which records), KIP-951 (v10:
+who leads now), KIP-890 (v11, v12), KIP-516 (v13); ProduceRequest.json, ProduceResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -62,9 +62,9 @@ class TopicProduceData:
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-@message(key=0, versions="3-13", flexible="9+")
+@message(key=0, versions="0-13", flexible="9+")
 class ProduceRequest:
-    """Since v3 the transactional id stands here and only batches of message format 2 are taken.
+    """v0 and v1 carry message format 0, v2 format 1; since v3 only batches of format 2 are taken, and the transactional id stands here.
 
     v11 tells that the producer understands TRANSACTION_ABORTABLE; with v12 the partitions join the transaction without AddPartitionsToTxn before.
     """
@@ -124,9 +124,9 @@ class NodeEndpoint:
     rack: str | None = string(since=10, nullable="10+", default=None)
 
 
-@message(key=0, versions="3-13", flexible="9+")
+@message(key=0, versions="0-13", flexible="9+")
 class ProduceResponse:
-    """v5 adds where the log starts, v8 which records were bad, v10 who leads now."""
+    """v2 adds the broker's time for the records (-1 where it kept theirs), v5 where the log starts, v8 which records were bad, v10 who leads now."""
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32(since=1, ignorable=True)

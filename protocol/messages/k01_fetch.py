@@ -1,9 +1,9 @@
 """Fetch (1): read batches from partitions; how consumers read, how followers copy, and how KRaft replicates the metadata log.
 
 The answer holds whole batches as they lie in the log, at least one where there is any; a consumer skips the records before the offset it asked for.
-Source: KIP-98 (v4), KIP-107 (v5), KIP-227 (v7: sessions), KIP-110 (v10: zstd), KIP-392 (v11: nearest replica), KIP-595 (v12: diverging epochs),
-KIP-516 (v13: topic ids), KIP-405 (v14), KIP-903 (v15: replica epoch), KIP-951 (v16: who leads now), KIP-853 (v17), KIP-1166 (v18);
-FetchRequest.json, FetchResponse.json.
+Source: KIP-13 (v1: throttling), KIP-32 (v2: timestamps), KIP-74 (v3: a limit for all partitions), KIP-98 (v4), KIP-107 (v5), KIP-227 (v7: sessions),
+KIP-110 (v10: zstd), KIP-392 (v11: nearest replica), KIP-595 (v12: diverging epochs), KIP-516 (v13: topic ids), KIP-405 (v14), KIP-903 (v15: replica
+epoch), KIP-951 (v16: who leads now), KIP-853 (v17), KIP-1166 (v18); FetchRequest.json, FetchResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -83,12 +83,13 @@ class ForgottenTopic:
     partitions: list[int] = array(int32, since=7)
 
 
-@message(key=1, versions="4-18", flexible="12+")
+@message(key=1, versions="0-18", flexible="12+")
 class FetchRequest:
     """Without a session every partition is listed; within one only those that are new or have changed.
 
-    v4 adds isolation levels, v7 sessions, v9 leader epochs, v12 the last fetched epoch (so that a diverging log is told where to cut), v13 topic ids.
-    The replica id is a field of its own up to v14, then part of the replica state. A KRaft voter fills in the cluster id.
+    The version also says which message format the reader knows: 0 up to v1, 1 up to v3. v3 limits the whole answer, which is filled in the order of
+    the partitions; v4 adds isolation levels, v7 sessions, v9 leader epochs, v12 the last fetched epoch (so that a diverging log is told where to
+    cut), v13 topic ids. The replica id is a field of its own up to v14, then part of the replica state. A KRaft voter fills in the cluster id.
     """
 
     cluster_id: str | None = string(tag=0, tagged="12+", nullable="12+", default=None, ignorable=True)
@@ -173,7 +174,7 @@ class NodeEndpoint:
     rack: str | None = string(since=16, nullable="16+", default=None)
 
 
-@message(key=1, versions="4-18", flexible="12+")
+@message(key=1, versions="0-18", flexible="12+")
 class FetchResponse:
     """Since v7 an error of the whole request and the session; within a session only partitions that have something new.
 
