@@ -2,13 +2,21 @@
 
 The first request on a connection, sent before anything is agreed: its answer always has response header v0, and a node that does not know the
 asked version answers with version 0, error UNSUPPORTED_VERSION and its own range for this one key.
-Source: KIP-35; KIP-511 (v3: software names, v0 fallback), KIP-584 (features), KAFKA-17492 (v4); ApiVersionsRequest.json, ApiVersionsResponse.json.
+Source: KIP-35; KIP-511 (v3: software names, v0 fallback), KIP-584 (features), KAFKA-17492 (v4), KIP-1242 (v5: whom the client means);
+ApiVersionsRequest.json, ApiVersionsResponse.json.
 """
 
+from protocol.errors import ErrorCode
 from protocol.schema import array, boolean, int16, int32, int64, message, string, structure
 
 ANY_NODE = -1
 """The client does not know yet which node it has reached."""
+
+ERRORS = (
+    ErrorCode.UNSUPPORTED_VERSION,  # of ApiVersions itself; the answer is one of version 0
+    ErrorCode.INVALID_REQUEST,  # software names of odd characters (v3); a cluster without a node, or a node without a cluster (v5)
+    ErrorCode.REBOOTSTRAP_REQUIRED,  # since v5: another cluster or node than the client believes
+)
 
 
 @message(key=18, versions="0-5", flexible="3+")

@@ -17,8 +17,8 @@ ERRORS = (
     ErrorCode.REQUEST_TIMED_OUT,  # the leader has moved; some replica has not yet
     ErrorCode.INVALID_TOPIC_EXCEPTION,  # an internal topic
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.POLICY_VIOLATION,  # `cleanup.policy` does not say delete
+    ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
 

@@ -4,10 +4,26 @@ Without a transactional id any broker answers with a fresh id; with one, the tra
 Source: KIP-98; KIP-360 (v3), KIP-588 (v4), KIP-890 (v5), KIP-939 (v6); InitProducerIdRequest.json, InitProducerIdResponse.json.
 """
 
+from protocol.errors import ErrorCode
 from protocol.schema import boolean, int16, int32, int64, message, string
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
+
+ERRORS = (
+    ErrorCode.REQUEST_TIMED_OUT,  # 3.0 to 3.3.1: no block of ids yet, which older clients took for the end (KAFKA-14417)
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # also while the broker waits for a block of ids
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,  # without a transactional id
+    ErrorCode.INVALID_REQUEST,  # an empty transactional id, or only one of producer id and epoch
+    ErrorCode.INVALID_PRODUCER_EPOCH,  # up to v3, in place of PRODUCER_FENCED
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    ErrorCode.CONCURRENT_TRANSACTIONS,  # the former owner's transaction is being ended first
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.PRODUCER_FENCED,  # since v4
+    ErrorCode.TRANSACTION_ABORTABLE,  # declared for v5, sent by no release so far
+)
 
 
 @message(key=22, versions="0-6", flexible="2+", latest_unstable=True)

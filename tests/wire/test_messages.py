@@ -1,6 +1,7 @@
 """The messages and records as the registries find them, vectors made elsewhere, and the metadata log that a real node wrote."""
 
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from protocol.messages import registry
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse
 from protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from protocol.messages.k04_leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from protocol.messages.k19_create_topics import CreateTopicsRequest
+from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.metadata.m05_partition_change import PartitionChangeRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
@@ -42,8 +46,9 @@ def test_request_and_response_have_the_same_versions_and_their_errors_exist(key:
     assert [registry.is_flexible(key, version) for version in range(first, last + 1)] == [
         version in response.flexible for version in range(first, last + 1)
     ]
-    errors = getattr(__import__(registry.request_class(key).__module__, fromlist=["ERRORS"]), "ERRORS", ())
-    assert all(isinstance(error, ErrorCode) for error in errors) and len(set(errors)) == len(errors)
+    errors = import_module(registry.request_class(key).__module__).ERRORS
+    assert errors and all(isinstance(error, ErrorCode) for error in errors) and len(set(errors)) == len(errors)
+    assert ErrorCode.NONE not in errors
 
 
 def test_an_undeclared_key_is_a_key_error() -> None:
@@ -70,7 +75,44 @@ def test_an_undeclared_key_is_a_key_error() -> None:
             0,
             "00000001 0001 74 00000001 00000001 0000 00000002 0000000000000007 0000000000000000",
         ),
+        (
+            ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2)])]),
+            0,
+            "ffff 000003e8 00000001 0001 74 00000001 00000002 ffffffff",
+        ),
         (FetchRequest(max_wait_ms=500, min_bytes=1), 4, "ffffffff 000001f4 00000001 7fffffff 00 00000000"),
+        (FetchRequest(max_wait_ms=500, min_bytes=1), 3, "ffffffff 000001f4 00000001 7fffffff 00000000"),
+        (FetchRequest(max_wait_ms=500, min_bytes=1), 0, "ffffffff 000001f4 00000001 00000000"),
+        (FetchResponse(), 0, "00000000"),
+        (FetchResponse(), 1, "00000000 00000000"),
+        (
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id="x",
+                v3_and_below_producer_id=7,
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[2])],
+            ),
+            0,
+            "0001 78 0000000000000007 0000 00000001 0001 74 00000001 00000002",
+        ),
+        (
+            AddPartitionsToTxnRequest(
+                transactions=[
+                    AddPartitionsToTxnTransaction(
+                        transactional_id="x", producer_id=7, verify_only=True, topics=[AddPartitionsToTxnTopic(name="t", partitions=[2])]
+                    )
+                ]
+            ),
+            4,
+            "02 02 78 0000000000000007 0000 01 02 02 74 02 00000002 00 00 00",
+        ),
+        (
+            LeaderAndIsrRequest(
+                controller_id=3, ungrouped_partition_states=[LeaderAndIsrPartitionState(topic_name="t", partition_index=2, isr=[1], is_new=True)]
+            ),
+            1,
+            "00000003 00000000 00000001 0001 74 00000002 00000000 00000000 00000000 00000001 00000001 00000000 00000000 01 00000000",
+        ),
+        (SaslHandshakeRequest(mechanism="PLAIN"), 1, "0005 504c41494e"),
     ],
 )
 def test_a_message_is_built_byte_for_byte(message: Message, version: int, hexed: str) -> None:
