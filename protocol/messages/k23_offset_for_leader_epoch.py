@@ -29,7 +29,7 @@ ERRORS = (
 
 @structure
 class OffsetForLeaderPartition:
-    """leader_epoch is the one asked about, current_leader_epoch what the asker believes the leader to be in (-1: is not checked)."""
+    """leader_epoch is the one asked about, current_leader_epoch what the asker believes the leader to be in (-1: not checked)."""
 
     partition: int = int32()
     current_leader_epoch: int = int32(since=2, default=NO_LEADER_EPOCH, ignorable=True)
