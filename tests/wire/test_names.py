@@ -1,0 +1,59 @@
+"""The numbers and names of errors and API keys are those of Apache Kafka's own enums, asked of the default release and of the newest."""
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.drift.jars import download, jar_path
+from protocol.errors import ErrorCode
+from tests.apache_kafka.class_path import Missing, class_path, java
+
+RELEASES = ("3.9.1", "4.4.0")
+LISTENERS = {"ZK_BROKER": "zkBroker", "BROKER": "broker", "CONTROLLER": "controller"}
+FORMER_NAMES = {"LIST_CLIENT_METRICS_RESOURCES": "LIST_CONFIG_RESOURCES"}  # KIP-1142
+
+pytestmark = pytest.mark.interop
+
+
+@cache
+def _said(release: str) -> tuple[list[str], ...]:
+    """Return what the enums of a release hold, one list of words per line."""
+    try:
+        program, others = java(), class_path()
+        download()
+    except (Missing, FileNotFoundError) as reason:
+        pytest.skip(str(reason))
+    jars = ":".join(map(str, [jar_path("kafka-clients", release), *others]))
+    answer = subprocess.run([program, "-cp", jars, Path(__file__).parent / "Names.java"], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    return tuple(line.split() for line in answer.stdout.splitlines())
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_errors_have_apache_kafkas_numbers_and_may_be_retried_alike(release: str) -> None:
+    """The newest release knows all of ours; an older one a beginning of them."""
+    theirs = [words[1:] for words in _said(release) if words[0] == "error"]
+    ours = [[str(int(code)), code.name, str(code.retriable).lower(), str(code.refreshes_metadata).lower()] for code in ErrorCode]
+    assert theirs == ours[: len(theirs)] and len(theirs) > 120
+    assert release != RELEASES[-1] or len(theirs) == len(ours)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_api_keys_have_apache_kafkas_numbers_and_names(release: str) -> None:
+    theirs = {int(words[1]): FORMER_NAMES.get(words[2], words[2]) for words in _said(release) if words[0] == "key"}
+    ours = {int(key): key.name for key in ApiKey}
+    assert theirs == {number: ours[number] for number in theirs} and len(theirs) > 80
+    assert release != RELEASES[-1] or theirs == ours
+
+
+def test_listeners_are_those_of_either_release() -> None:
+    """4.0 took the ZooKeeper mode away, and with it keys that only it had: what was there before stays known here."""
+    theirs: dict[int, set[str]] = {int(key): set() for key in ApiKey}
+    for release in RELEASES:
+        for words in _said(release):
+            if words[0] == "key":
+                theirs[int(words[1])] |= {LISTENERS[listener] for listener in words[3:]}
+    assert theirs == {int(key): set(key.listeners) for key in ApiKey}
