@@ -4,9 +4,9 @@ The key of the record says which kind it is; the value is a message. The markers
 Source: KIP-98 (markers), KIP-595 (leader change), KIP-630 (snapshots), KIP-853 (voters); ControlRecordType, ControlRecordUtils.
 """
 
-import struct
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
 from protocol.batches import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch
@@ -15,9 +15,10 @@ from protocol.message_codec import compiled
 from protocol.records import UNASSIGNED_OFFSET, Record
 from protocol.schema import Message, array, declaration_of, int16, int32, int64, message, string, structure, uint16, uuid
 from protocol.schema import struct as structure_field
+from protocol.version_prefixed import build_version_prefixed, parse_version_prefixed, prefixed_version
 
-KEY: Final = struct.Struct(">hh")  # version of the key, type
 KEY_VERSION: Final = 0
+END_TXN_MARKER_VERSION: Final = 0
 
 
 class ControlType(IntEnum):
@@ -30,6 +31,13 @@ class ControlType(IntEnum):
     SNAPSHOT_FOOTER = 4
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
+
+
+@message(kind="data", versions="0", flexible="none", kafka_name="ControlRecordTypeSchema")
+class ControlRecordKey:
+    """The key of a control record; its version stands in front."""
+
+    control_type: int = int16(kafka_name="Type")
 
 
 @message(kind="data", versions="0", flexible="none")
@@ -128,9 +136,9 @@ MESSAGES: Final[Mapping[ControlType, type]] = {
 
 def control_type(key: bytes | None) -> ControlType | None:
     """Return the kind that a control record's key names, None for one that came after us. Raises MalformedMessage."""
-    if key is None or len(key) < KEY.size:
-        raise MalformedMessage(None, None, "control record key", f"{key!r} is too short")
-    _, number = KEY.unpack_from(key)
+    if key is None:
+        raise MalformedMessage(None, None, "control record key", "it is null")
+    number = parse_version_prefixed(ControlRecordKey, key, later_as_newest=True).control_type
     try:
         return ControlType(number)
     except ValueError:
@@ -145,25 +153,29 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> Message | No
     kind = control_type(key)
     if kind is None:
         return None
-    if value is None or len(value) < 2:
-        raise MalformedMessage(None, None, kind.name, f"{value!r} is too short")
+    if value is None:
+        raise MalformedMessage(None, None, kind.name, "it has no value")
     cls = MESSAGES[kind]
+    if cls is EndTxnMarker:
+        return parse_version_prefixed(cls, value, later_as_newest=True)
     versions = declaration_of(cls).versions
-    version = min(int.from_bytes(value[:2], signed=True), versions.last)  # a later marker only has more behind what we know
+    version = min(prefixed_version(value), versions.last)  # the first field, and at the same time the version; a later one only adds fields
     if version not in versions:
         raise MalformedMessage(None, version, kind.name, f"version {version}")
-    record, _ = compiled(cls, version).decode(value, 2 if cls is EndTxnMarker else 0)
-    return record
+    return compiled(cls, version).decode(value, 0)[0]
 
 
 def build_control_record(kind: ControlType, body: Message) -> tuple[bytes, bytes]:
     """Return key and value. All but markers say their version in their first field."""
     cls: type = type(body)
     assert cls is MESSAGES[kind], f"{cls.__name__} is not what {kind.name} carries"
-    key = KEY.pack(KEY_VERSION, kind)
-    if cls is EndTxnMarker:
-        return key, bytes(2) + compiled(cls, 0).encode(body)
-    return key, compiled(cls, body.version).encode(body)
+    value = build_version_prefixed(body, END_TXN_MARKER_VERSION) if cls is EndTxnMarker else compiled(cls, body.version).encode(body)
+    return _key(kind), value
+
+
+@cache
+def _key(kind: ControlType) -> bytes:
+    return build_version_prefixed(ControlRecordKey(control_type=kind), KEY_VERSION)
 
 
 def build_control_batch(

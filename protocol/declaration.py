@@ -5,9 +5,10 @@ Source: the JSON message definitions of Apache Kafka (clients/src/main/resources
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 LAST_VERSION = 32767
 
@@ -71,6 +72,17 @@ class Primitive(Enum):
     STRING = "string"
     BYTES = "bytes"
     RECORDS = "records"
+
+
+INTEGER_RANGES: Final[Mapping[Primitive, tuple[int, int]]] = {
+    Primitive.INT8: (-(1 << 7), (1 << 7) - 1),
+    Primitive.INT16: (-(1 << 15), (1 << 15) - 1),
+    Primitive.UINT16: (0, (1 << 16) - 1),
+    Primitive.INT32: (-(1 << 31), (1 << 31) - 1),
+    Primitive.UINT32: (0, (1 << 32) - 1),
+    Primitive.INT64: (-(1 << 63), (1 << 63) - 1),
+}
+"""The lowest and the highest value of each kind of integer."""
 
 
 @dataclass(frozen=True, slots=True)

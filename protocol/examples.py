@@ -6,22 +6,13 @@ The caller brings the dice, `below(n) -> 0 .. n - 1`, so that a seed or a shrink
 from collections.abc import Callable
 from struct import pack, unpack
 
-from protocol.declaration import Primitive
+from protocol.declaration import INTEGER_RANGES, Primitive
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default_of
 from protocol.schema import Message
 
 Dice = Callable[[int], int]
 
 TEXTS = ("", "a", "orders", "größer", "日本", "x" * 126, "x" * 127, "x" * 128, "y" * 20_000)
-BITS = {
-    Primitive.INT8: 8,
-    Primitive.INT16: 16,
-    Primitive.UINT16: 16,
-    Primitive.INT32: 32,
-    Primitive.UINT32: 32,
-    Primitive.INT64: 64,
-}
-UNSIGNED = (Primitive.UINT16, Primitive.UINT32)
 FIRST_UNKNOWN_TAG = 100
 
 
@@ -74,16 +65,15 @@ def _primitive(primitive: Primitive, below: Dice) -> object:
 
 
 def _integer(primitive: Primitive, below: Dice) -> int:
-    bits = BITS[primitive]
-    lowest = 0 if primitive in UNSIGNED else -(1 << bits - 1)
+    lowest, highest = INTEGER_RANGES[primitive]
     match below(6):
         case 0:
             return lowest
         case 1:
-            return lowest + (1 << bits) - 1
+            return highest
         case 2:
             return 0
         case 3 if lowest:
             return -1
         case _:
-            return lowest + below(1 << bits)
+            return lowest + below(highest - lowest + 1)

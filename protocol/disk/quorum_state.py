@@ -4,65 +4,57 @@ A vote or a known leader is durable before anyone hears of it.   Source: KIP-595
 """
 
 import json
-from dataclasses import dataclass
 
 from protocol.disk.malformed_file import MalformedFile
-from protocol.uuids import ZERO_UUID, parse_uuid_text, uuid_text
+from protocol.malformed import MalformedMessage
+from protocol.message_json import message_from_json, message_to_json
+from protocol.schema import array, int32, int64, message, string, structure, uuid
 
 FILE = "quorum-state"
+DATA_VERSION = "data_version"
 NO_LEADER_ID = -1
+NO_LEADER_EPOCH = -1
 NOT_VOTED = -1
 STATIC_VOTERS_VERSION = 0  # kraft.version 0: the voters stand in the configuration
 DYNAMIC_VOTERS_VERSION = 1  # kraft.version 1: the voters stand in the log
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumState:
-    """An election as this voter saw it; at most one of leader_id and voted_id is set."""
+@structure(kafka_name="Voter")
+class QuorumVoter:
+    """A voter of a quorum whose voters stand in the configuration."""
 
-    leader_id: int = NO_LEADER_ID
-    leader_epoch: int = 0
-    voted_id: int = NOT_VOTED
-    voted_directory_id: bytes = ZERO_UUID
-    current_voters: tuple[int, ...] = ()
+    voter_id: int = int32()
+
+
+@message(kind="data", versions="0-1", flexible="0+", kafka_name="QuorumStateData")
+class QuorumState:
+    """An election as this voter saw it; at most one of leader_id and voted_id is set. Kafka has always left the cluster id empty."""
+
+    cluster_id: str = string(until=0)
+    leader_id: int = int32(default=NO_LEADER_ID)
+    leader_epoch: int = int32(default=NO_LEADER_EPOCH)
+    voted_id: int = int32(default=NOT_VOTED)
+    voted_directory_id: bytes = uuid(since=1)
+    applied_offset: int = int64(until=0)
+    current_voters: list[QuorumVoter] | None = array(QuorumVoter, until=0, nullable="0")
 
 
 def build_quorum_state(state: QuorumState, data_version: int = STATIC_VOTERS_VERSION) -> bytes:
-    """Return the file. Version 0 holds no directory id, version 1 no voters; the cluster id has always been written empty."""
-    if data_version == STATIC_VOTERS_VERSION:
-        fields = {
-            "clusterId": "",
-            "leaderId": state.leader_id,
-            "leaderEpoch": state.leader_epoch,
-            "votedId": state.voted_id,
-            "appliedOffset": 0,
-            "currentVoters": [{"voterId": voter_id} for voter_id in state.current_voters],
-        }
-    else:
-        assert data_version == DYNAMIC_VOTERS_VERSION, "quorum-state has versions 0 and 1"
-        fields = {
-            "leaderId": state.leader_id,
-            "leaderEpoch": state.leader_epoch,
-            "votedId": state.voted_id,
-            "votedDirectoryId": uuid_text(state.voted_directory_id),
-        }
-    return json.dumps({**fields, "data_version": data_version}, separators=(",", ":")).encode()
+    """Return the file. Version 0 has no place for a directory id, version 1 none for voters."""
+    return json.dumps({**message_to_json(state, data_version), DATA_VERSION: data_version}, separators=(",", ":")).encode()
 
 
 def parse_quorum_state(data: bytes) -> QuorumState:
     """Return what the file says. Raises MalformedFile."""
     try:
-        fields = json.loads(data)
-        data_version = fields["data_version"]
+        found = json.loads(data)
+        data_version = found[DATA_VERSION]
         if data_version not in (STATIC_VOTERS_VERSION, DYNAMIC_VOTERS_VERSION):
-            raise ValueError(f"data_version {data_version}")
-        directory = fields.get("votedDirectoryId")
-        return QuorumState(
-            leader_id=int(fields["leaderId"]),
-            leader_epoch=int(fields["leaderEpoch"]),
-            voted_id=int(fields["votedId"]),
-            voted_directory_id=ZERO_UUID if directory is None else parse_uuid_text(directory),
-            current_voters=tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ()),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError) as failure:
+            raise MalformedFile(FILE, f"data_version {data_version}")
+        state = message_from_json(QuorumState, found, data_version)
+    except (ValueError, TypeError, KeyError, RecursionError) as failure:
         raise MalformedFile(FILE, repr(failure)) from failure
+    except MalformedMessage as malformed:
+        raise MalformedFile(FILE, str(malformed)) from malformed
+    assert isinstance(state, QuorumState), "that is the class which was asked for"
+    return state

@@ -81,6 +81,10 @@ def present_name(message: str, structure: str, field: str) -> str:
 
 
 ALLOWED: Final[Mapping[str, Mapping[str, str]]] = {
+    "ProducerSnapshot": {
+        "ProducerEntries.CoordinatorEpoch: default": "0 in Kafka, which always sets it; a fresh entry here says that there is none",
+        "ProducerEntries.CurrentTxnFirstOffset: default": "0 in Kafka, which always sets it; a fresh entry here says that there is none",
+    },
     "RequestHeader": {"ClientId: ignorable": "4.0 has no header v0 left that would lack the field; up to 3.9 it is ignorable"},
 }
 """By message: how the line of a difference begins, and why the difference stays."""

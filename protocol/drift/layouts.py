@@ -12,7 +12,7 @@ UNTAGGED = -1
 
 
 class Slot(NamedTuple):
-    """A field where it stands on the wire; `path` is in lower case without underscores, `is_tagged` also of fields inside a tagged one."""
+    """A field where it stands on the wire; `path` is Kafka's in lower case, `is_tagged` also of fields inside a tagged one."""
 
     path: str
     type: str
@@ -30,7 +30,7 @@ def declared_layout(declaration: Declaration, version: int) -> list[Slot]:
         for field in sorted(present, key=lambda field: _tag(field, version)):
             element = field.type.element if isinstance(field.type, ArrayOf) else field.type
             slot = Slot(
-                path=path + field.name.replace("_", ""),
+                path=path + field.kafka_name.lower(),
                 type=_bare(field.kafka_type, isinstance(element, StructureOf)),
                 nullable=version in field.nullable,
                 tag=_tag(field, version),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kraftsim.core.raft.leader_log import AppendedOffsets, LeaderLog, elect_sole_voter
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataAppended, MetadataCommitted
-from protocol.disk.quorum_state import QuorumState
+from protocol.disk.quorum_state import QuorumState, QuorumVoter
 
 
 def leader_log(noted: list[Event] | None = None, *, log_end_offset: int = 10) -> LeaderLog:
@@ -34,8 +34,8 @@ def test_the_only_voter_wins_an_epoch_that_nobody_has_seen(persisted: QuorumStat
     """First it votes for itself, then it leads; both go to disk."""
     election = elect_sole_voter(101, persisted, last_log_epoch)
     assert election.leader_epoch == won
-    assert election.voted == QuorumState(voted_id=101, leader_epoch=won, current_voters=(101,))
-    assert election.elected == QuorumState(leader_id=101, leader_epoch=won, current_voters=(101,))
+    assert election.voted == QuorumState(voted_id=101, leader_epoch=won, current_voters=[QuorumVoter(voter_id=101)])
+    assert election.elected == QuorumState(leader_id=101, leader_epoch=won, current_voters=[QuorumVoter(voter_id=101)])
 
 
 def test_a_record_is_committed_when_it_is_flushed(noted: list[Event]) -> None:

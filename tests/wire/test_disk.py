@@ -24,7 +24,7 @@ from protocol.disk.metadata_snapshot import build_metadata_snapshot, parse_metad
 from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
 from protocol.disk.producer_snapshot import ProducerSnapshotEntry, build_producer_snapshot, parse_producer_snapshot
-from protocol.disk.quorum_state import DYNAMIC_VOTERS_VERSION, QuorumState, build_quorum_state, parse_quorum_state
+from protocol.disk.quorum_state import DYNAMIC_VOTERS_VERSION, QuorumState, QuorumVoter, build_quorum_state, parse_quorum_state
 from protocol.disk.segment_indexes import (
     OffsetEntry,
     TimeEntry,
@@ -85,7 +85,8 @@ def test_a_damaged_file_reads_otherwise_or_is_refused(file: str, parse: Parse) -
 
 def test_what_the_golden_files_say() -> None:
     """The values, not only that they survive: producer ids, offsets, epochs."""
-    assert parse_quorum_state((GOLDEN / METADATA_LOG / "quorum-state").read_bytes()) == QuorumState(leader_id=1, leader_epoch=1, current_voters=(1,))
+    elected = QuorumState(leader_id=1, leader_epoch=1, current_voters=[QuorumVoter(voter_id=1)])
+    assert parse_quorum_state((GOLDEN / METADATA_LOG / "quorum-state").read_bytes()) == elected
     assert parse_clean_shutdown((GOLDEN / "kafka_cleanshutdown").read_bytes()) == 6
     assert parse_partition_metadata((GOLDEN / METADATA_LOG / "partition.metadata").read_bytes()) == METADATA_TOPIC_ID
     assert parse_leader_epoch_checkpoint((GOLDEN / METADATA_LOG / "leader-epoch-checkpoint").read_bytes()) == [EpochStart(1, 0)]

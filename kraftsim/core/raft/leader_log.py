@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataAppended, MetadataCommitted
-from protocol.disk.quorum_state import QuorumState
+from protocol.disk.quorum_state import QuorumState, QuorumVoter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,9 @@ def elect_sole_voter(node_id: int, persisted: QuorumState | None, last_log_epoch
     `persisted` is None where there is no file yet, `last_log_epoch` is 0 for an empty log.
     """
     seen_epoch = max(last_log_epoch, persisted.leader_epoch if persisted is not None else 0)
-    voters = (node_id,)
     return SoleElection(
-        voted=QuorumState(leader_epoch=seen_epoch + 1, voted_id=node_id, current_voters=voters),
-        elected=QuorumState(leader_epoch=seen_epoch + 1, leader_id=node_id, current_voters=voters),
+        voted=QuorumState(leader_epoch=seen_epoch + 1, voted_id=node_id, current_voters=[QuorumVoter(voter_id=node_id)]),
+        elected=QuorumState(leader_epoch=seen_epoch + 1, leader_id=node_id, current_voters=[QuorumVoter(voter_id=node_id)]),
     )
 
 

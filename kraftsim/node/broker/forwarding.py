@@ -10,11 +10,11 @@ from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded
 from kraftsim.node.controller_channel import ControllerChannel
 from protocol.errors import ErrorCode
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.principal_data import DefaultPrincipalData, build_principal
 from protocol.requests import request_chunks
 from protocol.schema import Message
 
-ANONYMOUS = b"\x00\x00" + b"\x05User" + b"\x0aANONYMOUS" + b"\x00" + b"\x00"
-"""User:ANONYMOUS as DefaultPrincipalData v0: version, type, name, not authenticated by token, no tags."""
+ANONYMOUS = build_principal(DefaultPrincipalData(principal_type="User", name="ANONYMOUS"))
 LOOPBACK_ADDRESS = ipaddress.ip_address("127.0.0.1").packed
 SIZE_BYTES = 4
 CORRELATION_ID_BYTES = 4
@@ -33,8 +33,7 @@ class Forwarding:
 
 
 def _envelope(call: Call) -> EnvelopeRequest:
-    head = call.head
-    chunks = request_chunks(head.api_key, head.api_version, head.correlation_id, head.client_id, call.body)
+    chunks = request_chunks(call.api_key, call.api_version, call.correlation_id, call.client_id, call.body)
     return EnvelopeRequest(
         request_data=b"".join(chunks)[SIZE_BYTES:],
         request_principal=ANONYMOUS,

@@ -1,0 +1,30 @@
+"""Who a request is from, as a broker tells the controller in an Envelope: a version, then type and name of the principal.
+
+What a cluster with a principal builder of its own sends instead means nothing to others.   Source: KIP-590; DefaultKafkaPrincipalBuilder,
+DefaultPrincipalData.json.
+"""
+
+from protocol.schema import boolean, message, string
+from protocol.version_prefixed import build_version_prefixed, parse_version_prefixed
+
+VERSION = 0
+
+
+@message(kind="data", versions="0", flexible="0+")
+class DefaultPrincipalData:
+    """A principal such as User:ANONYMOUS."""
+
+    principal_type: str = string(kafka_name="Type")
+    name: str = string()
+    token_authenticated: bool = boolean()
+
+
+def build_principal(principal: DefaultPrincipalData) -> bytes:
+    """Return the bytes that an Envelope carries."""
+    return build_version_prefixed(principal, VERSION)
+
+
+def parse_principal(content: bytes) -> DefaultPrincipalData:
+    """Return the principal. Raises MalformedMessage, which a controller answers with PRINCIPAL_DESERIALIZATION_FAILURE."""
+    found: DefaultPrincipalData = parse_version_prefixed(DefaultPrincipalData, content)
+    return found
