@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdBlockRequested, ProducerIdReturned
+from kraftsim.node.api_offer import ApiOffer
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
@@ -139,3 +141,10 @@ def test_a_broker_offers_what_its_release_offers() -> None:
             rows = cluster.run(work)
             assert (rows[0], rows[22]) == (produce, init)
             assert list(rows) == [0, 1, 2, 3, 18, 19, 22]
+
+
+def test_produce_and_fetch_are_served_from_message_format_2_on() -> None:
+    """Their older versions are declared, but ask a broker to convert records; Produce is shown from 0 all the same (KAFKA-18659)."""
+    offer = ApiOffer({ApiKey.PRODUCE: (0, 11), ApiKey.FETCH: (0, 17)}, [ApiKey.PRODUCE, ApiKey.FETCH], {})
+    assert offer.served == {ApiKey.PRODUCE: (3, 11), ApiKey.FETCH: (4, 17)}
+    assert offer.advertised == {ApiKey.PRODUCE: (0, 11), ApiKey.FETCH: (4, 17)}
