@@ -1,0 +1,149 @@
+"""What a leader knows of its followers, what of the log is committed, and whether a majority still hears it.
+
+A record is committed once a majority of the voters has it, and the leader's LeaderChange record with it: before that, records of former epochs
+do not count either (KAFKA-12619). The leader's own log counts as far as it is flushed. (Kafka counts it when it is appended: a deviation on purpose,
+docs/deviations.md; counting too early is what KAFKA-10533 was about.)
+Source: org.apache.kafka.raft.LeaderState.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.core.raft.raft_log import RaftLog
+from kraftsim.core.raft.settings import OBSERVER_SESSION_MS
+from kraftsim.core.raft.voter_set import ReplicaKey, VoterSet
+
+UNKNOWN_TIME: Final = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplicaProgress:
+    """How far another replica is. Two clocks: the monotonic one for sessions, the wall clock for those who ask."""
+
+    key: ReplicaKey
+    end_offset: int | None = None
+    last_fetch_ms: int | None = None
+    last_fetch_wall_ms: int = UNKNOWN_TIME
+    last_caught_up_wall_ms: int = UNKNOWN_TIME
+    leader_end_at_last_fetch: int = -1
+    has_acknowledged: bool = False
+    """Whether it knows this leader."""
+
+
+class Leadership:
+    """One epoch's leadership. `own` is the leader, which may be no voter any more while it commits its own removal."""
+
+    def __init__(
+        self,
+        *,
+        own: ReplicaKey,
+        epoch: int,
+        epoch_start_offset: int,
+        voters: VoterSet,
+        granting: tuple[ReplicaKey, ...],
+        now_ms: int,
+    ) -> None:
+        self.own = own
+        self.epoch = epoch
+        self.epoch_start_offset = epoch_start_offset
+        """Where the LeaderChange record of this epoch stands."""
+        self.granting = granting
+        self.is_announced = False
+        """Whether the shell was told that it may lead."""
+        self.removed_at_offset: int | None = None
+        """Where the log says that the leader votes no more; once that is committed it resigns."""
+        self._voters = voters
+        self._progress: dict[ReplicaKey, ReplicaProgress] = {}
+        self._heard_majority_ms = now_ms
+        self._heard: dict[int, None] = {}
+        self.set_voters(voters, epoch_start_offset)
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters that count now."""
+        return self._voters
+
+    @property
+    def followers(self) -> tuple[ReplicaProgress, ...]:
+        """The other voters, by id."""
+        return tuple(self._progress[self._known(key)] for key in self._voters.keys if key.id != self.own.id)
+
+    def observers(self, now_ms: int) -> tuple[ReplicaProgress, ...]:
+        """Replicas that fetch and do not vote; those that were silent for five minutes are forgotten."""
+        for progress in list(self._progress.values()):
+            is_silent = progress.last_fetch_ms is not None and now_ms - progress.last_fetch_ms >= OBSERVER_SESSION_MS
+            if is_silent and not self._voters.includes(progress.key):
+                del self._progress[progress.key]
+        return tuple(progress for progress in self._progress.values() if not self._is_voter(progress.key))
+
+    def progress_of(self, key: ReplicaKey) -> ReplicaProgress | None:
+        """Return how far a replica is; None if it never fetched."""
+        return self._progress.get(self._known(key))
+
+    def set_voters(self, voters: VoterSet, offset: int) -> None:
+        """Follow a change of the voters, which stands at an offset of the log: from now on these count."""
+        self._voters = voters
+        self.removed_at_offset = None if voters.includes(self.own) else offset
+        for key in voters.keys:
+            if key.id != self.own.id:
+                self._progress.setdefault(self._known(key), ReplicaProgress(key=key))
+
+    def on_fetch(self, key: ReplicaKey, fetch_offset: int, log_end_offset: int, now_ms: int, wall_ms: int) -> None:
+        """Take note that a replica has everything before an offset. An offset that goes back is believed: a voter may have lost its disk."""
+        progress = self._progress.setdefault(self._known(key), ReplicaProgress(key=key))
+        progress.has_acknowledged = True
+        if fetch_offset >= log_end_offset or fetch_offset >= progress.leader_end_at_last_fetch >= 0:
+            is_now = fetch_offset >= log_end_offset
+            progress.last_caught_up_wall_ms = max(wall_ms if is_now else progress.last_fetch_wall_ms, progress.last_caught_up_wall_ms)
+        progress.end_offset = fetch_offset
+        progress.leader_end_at_last_fetch = log_end_offset
+        progress.last_fetch_ms, progress.last_fetch_wall_ms = now_ms, wall_ms
+        self.hear(key, now_ms)
+
+    def hear(self, key: ReplicaKey, now_ms: int) -> None:
+        """Take note that a voter reads from this leader: a Fetch, or a FetchSnapshot."""
+        if not self._is_voter(key):
+            return
+        self._heard[key.id] = None
+        needed = self._voters.majority - (1 if self._voters.includes(self.own) else 0)
+        if len(self._heard) >= needed:
+            self._heard.clear()
+            self._heard_majority_ms = now_ms
+
+    def resigns_at_ms(self, check_quorum_ms: int) -> int | None:
+        """Return when this leader gives up unless a majority is heard; None where nobody else votes."""
+        return None if self._voters.is_only_voter(self.own) else self._heard_majority_ms + check_quorum_ms
+
+    def high_watermark(self, log: RaftLog) -> int | None:
+        """Return up to where the log is committed now; None if that is no news."""
+        ends = sorted((self._end_of(key, log) for key in self._voters.keys), reverse=True)
+        candidate = ends[len(ends) // 2]
+        if candidate <= self.epoch_start_offset or (log.high_watermark is not None and candidate <= log.high_watermark):
+            return None
+        return candidate
+
+    def successors(self) -> tuple[ReplicaKey, ...]:
+        """Return the other voters, the most complete log first."""
+
+        def rank(progress: ReplicaProgress) -> tuple[int, int]:
+            return (1 if progress.end_offset is None else -progress.end_offset, progress.key.id)
+
+        return tuple(progress.key for progress in sorted(self.followers, key=rank))
+
+    def _counted_end_offset(self, log: RaftLog) -> int:
+        """Return how far the leader counts its own log: as far as a loss of power leaves it."""
+        return log.flushed_end_offset
+
+    def _end_of(self, key: ReplicaKey, log: RaftLog) -> int:
+        if key.id == self.own.id:
+            return self._counted_end_offset(log)
+        end_offset = self._progress[self._known(key)].end_offset
+        return -1 if end_offset is None else end_offset
+
+    def _is_voter(self, key: ReplicaKey) -> bool:
+        return self._voters.includes(key)
+
+    def _known(self, key: ReplicaKey) -> ReplicaKey:
+        """Return under which key a replica is kept: with static voters nobody's directory counts."""
+        node = self._voters.node(key.id)
+        return node.key if node is not None and node.key.is_same_as(key) else key

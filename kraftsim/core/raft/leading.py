@@ -1,0 +1,236 @@
+"""What a leader does: opens its epoch, tells the voters, takes records in, lets others fetch, and steps down when a majority is silent.
+
+Source: KIP-595, KIP-853, org.apache.kafka.raft.KafkaRaftClient (onBecomeLeader, pollLeader, handleFetchRequest, pollResigned).
+"""
+
+from dataclasses import dataclass
+
+from kraftsim.core.raft import messages
+from kraftsim.core.raft.effects import Flush, Lead, Reply, WakeFetches, WriteLeaderChange, WriteVoters
+from kraftsim.core.raft.epoch_answers import is_settled_by_epoch
+from kraftsim.core.raft.leadership import Leadership
+from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.raft.raft_log import Diverging, SnapshotId
+from kraftsim.core.raft.roles import Leader, Resigned
+from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey, VoterNode, VoterSet
+from kraftsim.events.metadata import ControllerElected, MetadataAppended, MetadataCommitted
+from kraftsim.events.raft import VotersChanged
+from protocol.errors import ErrorCode
+from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+
+FORMATTED_OFFSET = -1
+"""Where the voters of the formatting stand: before the log."""
+
+
+def lead(quorum: Quorum, now_ms: int) -> None:
+    """Open the epoch that was won: its first record says so, and everybody is told."""
+    leadership = quorum.become_leader(now_ms)
+    log, voters = quorum.log, quorum.voters
+    first_offset = log.end_offset
+    renewed = _voters_to_write(quorum)
+    has_version = renewed is not None and voters.latest_offset == FORMATTED_OFFSET
+    log.append(quorum.epoch, 1 + (renewed is not None) + has_version)
+    if renewed is not None:
+        if has_version:
+            voters.add_version(first_offset + 1, DYNAMIC_VOTERS)
+        _use_voters(quorum, log.end_offset - 1, renewed)
+    quorum.note(ControllerElected(leader_epoch=quorum.epoch, epoch_start_offset=first_offset))
+    quorum.note(MetadataAppended(leader_epoch=quorum.epoch, first_offset=first_offset, last_offset=log.end_offset - 1, record_kinds="LeaderChange"))
+    quorum.effects.append(
+        WriteLeaderChange(
+            leader_epoch=quorum.epoch,
+            first_offset=first_offset,
+            voters=leadership.voters.keys,
+            granting=leadership.granting,
+            voters_record=renewed.record() if renewed is not None else None,
+            kraft_version=DYNAMIC_VOTERS if has_version else None,
+        )
+    )
+    on_written(quorum)
+
+
+def poll_leader(quorum: Quorum, role: Leader, now_ms: int) -> int:
+    """Tell voters who leads, again and again; resign when too few are heard, or on the way out. Returns when to look again."""
+    leadership = role.leadership
+    committed = quorum.log.high_watermark or 0
+    if leadership.removed_at_offset is not None and committed > leadership.removed_at_offset:
+        quorum.resign(now_ms, "it is no voter any more")
+        return now_ms
+    if quorum.is_stopping and not quorum.voter_set.is_only_voter(quorum.own):
+        quorum.resign(now_ms, "stopping")
+        return now_ms
+    resigns_at_ms = leadership.resigns_at_ms(quorum.settings.check_quorum_ms)
+    if resigns_at_ms is not None and now_ms >= resigns_at_ms:
+        quorum.resign(now_ms, "no majority of the voters is heard")
+        return now_ms
+    if now_ms >= role.begin_epoch_at_ms:
+        _tell_voters(quorum, role, now_ms)
+    return min(role.begin_epoch_at_ms, resigns_at_ms if resigns_at_ms is not None else role.begin_epoch_at_ms)
+
+
+def poll_resigned(quorum: Quorum, role: Resigned, now_ms: int) -> int:
+    """Ask the others to elect somebody, the most complete first. Returns when to look again."""
+    wake_ms = role.election_at_ms
+    for voter in quorum.voter_set.others(quorum.own.id):
+        if voter.key.id in role.acknowledged:
+            continue
+        if quorum.peers.is_ready(voter.key.id, now_ms):
+            quorum.send_to(voter, messages.end_epoch_request(quorum, role.successors))
+        else:
+            ready_ms = quorum.peers.ready_at_ms(voter.key.id)
+            wake_ms = wake_ms if ready_ms is None else min(wake_ms, ready_ms)
+    return wake_ms
+
+
+def append(quorum: Quorum, record_count: int, record_kinds: str) -> int:
+    """Give the records of one batch their offsets and return the first. Write them, replay them, then call `on_written`."""
+    assert isinstance(quorum.role, Leader), "only a leader appends"
+    first_offset = quorum.log.append(quorum.epoch, record_count)
+    quorum.note(
+        MetadataAppended(leader_epoch=quorum.epoch, first_offset=first_offset, last_offset=quorum.log.end_offset - 1, record_kinds=record_kinds)
+    )
+    return first_offset
+
+
+def append_voters(quorum: Quorum, voters: VoterSet) -> int:
+    """Write other voters into the log and return the offset; they count at once."""
+    assert isinstance(quorum.role, Leader), "only a leader changes the voters"
+    offset = append(quorum, 1, "Voters")
+    quorum.effects.append(WriteVoters(quorum.epoch, offset, voters.record()))
+    _use_voters(quorum, offset, voters)
+    on_written(quorum)
+    return offset
+
+
+def on_written(quorum: Quorum) -> None:
+    """Take note that everything appended is written: it is to be flushed, and others may fetch it."""
+    quorum.effects.append(Flush(quorum.log.end_offset))
+    quorum.effects.append(WakeFetches())
+    _advance(quorum)
+
+
+def on_flushed(quorum: Quorum) -> None:
+    """Take note that more of the own log counts."""
+    _advance(quorum)
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A Fetch may be answered with records from its offset on, or wait for some."""
+
+
+FetchOutcome = Readable | Diverging | SnapshotId
+
+
+def on_fetch(quorum: Quorum, replica: ReplicaKey, fetch_offset: int, last_fetched_epoch: int, now_ms: int, wall_ms: int) -> FetchOutcome:
+    """Compare a follower's log with this one, and take note of how far it is. The request was checked before."""
+    assert isinstance(quorum.role, Leader), "only a leader answers a Fetch"
+    found = quorum.log.agreement_with(fetch_offset, last_fetched_epoch)
+    if found is not None:
+        return found
+    if replica.id >= 0:
+        quorum.role.leadership.on_fetch(replica, fetch_offset, quorum.log.end_offset, now_ms, wall_ms)
+        _advance(quorum)
+    return Readable()
+
+
+def on_fetch_snapshot(quorum: Quorum, replica: ReplicaKey, now_ms: int) -> None:
+    """Take note that a replica reads a snapshot: it is heard, though it is no further."""
+    if isinstance(quorum.role, Leader):
+        quorum.role.leadership.hear(replica, now_ms)
+
+
+def on_begin_epoch_request(quorum: Quorum, request: BeginQuorumEpochRequest, ticket: object, now_ms: int) -> None:
+    """Learn who leads. Raises FatalQuorumError for a leader that cannot be."""
+    refused = messages.refuse_begin_epoch(quorum, request)
+    if refused is None:
+        told = messages.begin_epoch_told(request)
+        error = ErrorCode.NONE
+        if told.epoch < quorum.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif told.leader_id < 0:
+            error = ErrorCode.INVALID_REQUEST
+        else:
+            quorum.see_epoch(told.epoch, told.leader_id, told.endpoints, now_ms)
+            if told.is_for_another(quorum.own):
+                error = ErrorCode.INVALID_VOTER_KEY
+        refused = messages.begin_epoch_response(quorum, error)
+    quorum.effects.append(Reply(ticket, refused))
+
+
+def on_begin_epoch_response(quorum: Quorum, voter_id: int, response: BeginQuorumEpochResponse, now_ms: int) -> None:
+    """A voter knows now who leads, or knows of a higher epoch."""
+    answer = messages.begin_epoch_answer(quorum, response)
+    if not is_settled_by_epoch(quorum, voter_id, answer, now_ms) and isinstance(quorum.role, Leader):
+        for progress in quorum.role.leadership.followers:
+            if progress.key.id == voter_id:
+                progress.has_acknowledged = True
+
+
+def on_end_epoch_request(quorum: Quorum, request: EndQuorumEpochRequest, ticket: object, now_ms: int) -> None:
+    """The leader goes: stand for election, the most complete log first."""
+    from kraftsim.core.raft import following
+
+    answer = messages.refuse_end_epoch(quorum, request)
+    if answer is None:
+        told = messages.end_epoch_told(request)
+        error = ErrorCode.NONE
+        if told.epoch < quorum.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif told.leader_id < 0:
+            error = ErrorCode.INVALID_REQUEST
+        else:
+            quorum.see_epoch(told.epoch, told.leader_id, told.endpoints, now_ms)
+            following.hurry(quorum, told.leader_id, told.successors, now_ms)
+        answer = messages.end_epoch_response(quorum, error)
+    quorum.effects.append(Reply(ticket, answer))
+
+
+def on_end_epoch_response(quorum: Quorum, voter_id: int, response: EndQuorumEpochResponse, now_ms: int) -> None:
+    """A voter knows that this leader is gone."""
+    answer = messages.end_epoch_answer(quorum, response)
+    if not is_settled_by_epoch(quorum, voter_id, answer, now_ms) and isinstance(quorum.role, Resigned):
+        quorum.role.acknowledged[voter_id] = None
+
+
+def _tell_voters(quorum: Quorum, role: Leader, now_ms: int) -> None:
+    for voter in quorum.voter_set.others(quorum.own.id):
+        if quorum.peers.is_ready(voter.key.id, now_ms):
+            quorum.send_to(voter, messages.begin_epoch_request(quorum, voter))
+    role.begin_epoch_at_ms = now_ms + quorum.settings.begin_epoch_interval_ms
+
+
+def _advance(quorum: Quorum) -> None:
+    """Move the high watermark as far as a majority goes, and begin to lead once the epoch's first record is below it."""
+    if not isinstance(quorum.role, Leader):
+        return
+    leadership: Leadership = quorum.role.leadership
+    high_watermark = leadership.high_watermark(quorum.log)
+    if high_watermark is None:
+        return
+    quorum.note(MetadataCommitted(leader_epoch=quorum.epoch, high_watermark=high_watermark))
+    quorum.advance(high_watermark)
+    quorum.effects.append(WakeFetches())
+    if not leadership.is_announced:
+        leadership.is_announced = True
+        quorum.effects.append(Lead(quorum.epoch))
+
+
+def _use_voters(quorum: Quorum, offset: int, voters: VoterSet) -> None:
+    quorum.voters.add_voters(offset, voters)
+    if isinstance(quorum.role, Leader):
+        quorum.role.leadership.set_voters(voters, offset)
+    quorum.note(VotersChanged(offset=offset, voters=",".join(map(str, voters.ids)), kraft_version=quorum.voters.kraft_version))
+
+
+def _voters_to_write(quorum: Quorum) -> VoterSet | None:
+    """Return the voters that must go into the log with the epoch: those of the formatting, or what this node says of itself since."""
+    voters = quorum.voters
+    if voters.kraft_version < DYNAMIC_VOTERS:
+        return None
+    known = voters.latest.node(quorum.own.id)
+    own = VoterNode(key=quorum.own, endpoints=quorum.own_endpoints, kraft_versions=known.kraft_versions if known is not None else (0, 1))
+    if known is not None and known.endpoints != quorum.own_endpoints:
+        return voters.latest.with_updated(own)
+    return voters.latest if voters.latest_offset == FORMATTED_OFFSET else None

@@ -1,0 +1,294 @@
+"""The requests and answers by which voters elect a leader, built from a replica's state and read into plain values.
+
+All requests carry what the newest version has; whoever encodes them for an older one drops what that lacks, as Kafka does.
+Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-853, KIP-996.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from kraftsim.core.raft.epoch_answers import NO_LEADER, EpochAnswer, error_of, leader_endpoints
+from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.raft.raft_log import LogEnd
+from kraftsim.core.raft.voter_set import Address, Endpoints, ReplicaKey, VoterNode
+from protocol.disk.file_names import METADATA_TOPIC
+from protocol.errors import ErrorCode
+from protocol.messages import k52_vote as vote
+from protocol.messages import k53_begin_quorum_epoch as begin
+from protocol.messages import k54_end_quorum_epoch as end
+from protocol.messages import k82_update_raft_voter as update
+
+ANY_VOTER: Final = -1
+
+
+class _Topic(Protocol):
+    @property
+    def topic_name(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteAsked:
+    """A vote that is asked for."""
+
+    epoch: int
+    candidate: ReplicaKey
+    asked: ReplicaKey | None
+    """Whom the candidate takes this replica for; None if it does not say."""
+    log_end: LogEnd
+    is_pre_vote: bool
+
+    def is_for_another(self, own: ReplicaKey) -> bool:
+        """Tell whether another replica was meant."""
+        return self.asked is not None and not self.asked.is_same_as(own)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteAnswer(EpochAnswer):
+    """How a voter answered."""
+
+    is_granted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderTold:
+    """A leader that makes itself known, or that says goodbye and to whom it would hand over."""
+
+    epoch: int
+    leader_id: int
+    endpoints: Endpoints
+    asked: ReplicaKey | None = None
+    successors: tuple[ReplicaKey, ...] = ()
+
+    def is_for_another(self, own: ReplicaKey) -> bool:
+        """Tell whether another replica was meant."""
+        return self.asked is not None and not self.asked.is_same_as(own)
+
+
+def vote_request(quorum: Quorum, voter: VoterNode, *, is_pre_vote: bool) -> vote.VoteRequest:
+    """Ask a voter for its vote, or whether it would give it."""
+    log_end = quorum.log.end
+    partition = vote.VotePartition(
+        partition_index=0,
+        replica_epoch=quorum.epoch,
+        replica_id=quorum.own.id,
+        replica_directory_id=quorum.own.directory_id,
+        voter_directory_id=voter.key.directory_id,
+        last_offset_epoch=log_end.epoch,
+        last_offset=log_end.offset,
+        pre_vote=is_pre_vote,
+    )
+    return vote.VoteRequest(
+        cluster_id=quorum.cluster_id, voter_id=voter.key.id, topics=[vote.VoteTopic(topic_name=METADATA_TOPIC, partitions=[partition])]
+    )
+
+
+def refuse_vote(quorum: Quorum, request: vote.VoteRequest) -> vote.VoteResponse | None:
+    """Refuse a request that is not of this cluster or not of this partition."""
+    error = _refuse_shape(quorum, request.cluster_id, [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics])
+    return None if error is ErrorCode.NONE else vote.VoteResponse(error_code=error)
+
+
+def vote_asked(request: vote.VoteRequest) -> VoteAsked:
+    """Read a request."""
+    partition = request.topics[0].partitions[0]
+    return VoteAsked(
+        epoch=partition.replica_epoch,
+        candidate=ReplicaKey(partition.replica_id, partition.replica_directory_id),
+        asked=_asked(request.voter_id, partition.voter_directory_id),
+        log_end=LogEnd(partition.last_offset_epoch, partition.last_offset),
+        is_pre_vote=partition.pre_vote,
+    )
+
+
+def vote_response(quorum: Quorum, error: ErrorCode, *, is_granted: bool) -> vote.VoteResponse:
+    """Answer a candidate."""
+    partition = vote.VotePartitionResult(
+        partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch, vote_granted=is_granted
+    )
+    return vote.VoteResponse(
+        topics=[vote.VoteTopicResult(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=[vote.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in _leader_endpoint(quorum)],
+    )
+
+
+def vote_answer(quorum: Quorum, response: vote.VoteResponse) -> VoteAnswer:
+    """Read an answer."""
+    partition = _only(topic.partitions for topic in response.topics) or vote.VotePartitionResult(leader_id=NO_LEADER, leader_epoch=quorum.epoch)
+    return VoteAnswer(
+        error=error_of(response.error_code or partition.error_code),
+        leader_epoch=partition.leader_epoch,
+        leader_id=_known(partition.leader_id),
+        endpoints=leader_endpoints(quorum, partition.leader_id, response.node_endpoints),
+        is_granted=partition.vote_granted,
+    )
+
+
+def begin_epoch_request(quorum: Quorum, voter: VoterNode) -> begin.BeginQuorumEpochRequest:
+    """Tell a voter who leads."""
+    partition = begin.BeginQuorumPartition(
+        partition_index=0, voter_directory_id=voter.key.directory_id, leader_id=quorum.own.id, leader_epoch=quorum.epoch
+    )
+    return begin.BeginQuorumEpochRequest(
+        cluster_id=quorum.cluster_id,
+        voter_id=voter.key.id,
+        topics=[begin.BeginQuorumTopic(topic_name=METADATA_TOPIC, partitions=[partition])],
+        leader_endpoints=[begin.LeaderEndpoint(name=name, host=at.host, port=at.port) for name, at in quorum.own_endpoints.items()],
+    )
+
+
+def refuse_begin_epoch(quorum: Quorum, request: begin.BeginQuorumEpochRequest) -> begin.BeginQuorumEpochResponse | None:
+    """Refuse a request that is not of this cluster or not of this partition."""
+    error = _refuse_shape(quorum, request.cluster_id, [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics])
+    return None if error is ErrorCode.NONE else begin.BeginQuorumEpochResponse(error_code=error)
+
+
+def begin_epoch_told(request: begin.BeginQuorumEpochRequest) -> LeaderTold:
+    """Read a request."""
+    partition = request.topics[0].partitions[0]
+    return LeaderTold(
+        epoch=partition.leader_epoch,
+        leader_id=partition.leader_id,
+        endpoints={endpoint.name: Address(endpoint.host, endpoint.port) for endpoint in request.leader_endpoints},
+        asked=_asked(request.voter_id, partition.voter_directory_id),
+    )
+
+
+def begin_epoch_response(quorum: Quorum, error: ErrorCode) -> begin.BeginQuorumEpochResponse:
+    """Answer a leader."""
+    partition = begin.BeginQuorumPartitionResult(partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch)
+    return begin.BeginQuorumEpochResponse(
+        topics=[begin.BeginQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=[begin.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in _leader_endpoint(quorum)],
+    )
+
+
+def begin_epoch_answer(quorum: Quorum, response: begin.BeginQuorumEpochResponse) -> EpochAnswer:
+    """Read an answer."""
+    partition = _only(topic.partitions for topic in response.topics) or begin.BeginQuorumPartitionResult(
+        leader_id=NO_LEADER, leader_epoch=quorum.epoch
+    )
+    return EpochAnswer(
+        error=error_of(response.error_code or partition.error_code),
+        leader_epoch=partition.leader_epoch,
+        leader_id=_known(partition.leader_id),
+        endpoints=leader_endpoints(quorum, partition.leader_id, response.node_endpoints),
+    )
+
+
+def end_epoch_request(quorum: Quorum, successors: Sequence[ReplicaKey]) -> end.EndQuorumEpochRequest:
+    """Tell a voter that this leader is gone, and who should follow it."""
+    partition = end.EndQuorumPartition(
+        partition_index=0,
+        leader_id=quorum.own.id,
+        leader_epoch=quorum.epoch,
+        preferred_successors=[key.id for key in successors],
+        preferred_candidates=[end.PreferredCandidate(candidate_id=key.id, candidate_directory_id=key.directory_id) for key in successors],
+    )
+    return end.EndQuorumEpochRequest(
+        cluster_id=quorum.cluster_id,
+        topics=[end.EndQuorumTopic(topic_name=METADATA_TOPIC, partitions=[partition])],
+        leader_endpoints=[end.LeaderEndpoint(name=name, host=at.host, port=at.port) for name, at in quorum.own_endpoints.items()],
+    )
+
+
+def refuse_end_epoch(quorum: Quorum, request: end.EndQuorumEpochRequest) -> end.EndQuorumEpochResponse | None:
+    """Refuse a request that is not of this cluster or not of this partition."""
+    error = _refuse_shape(quorum, request.cluster_id, [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics])
+    return None if error is ErrorCode.NONE else end.EndQuorumEpochResponse(error_code=error)
+
+
+def end_epoch_told(request: end.EndQuorumEpochRequest) -> LeaderTold:
+    """Read a request of either version."""
+    partition = request.topics[0].partitions[0]
+    successors = [ReplicaKey(one.candidate_id, one.candidate_directory_id) for one in partition.preferred_candidates]
+    return LeaderTold(
+        epoch=partition.leader_epoch,
+        leader_id=partition.leader_id,
+        endpoints={endpoint.name: Address(endpoint.host, endpoint.port) for endpoint in request.leader_endpoints},
+        successors=tuple(successors or [ReplicaKey(voter_id) for voter_id in partition.preferred_successors]),
+    )
+
+
+def end_epoch_response(quorum: Quorum, error: ErrorCode) -> end.EndQuorumEpochResponse:
+    """Answer a leader that goes."""
+    partition = end.EndQuorumPartitionResult(partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch)
+    return end.EndQuorumEpochResponse(
+        topics=[end.EndQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=[end.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in _leader_endpoint(quorum)],
+    )
+
+
+def end_epoch_answer(quorum: Quorum, response: end.EndQuorumEpochResponse) -> EpochAnswer:
+    """Read an answer."""
+    partition = _only(topic.partitions for topic in response.topics) or end.EndQuorumPartitionResult(leader_id=NO_LEADER, leader_epoch=quorum.epoch)
+    return EpochAnswer(
+        error=error_of(response.error_code or partition.error_code),
+        leader_epoch=partition.leader_epoch,
+        leader_id=_known(partition.leader_id),
+        endpoints=leader_endpoints(quorum, partition.leader_id, response.node_endpoints),
+    )
+
+
+def update_voter_request(quorum: Quorum, kraft_versions: tuple[int, int]) -> update.UpdateRaftVoterRequest:
+    """Tell the leader what this voter is like now."""
+    return update.UpdateRaftVoterRequest(
+        cluster_id=quorum.cluster_id,
+        current_leader_epoch=quorum.epoch,
+        voter_id=quorum.own.id,
+        voter_directory_id=quorum.own.directory_id,
+        listeners=[update.Listener(name=name, host=at.host, port=at.port) for name, at in quorum.own_endpoints.items()],
+        k_raft_version_feature=update.KRaftVersionFeature(min_supported_version=kraft_versions[0], max_supported_version=kraft_versions[1]),
+    )
+
+
+def update_voter_response(quorum: Quorum, error: ErrorCode) -> update.UpdateRaftVoterResponse:
+    """Answer a voter that describes itself."""
+    leader = update.CurrentLeader(leader_id=_leader_id(quorum), leader_epoch=quorum.epoch)
+    for _, host, port in _leader_endpoint(quorum):
+        leader.host, leader.port = host, port
+    return update.UpdateRaftVoterResponse(error_code=error, current_leader=leader)
+
+
+def update_voter_answer(quorum: Quorum, response: update.UpdateRaftVoterResponse) -> EpochAnswer:
+    """Read an answer."""
+    leader = response.current_leader
+    return EpochAnswer(
+        error=error_of(response.error_code),
+        leader_epoch=leader.leader_epoch,
+        leader_id=_known(leader.leader_id),
+        endpoints={quorum.listener: Address(leader.host, leader.port)} if leader.port else {},
+    )
+
+
+T = TypeVar("T")
+
+
+def _only(partitions: Iterable[Sequence[T]]) -> T | None:
+    """Return the one partition of an answer; None where the whole request was refused."""
+    return next((part for parts in partitions for part in parts), None)
+
+
+def _known(leader_id: int) -> int | None:
+    return None if leader_id < 0 else leader_id
+
+
+def _leader_id(quorum: Quorum) -> int:
+    return NO_LEADER if quorum.leader_id is None else quorum.leader_id
+
+
+def _leader_endpoint(quorum: Quorum) -> list[tuple[int, str, int]]:
+    """Return the leader with the address where replicas meet; empty if it is not known."""
+    address = quorum.address_in(quorum.leader_endpoints)
+    return [] if quorum.leader_id is None or address is None else [(quorum.leader_id, address.host, address.port)]
+
+
+def _asked(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
+    return None if voter_id == ANY_VOTER else ReplicaKey(voter_id, directory_id)
+
+
+def _refuse_shape(quorum: Quorum, cluster_id: str | None, topics: Sequence[tuple[_Topic, list[int]]]) -> ErrorCode:
+    if cluster_id is not None and cluster_id != quorum.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    is_metadata = len(topics) == 1 and topics[0][0].topic_name == METADATA_TOPIC and topics[0][1] == [0]
+    return ErrorCode.NONE if is_metadata else ErrorCode.INVALID_REQUEST

@@ -1,0 +1,355 @@
+"""A replica's place in the quorum: its role, its epoch, and the one function through which both change.
+
+Every change but resignation is durable before anything that follows from it is told to anyone: `Persist` stands in front of it among the effects.
+Source: org.apache.kafka.raft.QuorumState.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kraftsim.core.raft.effects import Advance, Effect, LeaderKnown, Persist, StopLeading, WakeFetches
+from kraftsim.core.raft.leadership import Leadership
+from kraftsim.core.raft.peers import Peers
+from kraftsim.core.raft.raft_log import RaftLog
+from kraftsim.core.raft.roles import (
+    MAY_BECOME,
+    NEVER,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+)
+from kraftsim.core.raft.settings import RETRY_BACKOFF_BASE_MS, UPDATE_VOTER_FACTOR, RaftSettings
+from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, Address, Endpoints, ReplicaKey, VoterHistory, VoterNode, VoterSet
+from kraftsim.events.event import Event
+from kraftsim.events.raft import RaftRoleChanged
+from protocol.disk.quorum_state import NO_LEADER_ID, NOT_VOTED, QuorumState, QuorumVoter
+from protocol.schema import Message
+from protocol.uuids import ZERO_UUID
+
+LeadershipFactory = Callable[..., Leadership]
+MAX_SHIFT: Final = 20
+
+
+class FatalQuorumError(Exception):
+    """Something that cannot be: two leaders in an epoch, a leader that does not know that it leads. Kafka's process ends, and so does ours."""
+
+
+class Quorum:
+    """The state that all parts of a replica share. Moments are milliseconds of the monotonic clock; `draw(n)` is a number from 0 to n - 1."""
+
+    def __init__(
+        self,
+        *,
+        own: ReplicaKey,
+        cluster_id: str,
+        listener: str,
+        own_endpoints: Endpoints,
+        settings: RaftSettings,
+        log: RaftLog,
+        voters: VoterHistory,
+        bootstrap: Sequence[Address] = (),
+        draw: Callable[[int], int],
+        note: Callable[[Event], None],
+        leadership: LeadershipFactory = Leadership,
+    ) -> None:
+        self.own = own
+        self.cluster_id = cluster_id
+        self.listener = listener
+        """The name of the listener on which replicas meet."""
+        self.own_endpoints = own_endpoints
+        self.settings = settings
+        self.log = log
+        self.voters = voters
+        self.bootstrap = tuple(bootstrap)
+        self.draw = draw
+        self.note = note
+        self.peers = Peers(settings.retry_backoff_ms)
+        self.effects: list[Effect] = []
+        self.role: Role = Unattached(epoch=0)
+        self.is_stopping = False
+        self._leadership = leadership
+        self._told_leader: tuple[int, int | None] = (0, None)
+
+    # Looking ------------------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch that this replica knows of."""
+        return self.role.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads the epoch, as far as this replica knows."""
+        match self.role:
+            case Leader() | Resigned():
+                return self.own.id
+            case Follower(leader_id=leader_id):
+                return leader_id
+            case Unattached(leader_id=known) | Prospective(leader_id=known):
+                return known
+            case Candidate():
+                return None
+
+    @property
+    def leader_endpoints(self) -> Endpoints:
+        """Where the leader is reached; empty if that is not known."""
+        match self.role:
+            case Leader() | Resigned():
+                return self.own_endpoints
+            case Follower(endpoints=endpoints):
+                return endpoints
+            case Prospective(leader_endpoints=endpoints):
+                return endpoints
+            case _:
+                return {}
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica votes."""
+        return self.voter_set.includes(self.own)
+
+    @property
+    def voter_set(self) -> VoterSet:
+        """The voters that count now."""
+        return self.voters.latest
+
+    def election_timeout(self, now_ms: int) -> int:
+        """Draw a moment at which an election begins if no leader shows up."""
+        return now_ms + self.settings.election_timeout_ms + self.draw(self.settings.election_timeout_ms)
+
+    def election_backoff(self, retries: int) -> int:
+        """Draw the length of the pause after a lost election; it doubles with each one."""
+        slots = 2 << min(MAX_SHIFT, retries - 1)
+        return min(self.settings.election_backoff_max_ms, RETRY_BACKOFF_BASE_MS * self.draw(slots))
+
+    # Changing -----------------------------------------------------------------------------------------------------------------------------------
+
+    def begin(self, persisted: QuorumState | None, now_ms: int) -> None:
+        """Take up where the last incarnation ended, as `quorum-state` and the log tell it."""
+        state = persisted or QuorumState()
+        log_epoch = self.log.last_epoch
+        if state.leader_epoch < log_epoch:
+            self._enter(Unattached(epoch=log_epoch, election_at_ms=self._voter_timeout(now_ms)))
+            return
+        epoch = state.leader_epoch
+        voted = ReplicaKey(state.voted_id, state.voted_directory_id) if state.voted_id != NOT_VOTED else None
+        if state.leader_id == self.own.id and self.is_voter:
+            successors = tuple(node.key for node in self.voter_set.others(self.own.id))
+            self.role = Resigned(epoch=epoch, successors=successors, election_at_ms=self.election_timeout(now_ms))
+        elif state.leader_id == NO_LEADER_ID and voted is not None and voted.is_same_as(self.own) and self.is_voter:
+            candidate = Candidate(epoch=epoch, election_at_ms=self.election_timeout(now_ms))
+            candidate.canvass.grant(self.own.id)
+            self.role = candidate
+        elif state.leader_id not in (NO_LEADER_ID, self.own.id) and self.voter_set.endpoints_of(state.leader_id):
+            self.role = self._following(epoch, state.leader_id, self.voter_set.endpoints_of(state.leader_id), voted, now_ms)
+        else:
+            leader_id = None if state.leader_id == NO_LEADER_ID else state.leader_id
+            self.role = Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_at_ms=self._voter_timeout(now_ms))
+        self._note()
+        self._tell_leader()
+
+    def become_unattached(self, epoch: int, now_ms: int, *, leader_id: int | None = None, voted: ReplicaKey | None = None) -> None:
+        """Go to an epoch whose leader is not known or cannot be reached, or vote in it."""
+        election_at_ms = self._voter_timeout(now_ms) if voted is not None else self._remaining_timeout(now_ms)
+        self._enter(Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_at_ms=election_at_ms))
+
+    def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
+        """Follow a leader. Raises FatalQuorumError if this node is the leader or the epoch has another one."""
+        if leader_id == self.own.id:
+            raise FatalQuorumError(f"node {leader_id} is told that it leads epoch {epoch}, and does not know of it")
+        if epoch == self.epoch and self.leader_id not in (None, leader_id):
+            raise FatalQuorumError(f"both {self.leader_id} and {leader_id} lead epoch {epoch}")
+        if not endpoints:
+            raise FatalQuorumError(f"leader {leader_id} of epoch {epoch} is no voter, and nobody says where it is")
+        self._enter(self._following(epoch, leader_id, endpoints, self._vote_in(epoch), now_ms))
+
+    def become_candidate(self, now_ms: int, *, retries: int = 1) -> None:
+        """Open an election in a new epoch, with the own vote."""
+        assert self.is_voter, "only voters are elected"
+        candidate = Candidate(epoch=self.epoch + 1, election_at_ms=self.election_timeout(now_ms), retries=retries)
+        candidate.canvass.grant(self.own.id)
+        self._enter(candidate)
+
+    def become_prospective(self, now_ms: int) -> None:
+        """Ask whether an election would be won, in the present epoch."""
+        prospective = Prospective(
+            epoch=self.epoch,
+            leader_id=self.leader_id,
+            leader_endpoints=self.leader_endpoints,
+            voted=self._vote_in(self.epoch),
+            election_at_ms=self.election_timeout(now_ms),
+        )
+        prospective.canvass.grant(self.own.id)
+        self._enter(prospective)
+
+    def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
+        """Give the vote of this epoch; it is durable before the candidate hears of it."""
+        match self.role:
+            case Unattached(leader_id=leader_id):
+                self._enter(Unattached(epoch=self.epoch, leader_id=leader_id, voted=candidate, election_at_ms=self._voter_timeout(now_ms)))
+            case Prospective() as role:
+                self._enter(replace(role, voted=candidate))
+            case role:
+                raise AssertionError(f"a {type(role).__name__} has no vote to give")
+
+    def send_to(self, voter: VoterNode, body: Message) -> None:
+        """Ask another voter; it must be ready."""
+        address = self.address_in(voter.endpoints)
+        assert address is not None, f"nobody says where voter {voter.key.id} is"
+        self.effects.append(self.peers.send(voter.key.id, address, body, self.epoch))
+
+    def address_in(self, endpoints: Endpoints) -> Address | None:
+        """Return where replicas meet among several addresses: the listener of that name, else the first."""
+        return endpoints.get(self.listener) or next(iter(endpoints.values()), None)
+
+    def become_leader(self, now_ms: int) -> Leadership:
+        """Lead the epoch of the election that was won."""
+        assert isinstance(self.role, Candidate), "only a candidate becomes a leader"
+        granting = tuple(node.key for node in self.voter_set.nodes if node.key.id in self.role.canvass.granted)
+        leadership = self._leadership(
+            own=self.own, epoch=self.epoch, epoch_start_offset=self.log.end_offset, voters=self.voter_set, granting=granting, now_ms=now_ms
+        )
+        self._enter(Leader(epoch=self.epoch, leadership=leadership))
+        return leadership
+
+    def resign(self, now_ms: int, reason: str) -> None:
+        """Stop leading; nothing of that is written, for the next start makes the same of it."""
+        assert isinstance(self.role, Leader), "only a leader resigns"
+        successors = self.role.leadership.successors()
+        self._enter(Resigned(epoch=self.epoch, successors=successors, election_at_ms=self.election_timeout(now_ms)), reason)
+
+    def see_epoch(self, epoch: int, leader_id: int | None, endpoints: Endpoints, now_ms: int) -> None:
+        """Take note of an epoch and its leader, as any request or answer may tell it. Raises FatalQuorumError for what cannot be."""
+        if epoch < self.epoch:
+            return
+        known_endpoints = endpoints or (self.voter_set.endpoints_of(leader_id) if leader_id is not None else {})
+        if epoch > self.epoch:
+            if leader_id is None:
+                self.become_unattached(epoch, now_ms)
+            else:
+                self.become_follower(epoch, leader_id, known_endpoints, now_ms)
+        elif leader_id is not None and self._is_news(leader_id, known_endpoints):
+            self.become_follower(epoch, leader_id, known_endpoints, now_ms)
+
+    def advance(self, high_watermark: int) -> None:
+        """Move the high watermark."""
+        known = self.log.high_watermark
+        assert known is None or high_watermark >= known, f"the high watermark would go back from {known} to {high_watermark}"
+        if known is None or high_watermark > known:
+            self.log.high_watermark = high_watermark
+            self.effects.append(Advance(high_watermark))
+
+    def persisted(self) -> QuorumState:
+        """Return what `quorum-state` has to say of the present role. With pre-vote a vote is kept beside the leader, without it is not."""
+        role = self.role
+        leader_id = self.leader_id
+        voted = role.voted if isinstance(role, Unattached | Follower | Prospective) else None
+        if isinstance(role, Candidate):
+            voted = self.own
+        if leader_id is not None and not self.settings.has_pre_vote:
+            voted = None
+        is_static = self.voters.kraft_version < DYNAMIC_VOTERS
+        return QuorumState(
+            leader_id=NO_LEADER_ID if leader_id is None else leader_id,
+            leader_epoch=role.epoch,
+            voted_id=NOT_VOTED if voted is None else voted.id,
+            voted_directory_id=ZERO_UUID if voted is None or is_static else voted.directory_id,
+            current_voters=[QuorumVoter(voter_id=voter_id) for voter_id in self.voter_set.ids] if is_static else [],
+        )
+
+    # The one door -------------------------------------------------------------------------------------------------------------------------------
+
+    def _enter(self, role: Role, reason: str = "") -> None:
+        former = self.role
+        assert type(role) in MAY_BECOME[type(former)], f"{type(former).__name__} cannot become {type(role).__name__}"
+        assert role.epoch >= former.epoch, f"the epoch would go back from {former.epoch} to {role.epoch}"
+        if not isinstance(role, Resigned):
+            self._check_vote(former, role)
+        is_new_epoch = role.epoch != former.epoch
+        self.role = role
+        if is_new_epoch or type(role) is not type(former):
+            self.peers.forget_all()
+        if not isinstance(role, Resigned):
+            self.effects.append(Persist(self.persisted(), self.voters.kraft_version))
+        if isinstance(former, Leader):
+            self.effects.append(StopLeading(former.epoch, reason or f"epoch {role.epoch} has begun"))
+            self.effects.append(WakeFetches())
+        self._note()
+        self._tell_leader()
+
+    def _check_vote(self, former: Role, role: Role) -> None:
+        """A vote is given once per epoch; it may be forgotten only when a leader is known."""
+        given, kept = _vote_of(former, self.own), _vote_of(role, self.own)
+        if former.epoch == role.epoch and given is not None and kept is not None:
+            assert given.is_same_as(kept), f"{self.own.id} voted for {given.id} in epoch {role.epoch}, and now for {kept.id}"
+
+    def _is_news(self, leader_id: int, endpoints: Endpoints) -> bool:
+        """Tell whether the leader of this epoch, or where it is reached, was not known yet."""
+        if leader_id != self.leader_id:
+            return True
+        if leader_id == self.own.id:
+            return False  # it led this epoch, and resigned
+        match self.role:
+            case Follower(endpoints=known):
+                return len(endpoints) > len(known)
+            case Unattached() | Prospective():
+                return bool(endpoints)
+            case _:
+                return False
+
+    def _note(self) -> None:
+        state = self.persisted()
+        role = type(self.role).__name__
+        ids = {"leader_id": state.leader_id, "voted_id": state.voted_id}
+        self.note(RaftRoleChanged(role=role, leader_epoch=state.leader_epoch, **ids, is_voter=self.is_voter))
+
+    def _tell_leader(self) -> None:
+        leader_id = None if isinstance(self.role, Resigned) else self.leader_id
+        if leader_id is not None and not self.leader_endpoints:
+            leader_id = None
+        if (self.epoch, leader_id) == self._told_leader:
+            return
+        self._told_leader = (self.epoch, leader_id)
+        leader = None
+        if leader_id is not None:
+            leader = self.voter_set.node(leader_id) or VoterNode(key=ReplicaKey(leader_id), endpoints=self.leader_endpoints)
+        self.effects.append(LeaderKnown(self.epoch, leader))
+
+    def _following(self, epoch: int, leader_id: int, endpoints: Endpoints, voted: ReplicaKey | None, now_ms: int) -> Follower:
+        return Follower(
+            epoch=epoch,
+            leader_id=leader_id,
+            endpoints=endpoints,
+            voted=voted,
+            fetch_until_ms=now_ms + self.settings.fetch_timeout_ms,
+            update_voter_at_ms=now_ms + UPDATE_VOTER_FACTOR * self.settings.fetch_timeout_ms,
+        )
+
+    def _vote_in(self, epoch: int) -> ReplicaKey | None:
+        return _vote_of(self.role, self.own) if epoch == self.epoch else None
+
+    def _voter_timeout(self, now_ms: int) -> int:
+        return self.election_timeout(now_ms) if self.is_voter else NEVER
+
+    def _remaining_timeout(self, now_ms: int) -> int:
+        """A higher epoch alone does not put an election off: what was left of the wait is left of it still."""
+        if not self.is_voter:
+            return NEVER
+        match self.role:
+            case Unattached(election_at_ms=at) | Candidate(election_at_ms=at) | Prospective(election_at_ms=at) if at != NEVER:
+                return at
+            case _:
+                return self.election_timeout(now_ms)
+
+
+def _vote_of(role: Role, own: ReplicaKey) -> ReplicaKey | None:
+    match role:
+        case Unattached(voted=voted) | Follower(voted=voted) | Prospective(voted=voted):
+            return voted
+        case Candidate() | Leader() | Resigned():
+            return own

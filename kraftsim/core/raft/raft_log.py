@@ -1,0 +1,153 @@
+"""What elections and replication need to know of the metadata log: where it begins and ends, which epochs it has, what is durable, what is committed.
+
+The records themselves are the shell's: it writes, cuts, and flushes as the effects say, in their order.
+Source: org.apache.kafka.raft.{ReplicatedLog, ValidOffsetAndEpoch}, kafka.raft.KafkaMetadataLog.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from protocol.disk.leader_epoch_checkpoint import EpochStart
+
+
+class LogEnd(NamedTuple):
+    """The epoch of the last record and the offset behind it. Of two logs the greater one is the more complete."""
+
+    epoch: int
+    offset: int
+
+
+class SnapshotId(NamedTuple):
+    """A snapshot, by the first offset that it does not cover and the epoch of the last record that it does."""
+
+    end_offset: int
+    epoch: int
+
+
+FORMAT_SNAPSHOT: Final = SnapshotId(0, 0)
+"""What formatting writes: voters only. It is never given to others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diverging:
+    """The asker's log may agree with this one up to here at most."""
+
+    epoch: int
+    end_offset: int
+
+
+class RaftLog:
+    """Offsets and epochs of one replica's log. An empty log ends at (0, 0)."""
+
+    def __init__(
+        self,
+        *,
+        start_offset: int = 0,
+        end_offset: int = 0,
+        epoch_starts: Iterable[EpochStart] = (),
+        snapshots: Iterable[SnapshotId] = (),
+    ) -> None:
+        self.epochs = LeaderEpochs(epoch_starts)
+        self.snapshots = sorted(snapshots)
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.flushed_end_offset = end_offset
+        """The first offset that a loss of power may take. What was read back counts as flushed: the shell flushes before it starts."""
+        self.high_watermark: int | None = None
+        """The first offset that is not known to be committed."""
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record; of the snapshot, where the log is empty behind one; 0 where there is nothing."""
+        latest = self.epochs.latest_epoch
+        if latest is not None:
+            return latest
+        return self.snapshots[-1].epoch if self.snapshots else 0
+
+    @property
+    def end(self) -> LogEnd:
+        """Epoch and offset of the end."""
+        return LogEnd(self.last_epoch, self.end_offset)
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        """The newest snapshot that others may be given."""
+        return self.snapshots[-1] if self.snapshots and self.snapshots[-1] != FORMAT_SNAPSHOT else None
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        """The oldest snapshot that is kept."""
+        return self.snapshots[0] if self.snapshots else None
+
+    def append(self, leader_epoch: int, record_count: int) -> int:
+        """Let records of an epoch follow, and return the offset of the first."""
+        assert record_count > 0, "a batch has at least one record"
+        assert leader_epoch >= self.last_epoch, f"epoch {leader_epoch} behind records of epoch {self.last_epoch}"
+        first_offset = self.end_offset
+        self.epochs.assign(leader_epoch, first_offset)
+        self.end_offset += record_count
+        return first_offset
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Cut off the record at end_offset and everything behind it. What is committed must stay."""
+        assert self.high_watermark is None or end_offset >= self.high_watermark, f"{end_offset} is below the high watermark {self.high_watermark}"
+        assert end_offset >= self.start_offset, f"{end_offset} is before the log begins, at {self.start_offset}"
+        self.epochs.truncate_to(end_offset)
+        self.end_offset = min(self.end_offset, end_offset)
+        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
+
+    def begin_at(self, snapshot: SnapshotId) -> None:
+        """Let a snapshot take the place of the whole log, which ends where the snapshot does; everything in it is committed."""
+        self.add_snapshot(snapshot)
+        self.epochs = LeaderEpochs()
+        self.start_offset = self.end_offset = self.flushed_end_offset = snapshot.end_offset
+        self.high_watermark = snapshot.end_offset
+
+    def add_snapshot(self, snapshot: SnapshotId) -> None:
+        """Take note of a snapshot that is complete."""
+        if snapshot not in self.snapshots:
+            self.snapshots = sorted([*self.snapshots, snapshot])
+
+    def delete_before(self, snapshot: SnapshotId) -> list[SnapshotId]:
+        """Let the log begin at a snapshot, and return the older ones, which go."""
+        assert snapshot in self.snapshots, f"there is no snapshot {snapshot}"
+        gone = [other for other in self.snapshots if other < snapshot]
+        self.snapshots = [other for other in self.snapshots if other >= snapshot]
+        self.start_offset = max(self.start_offset, snapshot.end_offset)
+        kept = [start for start in self.epochs.starts if start.start_offset >= self.start_offset]
+        epoch = self.epochs.epoch_at(self.start_offset)
+        if epoch is not None and (not kept or kept[0].start_offset > self.start_offset) and self.start_offset < self.end_offset:
+            kept = [EpochStart(epoch, self.start_offset), *kept]
+        self.epochs = LeaderEpochs(kept)
+        return gone
+
+    def end_of_epoch(self, epoch: int) -> Diverging:
+        """Return the highest epoch here that is not above the one asked, and the first offset behind it."""
+        found, end_offset = self.epochs.end_offset_for(epoch, self.end_offset)
+        if found < 0:  # above everything here, or nothing is here
+            return Diverging(self.last_epoch, self.end_offset)
+        earliest = self.earliest_snapshot
+        if earliest is not None and end_offset == earliest.end_offset and found == epoch:  # below everything here
+            return Diverging(earliest.epoch, earliest.end_offset)
+        return Diverging(found, end_offset)
+
+    def agreement_with(self, fetch_offset: int, last_fetched_epoch: int) -> Diverging | SnapshotId | None:
+        """Compare with a log that ends at an offset with a record of an epoch. None: it is the beginning of this one.
+
+        Else: up to where both may agree, or the snapshot to begin with, because what the asker lacks is not in the log any more.
+        """
+        latest = self.latest_snapshot
+        if fetch_offset == 0 and latest is not None:
+            return latest
+        if self.start_offset == 0 and fetch_offset == 0:
+            return None
+        earliest = self.earliest_snapshot
+        if earliest is not None and latest is not None:
+            is_before = fetch_offset < self.start_offset
+            is_another_start = fetch_offset == self.start_offset and last_fetched_epoch != earliest.epoch
+            if is_before or is_another_start or last_fetched_epoch < earliest.epoch:
+                return latest
+        found = self.end_of_epoch(last_fetched_epoch)
+        return found if found.epoch != last_fetched_epoch or found.end_offset < fetch_offset else None

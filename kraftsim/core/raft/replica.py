@@ -1,0 +1,185 @@
+"""A replica of the metadata log, as a whole: inputs in, effects out.
+
+Feed it what happens (a request, an answer, a failure, a flush, the time), then carry out `take_effects` in order and call `poll` again no later
+than the moment it returned. Nothing in here waits, reads a clock, or touches a disk.
+Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.
+"""
+
+from kraftsim.core.raft import elections, following, leading
+from kraftsim.core.raft.effects import Effect, Flush
+from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.raft.raft_log import SnapshotId
+from kraftsim.core.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from kraftsim.core.raft.voter_changes import VoterChanges
+from kraftsim.core.raft.voter_set import VoterSet
+from protocol.disk.quorum_state import QuorumState
+from protocol.messages.k01_fetch import FetchResponse
+from protocol.messages.k52_vote import VoteRequest, VoteResponse
+from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
+from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest
+from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from protocol.schema import Message
+
+POLLS_MAX = 16
+"""Changes of role that one moment may bring: an election of a sole voter takes three."""
+
+
+class RaftReplica:
+    """One replica: a voter, an observer, or a voter to be."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self.quorum = quorum
+        self.changes = VoterChanges(quorum)
+        self._has_begun = False
+
+    # Looking ------------------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads, from the election on; it may act only after the effect `Lead`."""
+        return isinstance(self.quorum.role, Leader)
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether nothing is left to be done before the node goes: somebody else leads, or nobody else votes."""
+        quorum = self.quorum
+        is_alone = not quorum.is_voter or quorum.voter_set.is_only_voter(quorum.own)
+        has_other_leader = not isinstance(quorum.role, Leader | Resigned) and quorum.leader_id is not None
+        is_told = isinstance(quorum.role, Resigned) and all(
+            node.key.id in quorum.role.acknowledged for node in quorum.voter_set.others(quorum.own.id)
+        )
+        return quorum.is_stopping and (is_alone or has_other_leader or is_told)
+
+    # The replica's life -------------------------------------------------------------------------------------------------------------------------
+
+    def begin(self, persisted: QuorumState | None, now_ms: int) -> None:
+        """Take up where the last incarnation ended. The log is durable as far as it was read back."""
+        assert not self._has_begun, "a replica begins once"
+        self._has_begun = True
+        self.quorum.begin(persisted, now_ms)
+
+    def stop(self) -> None:
+        """Go down in order: a leader hands over before; see `has_stopped`."""
+        self.quorum.is_stopping = True
+
+    def take_effects(self) -> list[Effect]:
+        """Return what is to be done since the last call."""
+        effects, self.quorum.effects = self.quorum.effects, []
+        return effects
+
+    def poll(self, now_ms: int) -> int:
+        """Do what is due, and return the moment at which something is due next, if nothing happens before."""
+        for _ in range(POLLS_MAX):
+            wake_ms = self._poll_role(now_ms)
+            if wake_ms > now_ms:
+                return min(wake_ms, self.changes.expire(now_ms))
+        return now_ms + 1
+
+    # Inputs -------------------------------------------------------------------------------------------------------------------------------------
+
+    def on_request(self, request: Message, ticket: object, now_ms: int) -> None:
+        """Take a request of another replica or of a tool; the answer comes as `Reply` with the same ticket."""
+        match request:
+            case VoteRequest():
+                elections.on_vote_request(self.quorum, request, ticket, now_ms)
+            case BeginQuorumEpochRequest():
+                leading.on_begin_epoch_request(self.quorum, request, ticket, now_ms)
+            case EndQuorumEpochRequest():
+                leading.on_end_epoch_request(self.quorum, request, ticket, now_ms)
+            case AddRaftVoterRequest():
+                self.changes.on_add(request, ticket, now_ms)
+            case RemoveRaftVoterRequest():
+                self.changes.on_remove(request, ticket, now_ms)
+            case UpdateRaftVoterRequest():
+                self.changes.on_update(request, ticket, now_ms)
+            case _:
+                raise AssertionError(f"{type(request).__name__} is no request to a replica")
+
+    def on_response(self, number: int, response: Message, now_ms: int) -> None:
+        """Take the answer to a `Send`."""
+        node_id, request, epoch = self.quorum.peers.take(number)
+        if self.changes.is_waiting_for(number):
+            self.changes.on_voter_answered(number, response, now_ms)
+            return
+        if epoch != self.quorum.epoch:
+            return  # of a former epoch: whoever answered says the same again
+        quorum = self.quorum
+        match response:
+            case VoteResponse():
+                elections.on_vote_response(quorum, node_id, request, response, now_ms)
+            case BeginQuorumEpochResponse():
+                leading.on_begin_epoch_response(quorum, node_id, response, now_ms)
+            case EndQuorumEpochResponse():
+                leading.on_end_epoch_response(quorum, node_id, response, now_ms)
+            case FetchResponse():
+                following.on_fetch_response(quorum, node_id, response, now_ms)
+            case FetchSnapshotResponse():
+                following.on_fetch_snapshot_response(quorum, node_id, response, now_ms)
+            case UpdateRaftVoterResponse():
+                following.on_update_voter_response(quorum, node_id, response, now_ms)
+            case _:
+                raise AssertionError(f"{type(response).__name__} answers nothing that a replica asks")
+
+    def on_failure(self, number: int, now_ms: int, *, is_unsupported: bool = False) -> None:
+        """Take note that a `Send` has no answer: no connection, a time-out, or a peer that does not know the request (`is_unsupported`)."""
+        _, request, _ = self.quorum.peers.take(number, failed_at_ms=now_ms)
+        if self.changes.is_waiting_for(number):
+            self.changes.on_voter_failed(number, now_ms)
+        elif is_unsupported and isinstance(request, VoteRequest):
+            elections.on_pre_vote_unsupported(self.quorum, now_ms)
+
+    def on_flushed(self, end_offset: int) -> None:
+        """Take note that everything below an offset is durable, unless it has been cut since."""
+        log = self.quorum.log
+        log.flushed_end_offset = max(log.flushed_end_offset, min(end_offset, log.end_offset))
+        if self.is_leader:
+            leading.on_flushed(self.quorum)
+            self.changes.on_high_watermark()
+
+    def on_snapshot_installed(self, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> None:
+        """Take note that a fetched snapshot is in the log's place; `voters` are those that it names."""
+        following.on_snapshot_installed(self.quorum, snapshot, voters, kraft_version)
+
+    def append(self, record_count: int, record_kinds: str = "") -> int:
+        """Give the records of one batch their offsets and return the first. Write and replay them, then call `on_written`."""
+        return leading.append(self.quorum, record_count, record_kinds)
+
+    def on_written(self) -> None:
+        """Take note that everything appended is written and replayed."""
+        leading.on_written(self.quorum)
+
+    def flush_again(self) -> None:
+        """Ask for a flush of whatever is not durable."""
+        if self.quorum.log.flushed_end_offset < self.quorum.log.end_offset:
+            self.quorum.effects.append(Flush(self.quorum.log.end_offset))
+
+    def _poll_role(self, now_ms: int) -> int:
+        quorum = self.quorum
+        match quorum.role:
+            case Unattached() as role if quorum.is_voter:
+                return elections.poll_unattached(quorum, role, now_ms)
+            case Unattached():
+                return following.poll_bootstrap(quorum, now_ms)
+            case Follower() as role:
+                return following.poll_follower(quorum, role, now_ms)
+            case Prospective() as role:
+                return elections.poll_prospective(quorum, role, now_ms)
+            case Candidate() as role:
+                return elections.poll_candidate(quorum, role, now_ms)
+            case Leader() as role:
+                return leading.poll_leader(quorum, role, now_ms)
+            case Resigned() as role:
+                return self._poll_resigned(role, now_ms)
+
+    def _poll_resigned(self, role: Resigned, now_ms: int) -> int:
+        quorum = self.quorum
+        if now_ms < role.election_at_ms or quorum.is_stopping:
+            return max(leading.poll_resigned(quorum, role, now_ms), now_ms + 1)
+        if quorum.is_voter:
+            elections.stand(quorum, now_ms)
+        else:
+            quorum.become_unattached(quorum.epoch + 1, now_ms)
+        return now_ms

@@ -1,0 +1,217 @@
+"""What a replica answers to those who read from it: the log, its snapshots, and how the quorum is doing.
+
+Everything but the bytes: the shell puts the records into an answer that has room for them.
+Source: org.apache.kafka.raft.KafkaRaftClient (handleFetchRequest, handleFetchSnapshotRequest, handleDescribeQuorumRequest).
+"""
+
+from dataclasses import dataclass
+
+from kraftsim.core.raft import fetch_messages, leading
+from kraftsim.core.raft.leadership import ReplicaProgress
+from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.raft.raft_log import Diverging, SnapshotId
+from kraftsim.core.raft.roles import Leader
+from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey
+from protocol.disk.file_names import METADATA_TOPIC
+from protocol.errors import ErrorCode
+from protocol.messages import k01_fetch as fetch
+from protocol.messages import k55_describe_quorum as describe
+from protocol.messages import k59_fetch_snapshot as snapshots
+from protocol.uuids import METADATA_TOPIC_ID, ZERO_UUID
+
+NO_LEADER = -1
+UNKNOWN = -1
+
+
+def refuse_fetch(quorum: Quorum, request: fetch.FetchRequest) -> fetch.FetchResponse | None:
+    """Refuse what cannot be answered with records, in Kafka's order; None if it can."""
+    if request.cluster_id is not None and request.cluster_id != quorum.cluster_id:
+        return fetch.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    partition = _fetched_partition(request)
+    if partition is None:
+        return fetch.FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+    error = _refuse_partition(quorum, request, partition)
+    return None if error is ErrorCode.NONE else fetch_response(quorum, error)
+
+
+def fetch_outcome(quorum: Quorum, request: fetch.FetchRequest, now_ms: int, wall_ms: int) -> fetch.FetchResponse | None:
+    """Compare the asker's log with this one; None if records may be read from its offset on, or waited for."""
+    partition = request.topics[0].partitions[0]
+    asker = fetch_messages.asking_replica(request)
+    outcome = leading.on_fetch(quorum, asker, partition.fetch_offset, partition.last_fetched_epoch, now_ms, wall_ms)
+    match outcome:
+        case Diverging(epoch, end_offset):
+            response = fetch_response(quorum, ErrorCode.NONE)
+            response.responses[0].partitions[0].diverging_epoch = fetch.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            return response
+        case SnapshotId(end_offset, epoch):
+            response = fetch_response(quorum, ErrorCode.NONE)
+            response.responses[0].partitions[0].snapshot_id = fetch.SnapshotId(end_offset=end_offset, epoch=epoch)
+            return response
+        case _:
+            return None
+
+
+def fetch_response(quorum: Quorum, error: ErrorCode) -> fetch.FetchResponse:
+    """Return an answer without records; whatever it says, it names the leader and where the log stands."""
+    high_watermark = quorum.log.high_watermark if error is ErrorCode.NONE else None
+    leader_id = NO_LEADER if quorum.leader_id is None else quorum.leader_id
+    data = fetch.PartitionData(
+        partition_index=0,
+        error_code=error,
+        high_watermark=UNKNOWN if high_watermark is None else high_watermark,
+        log_start_offset=quorum.log.start_offset,
+        current_leader=fetch.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=quorum.epoch),
+        aborted_transactions=[],
+        records=b"",
+    )
+    response = fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[data])])
+    address = quorum.address_in(quorum.leader_endpoints)
+    if leader_id != NO_LEADER and address is not None:
+        response.node_endpoints = [fetch.NodeEndpoint(node_id=leader_id, host=address.host, port=address.port)]
+    return response
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPiece:
+    """A piece of a snapshot that may be given."""
+
+    snapshot: SnapshotId
+    position: int
+    max_bytes: int
+
+
+def snapshot_outcome(quorum: Quorum, request: snapshots.FetchSnapshotRequest, now_ms: int) -> SnapshotPiece | snapshots.FetchSnapshotResponse:
+    """Say which piece of a snapshot answers a request, or refuse. Whether the position is inside is for who knows the file."""
+    if request.cluster_id is not None and request.cluster_id != quorum.cluster_id:
+        return snapshots.FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return snapshots.FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
+    partition = request.topics[0].partitions[0]
+    if request.topics[0].name != METADATA_TOPIC or partition.partition != 0:
+        return snapshot_response(quorum, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, request)
+    error = _refuse_epoch(quorum, partition.current_leader_epoch)
+    wanted = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+    if error is ErrorCode.NONE and (wanted not in quorum.log.snapshots or wanted == SnapshotId(0, 0)):
+        error = ErrorCode.SNAPSHOT_NOT_FOUND
+    if error is ErrorCode.NONE and partition.position < 0:
+        error = ErrorCode.POSITION_OUT_OF_RANGE
+    if error is not ErrorCode.NONE:
+        return snapshot_response(quorum, error, request)
+    leading.on_fetch_snapshot(quorum, ReplicaKey(request.replica_id, partition.replica_directory_id), now_ms)
+    return SnapshotPiece(wanted, partition.position, request.max_bytes)
+
+
+def snapshot_response(
+    quorum: Quorum, error: ErrorCode, request: snapshots.FetchSnapshotRequest, *, size: int = 0, piece: bytes | memoryview = b""
+) -> snapshots.FetchSnapshotResponse:
+    """Return a piece of a snapshot, or why there is none."""
+    topic = request.topics[0]
+    partition = topic.partitions[0]
+    leader_id = NO_LEADER if quorum.leader_id is None else quorum.leader_id
+    answer = snapshots.PartitionSnapshot(
+        index=partition.partition,
+        error_code=error,
+        snapshot_id=snapshots.SnapshotId(end_offset=partition.snapshot_id.end_offset, epoch=partition.snapshot_id.epoch),
+        current_leader=snapshots.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=quorum.epoch),
+        size=size,
+        position=partition.position if error is ErrorCode.NONE else 0,
+        unaligned_records=piece,
+    )
+    response = snapshots.FetchSnapshotResponse(topics=[snapshots.TopicSnapshot(name=topic.name, partitions=[answer])])
+    address = quorum.address_in(quorum.leader_endpoints)
+    if leader_id != NO_LEADER and address is not None:
+        response.node_endpoints = [snapshots.NodeEndpoint(node_id=leader_id, host=address.host, port=address.port)]
+    return response
+
+
+def describe_quorum(quorum: Quorum, request: describe.DescribeQuorumRequest, now_ms: int, wall_ms: int) -> describe.DescribeQuorumResponse:
+    """Say who votes, who reads along, and how far everybody is. Only the leader knows; others refuse without a hint who leads."""
+    topics = []
+    for topic in request.topics:
+        partitions = [_described(quorum, topic.topic_name, partition.partition_index, now_ms, wall_ms) for partition in topic.partitions]
+        topics.append(describe.DescribeQuorumTopicResult(topic_name=topic.topic_name, partitions=partitions))
+    nodes = []
+    if any(partition.error_code == ErrorCode.NONE for topic in topics for partition in topic.partitions):
+        nodes = [
+            describe.DescribeQuorumNode(
+                node_id=voter.key.id,
+                listeners=[describe.Listener(name=name, host=at.host, port=at.port) for name, at in voter.endpoints.items()],
+            )
+            for voter in quorum.voter_set.nodes
+        ]
+    return describe.DescribeQuorumResponse(error_message="", topics=topics, nodes=nodes)
+
+
+def _described(quorum: Quorum, topic_name: str, index: int, now_ms: int, wall_ms: int) -> describe.DescribeQuorumPartitionResult:
+    if topic_name != METADATA_TOPIC or index != 0:
+        return _undescribed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    if not isinstance(quorum.role, Leader):
+        message = "For requests intended only for the leader, this error indicates that the broker is not the current leader. "
+        message += "For requests intended for any replica, this error indicates that the broker is not a replica of the topic partition."
+        return _undescribed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+    leadership = quorum.role.leadership
+    own = describe.ReplicaState(
+        replica_id=quorum.own.id,
+        replica_directory_id=quorum.own.directory_id if _knows_directories(quorum) else ZERO_UUID,
+        log_end_offset=quorum.log.end_offset,
+        last_fetch_timestamp=wall_ms,
+        last_caught_up_timestamp=wall_ms,
+    )
+    voters = [_state(progress, with_directory=_knows_directories(quorum)) for progress in leadership.followers]
+    if quorum.is_voter:
+        voters = sorted([*voters, own], key=lambda state: state.replica_id)
+    observers = [_state(progress, with_directory=True) for progress in leadership.observers(now_ms) if progress.key.id != quorum.own.id]
+    return describe.DescribeQuorumPartitionResult(
+        partition_index=index,
+        error_message="",
+        leader_id=quorum.own.id,
+        leader_epoch=quorum.epoch,
+        high_watermark=UNKNOWN if quorum.log.high_watermark is None else quorum.log.high_watermark,
+        current_voters=voters,
+        observers=observers if quorum.is_voter else [*observers, own],
+    )
+
+
+def _undescribed(index: int, error: ErrorCode, message: str) -> describe.DescribeQuorumPartitionResult:
+    return describe.DescribeQuorumPartitionResult(partition_index=index, error_code=error, error_message=message)
+
+
+def _state(progress: ReplicaProgress, *, with_directory: bool) -> describe.ReplicaState:
+    return describe.ReplicaState(
+        replica_id=progress.key.id,
+        replica_directory_id=progress.key.directory_id if with_directory else ZERO_UUID,
+        log_end_offset=UNKNOWN if progress.end_offset is None else progress.end_offset,
+        last_fetch_timestamp=progress.last_fetch_wall_ms,
+        last_caught_up_timestamp=progress.last_caught_up_wall_ms,
+    )
+
+
+def _knows_directories(quorum: Quorum) -> bool:
+    return quorum.voters.kraft_version >= DYNAMIC_VOTERS
+
+
+def _fetched_partition(request: fetch.FetchRequest) -> fetch.FetchPartition | None:
+    """Return the one partition that can be fetched here; None if anything else was asked for. Before v13 topics have no id: refused, too."""
+    if len(request.topics) != 1 or request.topics[0].topic_id != METADATA_TOPIC_ID:
+        return None
+    partitions = request.topics[0].partitions
+    return partitions[0] if len(partitions) == 1 and partitions[0].partition == 0 else None
+
+
+def _refuse_partition(quorum: Quorum, request: fetch.FetchRequest, partition: fetch.FetchPartition) -> ErrorCode:
+    is_sensible = request.max_wait_ms >= 0 and partition.fetch_offset >= 0 and partition.last_fetched_epoch >= 0
+    if not is_sensible or partition.last_fetched_epoch > partition.current_leader_epoch:
+        return ErrorCode.INVALID_REQUEST
+    return _refuse_epoch(quorum, partition.current_leader_epoch)
+
+
+def _refuse_epoch(quorum: Quorum, epoch: int) -> ErrorCode:
+    """Compare the epoch in which this replica is asked as a leader with its own."""
+    if epoch < quorum.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > quorum.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not isinstance(quorum.role, Leader):
+        return ErrorCode.BROKER_NOT_AVAILABLE if quorum.is_stopping else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
