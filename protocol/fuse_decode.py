@@ -111,9 +111,9 @@ class DecoderWriter:
                 with self._length(target, array=True, short=False, flexible=field.flexible, nullable=field.nullable) as count:
                     self._array(array, target, count, flexible=field.flexible)
             case StructureLayout() as layout:
-                self._nested(layout, target, nullable=field.nullable)
+                self._nested(layout, target, nullable=field.nullable, tagged=field.tagged)
 
-    def _nested(self, layout: StructureLayout, target: str, *, nullable: bool) -> None:
+    def _nested(self, layout: StructureLayout, target: str, *, nullable: bool, tagged: bool) -> None:
         nested = self._source.fresh("nested")
         if not nullable:
             self.structure(layout, nested)
@@ -122,7 +122,10 @@ class DecoderWriter:
         marker = self._source.fresh("marker")
         self._run.append(("b", 1, marker))
         self._read_run()
-        with self._either(f"if {marker} >= 0:", otherwise=f"{target} = None"):
+        if tagged:
+            with self._source.block(f"if {marker} < 0:"):
+                self._source.line('raise ValueError("a structure is marked with more than one byte")')
+        with self._either(f"if {marker} {'>' if tagged else '>='} 0:", otherwise=f"{target} = None"):
             self.structure(layout, nested)
             self._source.line(f"{target} = {nested}")
 

@@ -136,7 +136,7 @@ class EncoderWriter:
             case StructureLayout() as layout:
                 nested = self._source.fresh("nested")
                 self._source.line(f"{nested} = {expression}")
-                with self._unless_null(nested, code="b", null="-1"):
+                with self._unless_null(nested, code="b", null="0" if field.tagged else "-1"):
                     self._run.append(("b", "1"))
                     self.structure(layout, nested)
 

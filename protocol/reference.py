@@ -86,7 +86,7 @@ def _construct_of(field: PresentField) -> construct.Construct:
     match field.type:
         case StructureLayout():
             structure = reference_of(field.type)
-            return NullableStructure(structure) if field.nullable else structure
+            return NullableStructure(structure, tagged=field.tagged) if field.nullable else structure
         case ArrayLayout(element):
             subcon = reference_of(element) if isinstance(element, StructureLayout) else _primitive(element, flexible=field.flexible, nullable=False)
             return Elements(_length(element, array=True, flexible=field.flexible, nullable=field.nullable), subcon)

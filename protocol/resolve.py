@@ -27,6 +27,8 @@ class PresentField:
     type: "Primitive | ArrayLayout | StructureLayout"
     nullable: bool
     flexible: bool
+    tagged: bool
+    """It stands under its tag; a nullable structure there has another byte in front than elsewhere."""
 
     @property
     def name(self) -> str:
@@ -111,6 +113,7 @@ def _structure_layout(cls: type, version: int, flexible_versions: VersionRange) 
             type=_shape(field.type, version, flexible_versions),
             nullable=version in field.nullable,
             flexible=flexible and (field.flexible is None or version in field.flexible),
+            tagged=is_tagged,
         )
         (tags if is_tagged else fields).append(present)
     tags.sort(key=lambda present: present.tag)

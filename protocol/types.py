@@ -239,19 +239,28 @@ class Elements(WireType):
 
 
 class NullableStructure(WireType):
-    """A structure behind one byte: negative for null, else it follows."""
+    """A structure behind one byte: negative for null, else it follows. Under a tag the byte is 0 for null, positive otherwise.
 
-    def __init__(self, structure: construct.Construct) -> None:
+    (There it is an unsigned varint, of which no implementation writes more than 0 and 1; longer ones are refused.)
+    """
+
+    def __init__(self, structure: construct.Construct, *, tagged: bool) -> None:
         super().__init__()
         self._structure = structure
+        self._tagged = tagged
 
     def _parse(self, stream: IO[bytes], context: object, path: str) -> object:
-        if INT8._parse(stream, context, path) < 0:
+        start = stream.tell()
+        marker = INT8._parse(stream, context, path)
+        if self._tagged and marker < 0:
+            raise WireError(path, "a structure is marked with more than one byte", start)
+        if marker < self._tagged:
             return None
         return self._structure._parsereport(stream, context, path)
 
     def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
-        stream.write(b"\xff" if obj is None else b"\x01")
+        null = b"\x00" if self._tagged else b"\xff"
+        stream.write(null if obj is None else b"\x01")
         if obj is not None:
             self._structure._build(obj, stream, context, path)
         return obj

@@ -1,0 +1,201 @@
+"""Apache Kafka's own classes read what we build, and build the same: every message at every version that a release knows, and every envelope.
+
+`Echo.java` is given our bytes and lets the classes of the jars read and write them; Kafka's JSON of a message shows that both mean the same fields.
+"""
+
+import json
+import re
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from protocol.coordinator.registry import CoordinatorTopic, build_record, declared_types, parse_record, record_classes
+from protocol.drift.declared import declared_messages
+from protocol.drift.exceptions import NOT_COMPARED, NOT_DECLARED
+from protocol.drift.facts import Facts, Shape, load_facts
+from protocol.drift.former_words import FORMER_NAMES
+from protocol.drift.jars import ARTIFACTS, download, jar_path
+from protocol.examples import example
+from protocol.message_codec import compiled
+from protocol.message_json import message_to_json
+from protocol.principal_data import DefaultPrincipalData, build_principal
+from protocol.record_frames import build_frame
+from protocol.resolve import holds_records, layout_of
+from protocol.schema import Message, declaration_of
+from protocol.version_prefixed import build_version_prefixed
+from tests.apache_kafka.class_path import Missing, class_path, java
+
+HERE = Path(__file__).parent
+EXAMPLES_PER_VERSION = 10
+JSON_PER_VERSION = 2
+ENVELOPES_PER_KIND = 5
+GENERATED = re.compile(r"org/apache/kafka/(?:common/message|common/metadata|\w+(?:/\w+)*/generated)/\w+\.class")
+SERDES = {
+    "3.9.1": {CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.CoordinatorRecordSerde"},
+    "4.4.0": {
+        CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde",
+        CoordinatorTopic.TRANSACTION_STATE: "org.apache.kafka.coordinator.transaction.TransactionCoordinatorRecordSerde",
+        CoordinatorTopic.SHARE_GROUP_STATE: "org.apache.kafka.coordinator.share.ShareCoordinatorRecordSerde",
+    },
+}
+LAST_TYPE = {"3.9.1": 8, "4.4.0": 23}
+"""Of __consumer_offsets: the definitions of 3.9 have those of share groups, its coordinator does not know them yet."""
+UNKNOWN_TYPE = "00630000"
+
+
+class Question(NamedTuple):
+    """A line for Echo, and what it must answer: text, or an object that the answer must be as JSON."""
+
+    line: str
+    expected: object
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    return load_facts(HERE / "definitions.json")
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("release, least", [("2.8.2", 5_000), ("3.9.1", 8_000), ("4.4.0", 9_000)])
+def test_apache_kafka_reads_and_builds_every_message_alike(facts: Facts, release: str, least: int) -> None:
+    """Byte equality both ways, unknown tagged fields included; 2.8.2 for the versions that later releases dropped, one Java per release."""
+    try:
+        program = java()
+        others = class_path("3.9.1" if release == "2.8.2" else release)
+        download()
+    except (Missing, FileNotFoundError) as reason:
+        pytest.skip(str(reason))
+    asked = [*_messages(facts, release), *_envelopes(facts, release)]
+    # The release's own jars first; behind them what these need (logging, JSON).
+    jars = ":".join(map(str, [*_definition_jars(release), *others]))
+    done = subprocess.run(
+        [program, "-cp", jars, HERE / "Echo.java"],
+        input="".join(f"{question.line}\n" for question in asked),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    wrong = [
+        f"{question.line[:200]}: {answer[:200]}, expected {str(question.expected)[:200]}"
+        for question, answer in zip(asked, done.stdout.splitlines(), strict=True)
+        if not _is_right(question.expected, answer)
+    ]
+    assert not wrong, f"{len(wrong)} of {len(asked)}: {wrong[:5]}"
+    assert len(asked) > least, f"only {len(asked)} questions"
+
+
+def _is_right(expected: object, answer: str) -> bool:
+    if answer.startswith("!") or isinstance(expected, str):
+        return bool(answer == expected)
+    return bool(json.loads(answer) == expected)
+
+
+def _messages(facts: Facts, release: str) -> Iterator[Question]:
+    """Ask for all that the release knows in all its fields."""
+    declared = {declaration_of(cls).name: cls for cls in declared_messages()}
+    for name, shapes in facts.items():
+        shape = _shape(shapes, release)
+        cls = declared.get(FORMER_NAMES.get(name, (name,))[0])
+        assert cls is not None or name in NOT_DECLARED, f"{name} is not declared"
+        if cls is None or shape is None:
+            continue
+        java_class, is_newest = _java_classes(release)[name], shape is shapes[-1] and name not in FORMER_NAMES
+        for version, their_version in _versions(cls, shape):
+            dice = Random(f"{cls.__name__} {version}")
+            for number in range(EXAMPLES_PER_VERSION):
+                message = example(layout_of(cls, version), dice.randrange)
+                frame = compiled(cls, version).encode(message)
+                yield Question(f"message {java_class} {their_version} {frame.hex()}", frame.hex())
+                if is_newest and number < JSON_PER_VERSION and not holds_records(layout_of(cls, version)):
+                    yield Question(f"json {java_class} {their_version} {frame.hex()}", message_to_json(message, version))
+            if declaration_of(cls).kind == "data":
+                frame = compiled(cls, version).encode(message)
+                yield Question(f"prefixed {java_class} {their_version} {frame.hex()}", build_version_prefixed(message, version).hex())
+
+
+def _envelopes(facts: Facts, release: str) -> Iterator[Question]:
+    """Ask for what stands around records: types, versions, frames."""
+    for topic, serde in SERDES.get(release, {}).items():
+        for record_type in declared_types(topic):
+            if record_type <= LAST_TYPE[release]:
+                yield from _coordinator_records(facts, release, topic, serde, record_type)
+        yield Question(f"record {serde} {UNKNOWN_TYPE} -", "! UnknownRecordTypeException: Found an unknown record type 99")
+        assert parse_record(topic, bytes.fromhex(UNKNOWN_TYPE), None) is None
+    if release not in SERDES:
+        return
+    for cls in declared_messages():
+        shape = _shape(facts[declaration_of(cls).name], release) if declaration_of(cls).kind == "metadata" else None
+        if shape is not None:
+            frame = "remote" if cls.__module__.startswith("protocol.remote_log") else "metadata"
+            for version, _ in _versions(cls, shape):
+                for message in _examples(cls, version):
+                    value = build_frame(message, version).hex()
+                    yield Question(f"frame {frame} {value}", value)
+    for message in _examples(DefaultPrincipalData, 0, unknown_tags=False):
+        yield Question(f"principal {build_principal(message).hex()}", build_principal(message).hex())
+
+
+def _coordinator_records(facts: Facts, release: str, topic: CoordinatorTopic, serde: str, record_type: int) -> Iterator[Question]:
+    classes = record_classes(topic, record_type)
+    shape = _shape(facts[declaration_of(classes.value).name], release)
+    if shape is None:
+        return
+    for key in _examples(classes.key, 0):
+        content, _ = build_record(key, None)
+        yield Question(f"record {serde} {content.hex()} -", f"{content.hex()} -")
+    for version, _ in _versions(classes.value, shape):
+        for value in _examples(classes.value, version):
+            content, body = build_record(key, value, version)
+            assert body is not None and parse_record(topic, content, body) == (key, value)
+            yield Question(f"record {serde} {content.hex()} {body.hex()}", f"{content.hex()} {body.hex()}")
+        # Bytes behind a value are not looked at: here as there.
+        assert parse_record(topic, content, body + b"\x00") == (key, value)
+        yield Question(f"record {serde} {content.hex()} {body.hex()}00", f"{content.hex()} {body.hex()}")
+
+
+def _examples(cls: type, version: int, *, unknown_tags: bool = True) -> list[Message]:
+    dice = Random(f"envelope of {cls.__name__} {version}")
+    return [example(layout_of(cls, version), dice.randrange, unknown_tags=unknown_tags) for _ in range(ENVELOPES_PER_KIND)]
+
+
+def _shape(shapes: list[Shape], release: str) -> Shape | None:
+    """Return what a release defines, None where it is not compared either."""
+    shape = next((shape for shape in shapes if release in shape.releases), None)
+    if shape is None or (shape.definition.kind, release) in NOT_COMPARED or (shape.definition.name, release) in NOT_COMPARED:
+        return None
+    return shape
+
+
+def _versions(cls: type, shape: Shape) -> list[tuple[int, int]]:
+    """Return our versions that a release knows, with its own numbers for them: up to 3.9 the version of a coordinator's key is its type."""
+    declaration = declaration_of(cls)
+    if declaration.kind == "coordinator-key":
+        return [(0, 0 if shape.definition.kind == declaration.kind else shape.definition.versions.last)]
+    both = declaration.versions.intersection(shape.definition.versions)
+    return [(version, version) for version in range(both.first, both.last + 1)]
+
+
+def _definition_jars(release: str) -> list[Path]:
+    return [jar_path(artifact, release) for artifact, releases in ARTIFACTS.items() if release in releases]
+
+
+@cache
+def _java_classes(release: str) -> dict[str, str]:
+    """Map each message to the class that Kafka generated from it."""
+    found: dict[str, str] = {}
+    for jar in _definition_jars(release):
+        with zipfile.ZipFile(jar) as entries:
+            for entry in filter(GENERATED.fullmatch, entries.namelist()):
+                name = entry.removesuffix(".class").replace("/", ".")
+                simple = name.rpartition(".")[2]
+                found[simple] = name
+                if simple.endswith(("RequestData", "ResponseData", "HeaderData")):
+                    found[simple.removesuffix("Data")] = name
+    return found

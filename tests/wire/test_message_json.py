@@ -1,0 +1,73 @@
+"""Messages as Kafka's JSON: what the oracle of the jars does not ask (it compares every message's JSON with that of Kafka's own converters)."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from protocol.control_records import LeaderChangeMessage, Voter
+from protocol.coordinator.t00_transaction_log import PartitionsSchema, TransactionLogValue
+from protocol.disk.quorum_state import QuorumState, QuorumVoter
+from protocol.examples import example
+from protocol.malformed import MalformedMessage
+from protocol.message_json import message_from_json, message_to_json
+from protocol.resolve import layout_of
+from protocol.schema import declaration_of
+
+VALUE = TransactionLogValue(producer_id=4000, transaction_partitions=[PartitionsSchema(topic="orders", partition_ids=[1])], next_producer_id=7)
+
+
+def test_json_of_a_message_can_be_read_back(message_class: type) -> None:
+    """Every field of the newest version; unknown tagged fields have no place in it."""
+    version = declaration_of(message_class).versions.last
+    dice = Random(message_class.__name__)
+    for _ in range(3):
+        message = example(layout_of(message_class, version), dice.randrange, unknown_tags=False)
+        assert message_from_json(message_class, message_to_json(message, version), version) == message
+
+
+def test_names_are_kafkas_and_tagged_fields_stand_there_only_if_they_say_something() -> None:
+    assert message_to_json(VALUE, 1) == {
+        "producerId": 4000,
+        "nextProducerId": 7,
+        "producerEpoch": 0,
+        "transactionTimeoutMs": 0,
+        "transactionStatus": 0,
+        "transactionPartitions": [{"topic": "orders", "partitionIds": [1]}],
+        "transactionLastUpdateTimestampMs": 0,
+        "transactionStartTimestampMs": 0,
+    }
+    voter = LeaderChangeMessage(version=1, voters=[Voter(voter_directory_id=bytes(range(16)))])
+    assert message_to_json(voter, 1)["voters"] == [{"voterId": 0, "voterDirectoryId": "AAECAwQFBgcICQoLDA0ODw"}]
+
+
+def test_what_a_version_would_lose_is_refused() -> None:
+    with pytest.raises(MalformedMessage, match="next_producer_id"):
+        message_to_json(VALUE, 0)
+    with pytest.raises(MalformedMessage, match="current_voters"):
+        message_to_json(QuorumState(current_voters=[QuorumVoter(voter_id=1)]), 1)
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"producerId": 2**63}, r"producerId: .* is no int64"),
+        ({"producerId": "4000"}, "producerId: '4000' is no int64"),
+        ({"producerId": True}, "producerId: True is no int64"),
+        ({"producerId": 4000.0}, "producerId: 4000.0 is no int64"),
+        ({"producerId": None}, "producerId: null, but not nullable"),
+        ({"transactionPartitions": {}}, "transactionPartitions: no list"),
+        ({"transactionPartitions": [{"topic": "t"}]}, r"transactionPartitions\[0\].partitionIds: missing"),
+        ({"transactionPartitions": [{"topic": 1, "partitionIds": []}]}, r"transactionPartitions\[0\].topic: 1 is no string"),
+        ({"transactionPartitions": [3]}, r"transactionPartitions\[0\]: no object"),
+    ],
+)
+def test_what_is_no_such_message_is_refused_with_its_path(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(MalformedMessage, match=told):
+        message_from_json(TransactionLogValue, {**message_to_json(VALUE, 1), **change}, 1)
+
+
+def test_json_that_is_no_object_or_lacks_a_field_is_refused() -> None:
+    for found in (None, [], 3, {"producerId": 1}):
+        with pytest.raises(MalformedMessage):
+            message_from_json(TransactionLogValue, found, 1)
