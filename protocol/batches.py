@@ -5,16 +5,16 @@ checksum does not cover.   Source: KIP-98, DefaultRecordBatch, ByteBufferLogInpu
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from crc32c import crc32c
 
 from protocol.compression import Bytes, Compression, compress, decompress
 from protocol.errors import ErrorCode
-from protocol.malformed_batches import MalformedBatch, TornBatch, UndecodableRecords, UnsupportedMagic
-from protocol.records import Record, build_records, read_records
+from protocol.malformed_batches import MalformedBatch, MalformedRecord, TornBatch, UndecodableRecords, UnsupportedMagic
+from protocol.records import FAR, NO_TIMESTAMP, Record, build_records, read_far_records, read_records
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE_BYTES: Final = HEADER.size  # 61
@@ -32,6 +32,7 @@ LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
+KNOWN_BITS: Final = 0x7F
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -155,6 +156,11 @@ class RecordBatch:
         return bool(self.attributes & CONTROL_BIT)
 
     @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the tombstones or the marker in it, which the base timestamp then says; None as long as it was not compacted."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
     def has_producer_id(self) -> bool:
         """Whether an idempotent or transactional producer wrote it."""
         return self.producer_id > NO_PRODUCER_ID
@@ -169,10 +175,18 @@ class RecordBatch:
 
     def records(self) -> Iterator[Record]:
         """Decompress and yield the records. Raises UndecodableRecords or MalformedRecord, at the latest at the end."""
-        body = memoryview(self.buffer)[self.position + HEADER_SIZE_BYTES : self.position + self.size_bytes]
-        plain = decompress(self.compression, body) if self.attributes & COMPRESSION_MASK else bytes(body)
+        base_offset, base_timestamp, count = self.base_offset, self.base_timestamp, self.record_count
+        read = read_records if -FAR <= base_offset <= FAR and -FAR <= base_timestamp <= FAR else read_far_records
         append_timestamp = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
-        return read_records(plain, self.record_count, self.base_offset, self.base_timestamp, append_timestamp)
+        start, end = self.position + HEADER_SIZE_BYTES, self.position + self.size_bytes
+        if count < 0:
+            raise MalformedRecord(f"{count} records", self.position)
+        if self.attributes & COMPRESSION_MASK and start < end:
+            plain = decompress(self.compression, memoryview(self.buffer)[start:end])
+            return read(plain, count, base_offset, base_timestamp, append_timestamp)
+        if type(self.buffer) is bytes:
+            return read(self.buffer, count, base_offset, base_timestamp, append_timestamp, start, end)
+        return read(bytes(self.buffer[start:end]), count, base_offset, base_timestamp, append_timestamp)
 
     def with_base_offset(self, base_offset: int, leader_epoch: int) -> list[bytes | memoryview]:
         """Return the batch as it goes into a log: sixteen new bytes, then the rest uncopied. The checksum stays right."""
@@ -181,12 +195,16 @@ class RecordBatch:
 
     def with_log_append_time(self, base_offset: int, leader_epoch: int, append_timestamp: int) -> list[bytes | memoryview]:
         """Return the batch stamped by the broker's clock: a new header with a new checksum, then the records uncopied."""
+        return self.with_max_timestamp(base_offset, leader_epoch, TimestampType.LOG_APPEND_TIME, append_timestamp)
+
+    def with_max_timestamp(self, base_offset: int, leader_epoch: int, timestamp_type: TimestampType, max_timestamp: int) -> list[bytes | memoryview]:
+        """Return the batch with its newest timestamp and whose clock it is replaced: a new header with a new checksum, then the records uncopied."""
         records = memoryview(self.buffer)[self.position + HEADER_SIZE_BYTES : self.position + self.size_bytes]
         covered = COVERED_HEADER.pack(
-            self.attributes | LOG_APPEND_TIME_BIT,
+            self.attributes & KNOWN_BITS & ~LOG_APPEND_TIME_BIT | LOG_APPEND_TIME_BIT * timestamp_type,
             self.last_offset_delta,
             self.base_timestamp,
-            append_timestamp,
+            max_timestamp,
             self.producer_id,
             self.producer_epoch,
             self.base_sequence,
@@ -201,26 +219,39 @@ class RecordBatch:
         return f"<RecordBatch{kind} offsets {self.base_offset}..{self.last_offset} leader_epoch={self.partition_leader_epoch}{producer}>"
 
 
-class BatchSplitter:
+class HasSize(Protocol):
+    """What a splitter must know of what it yields."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes it takes in its buffer."""
+        ...
+
+
+Opened = TypeVar("Opened", bound=HasSize)
+
+
+class BatchSplitter(Generic[Opened]):
     """Walks over the batches that lie one after another in a buffer, and stops where the last one is torn.
 
     `end_position` is where the whole batches end, `is_torn` whether something follows; both also hold after a MalformedBatch was raised.
     """
 
-    __slots__ = ("_buffer", "end_position")
+    __slots__ = ("_buffer", "_open", "end_position")
 
-    def __init__(self, buffer: Bytes, position: int) -> None:
+    def __init__(self, buffer: Bytes, position: int, open_batch: Callable[[Bytes, int], Opened]) -> None:
         self._buffer = buffer
+        self._open = open_batch
         self.end_position = position
 
-    def __iter__(self) -> "BatchSplitter":
+    def __iter__(self) -> "BatchSplitter[Opened]":
         return self
 
-    def __next__(self) -> RecordBatch:
+    def __next__(self) -> Opened:
         if self.end_position == len(self._buffer):
             raise StopIteration
         try:
-            batch = RecordBatch(self._buffer, self.end_position)
+            batch = self._open(self._buffer, self.end_position)
         except TornBatch:
             raise StopIteration from None
         self.end_position += batch.size_bytes
@@ -232,12 +263,12 @@ class BatchSplitter:
         return self.end_position < len(self._buffer)
 
 
-def split_batches(buffer: Bytes, position: int = 0) -> BatchSplitter:
+def split_batches(buffer: Bytes, position: int = 0) -> BatchSplitter[RecordBatch]:
     """Iterate over the batches from position on; a torn tail ends the walk, garbage raises MalformedBatch.
 
     Checksums are not looked at. Zeros, as a file system leaves after a power loss, are garbage.
     """
-    return BatchSplitter(buffer, position)
+    return BatchSplitter(buffer, position, RecordBatch)
 
 
 def build_batch(
@@ -252,17 +283,20 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
     append_timestamp: int | None = None,
+    delete_horizon_ms: int | None = None,
 ) -> bytes:
     """Return a batch of at least one record; records with an offset keep it, the others count on from the one before.
 
-    With an append timestamp the batch says that the broker's clock stamped it.
+    With an append timestamp the batch says that the broker's clock stamped it; a delete horizon takes the place of the base timestamp (KIP-534).
     """
-    built = build_records(records, base_offset)
+    built = build_records(records, base_offset, delete_horizon_ms)
     body = compress(compression, built.body)
+    attributes = compression | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control
+    attributes |= LOG_APPEND_TIME_BIT * (append_timestamp is not None) | DELETE_HORIZON_BIT * (delete_horizon_ms is not None)
     covered = COVERED_HEADER.pack(
-        compression | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control | LOG_APPEND_TIME_BIT * (append_timestamp is not None),
+        attributes,
         built.last_offset - base_offset,
-        built.first_timestamp,
+        built.base_timestamp,
         built.max_timestamp if append_timestamp is None else append_timestamp,
         producer_id,
         producer_epoch,
@@ -272,6 +306,22 @@ def build_batch(
     batch_length = HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES + len(body)
     before = BEFORE_CRC.pack(base_offset, batch_length, leader_epoch, MAGIC)
     return b"".join((before, CRC.pack(crc32c(body, crc32c(covered))), covered, body))
+
+
+def build_empty_batch(batch: RecordBatch) -> bytes:
+    """Return what compaction leaves of a batch whose records are all gone but whose producer is still remembered: its header.   Source: KIP-98."""
+    covered = COVERED_HEADER.pack(
+        batch.attributes & (LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT),
+        batch.last_offset_delta,
+        NO_TIMESTAMP,
+        batch.max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        0,
+    )
+    before = BEFORE_CRC.pack(batch.base_offset, HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES, batch.partition_leader_epoch, MAGIC)
+    return before + CRC.pack(crc32c(covered)) + covered
 
 
 def _too_short(buffer: Bytes, position: int) -> MalformedBatch:

@@ -1,7 +1,8 @@
 """The four codecs of record batches: gzip, snappy, lz4 and zstd, in the framings Kafka's clients write.
 
-Snappy is read raw and in xerial's framing and written in the latter; lz4 is written in independent blocks, the only kind the Java client reads.
-Source: KIP-110 (zstd), KAFKA-3160 (lz4 header checksum), CompressionType, SnappyOutputStream, Lz4BlockOutputStream.
+Snappy is read raw and in xerial's framing and written in the latter; lz4 is framed differently for message format 0. How much a block can hold when
+it is unpacked is known before that is done, so that broken data is told from large data, and neither costs more room than its size can justify.
+Source: KIP-110 (zstd), KAFKA-3160 (lz4 header checksum), CompressionType, SnappyOutputStream.
 """
 
 import struct
@@ -11,24 +12,22 @@ from enum import IntEnum
 
 import cramjam
 
+from protocol import lz4_frames, zstd_frames
 from protocol.malformed_batches import UndecodableRecords
 
 Bytes = bytes | bytearray | memoryview
 
 PLAIN_BYTES_MAX = 128 * 1024 * 1024
 """What a block may hold when it is unpacked. Kafka unpacks as a stream and has no such limit; one small batch must not fill a node."""
-FIRST_ROOM_BYTES = 64 * 1024
-ROOM_GROWTH = 8
+NEWEST_MAGIC = 2
 
 GZIP_WINDOW_BITS = 31  # zlib's 15 bits of window, plus 16 for the gzip header and trailer
-XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)  # magic, version, oldest compatible version
+GZIP_MAGIC = b"\x1f\x8b"
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest compatible version
 XERIAL_BLOCK_BYTES = 32 * 1024
 XERIAL_BLOCK_LENGTH = struct.Struct(">i")
-LZ4_FRAME_HEADER = bytes.fromhex("04224d18604082")  # magic; version 1, independent blocks; 64 KiB blocks; checksum of these two bytes
-LZ4_BLOCK_BYTES = 64 * 1024
-LZ4_BLOCK_LENGTH = struct.Struct("<I")
-LZ4_BLOCK_IS_PLAIN = 0x80000000
-LZ4_END_MARK = bytes(4)
+SNAPPY_RATIO_MAX = 64  # of any element, so of a block
 
 
 class Compression(IntEnum):
@@ -41,14 +40,18 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Compression, data: Bytes) -> bytes:
-    """Return data as one compressed block; NONE returns it unchanged."""
+def compress(codec: Compression, data: Bytes, magic: int = NEWEST_MAGIC) -> bytes:
+    """Return data as one compressed block for a message format; NONE returns it unchanged."""
+    if codec is Compression.LZ4 and magic == 0:
+        return lz4_frames.build_frame(memoryview(data), with_wrong_checksum=True)
     return COMPRESSORS[codec](data)
 
 
-def decompress(codec: Compression, data: Bytes) -> bytes:
-    """Return what was compressed. Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX."""
+def decompress(codec: Compression, data: Bytes, magic: int = NEWEST_MAGIC) -> bytes:
+    """Return what was compressed for a message format. Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX."""
     try:
+        if codec is Compression.LZ4 and magic == 0:
+            return _decompress_lz4(lz4_frames.with_right_checksum(memoryview(data)))
         return DECOMPRESSORS[codec](data)
     except (zlib.error, cramjam.DecompressionError, struct.error, ValueError) as failure:
         raise UndecodableRecords(f"{codec.name.lower()}: {failure}") from failure
@@ -60,17 +63,18 @@ def _compress_gzip(data: Bytes) -> bytes:
 
 
 def _decompress_gzip(data: Bytes) -> bytes:
-    """Read one or more gzip members, as Java's GZIPInputStream does."""
+    """Read one or more gzip members, as Java's GZIPInputStream does: what follows them and is none is ignored."""
     plain = bytearray()
     rest = bytes(data)
-    while rest:
+    while True:
         decompressor = zlib.decompressobj(wbits=GZIP_WINDOW_BITS)
         plain += decompressor.decompress(rest, PLAIN_BYTES_MAX - len(plain) + 1)
         _require_bounded(len(plain))
         if not decompressor.eof:
             raise ValueError("the data ends inside a gzip member")
         rest = decompressor.unused_data
-    return bytes(plain)
+        if not rest.startswith(GZIP_MAGIC):
+            return bytes(plain)
 
 
 def _compress_snappy(data: Bytes) -> bytes:
@@ -84,14 +88,19 @@ def _compress_snappy(data: Bytes) -> bytes:
 
 def _decompress_snappy(data: Bytes) -> bytes:
     view = memoryview(data)
-    if view[: len(XERIAL_HEADER)] == XERIAL_HEADER:
-        return b"".join(_xerial_blocks(view[len(XERIAL_HEADER) :]))
-    return _decompress_raw_snappy(view, 0)
+    if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _decompress_raw_snappy(view, 0)
+    if len(view) < len(XERIAL_HEADER):
+        raise ValueError("the data ends inside its header")
+    return b"".join(_xerial_blocks(view[len(XERIAL_HEADER) :]))  # writers disagree in the versions behind the magic, not in what they mean
 
 
 def _decompress_raw_snappy(view: memoryview, before_bytes: int) -> bytes:
     """Unpack one block, whose size stands at its beginning; `before_bytes` were unpacked already."""
-    _require_bounded(before_bytes + int(cramjam.snappy.decompress_raw_len(view)))
+    plain_bytes = int(cramjam.snappy.decompress_raw_len(view))
+    _require_bounded(before_bytes + plain_bytes)
+    if plain_bytes > SNAPPY_RATIO_MAX * len(view):
+        raise ValueError(f"{len(view)} bytes cannot stand for {plain_bytes}")
     return bytes(cramjam.snappy.decompress_raw(view))
 
 
@@ -111,21 +120,13 @@ def _xerial_blocks(view: memoryview) -> list[bytes]:
 
 
 def _compress_lz4(data: Bytes) -> bytes:
-    view = memoryview(data)
-    chunks = [LZ4_FRAME_HEADER]
-    for start in range(0, len(view), LZ4_BLOCK_BYTES):
-        plain = view[start : start + LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
-        if len(block) < len(plain):
-            chunks += (LZ4_BLOCK_LENGTH.pack(len(block)), block)
-        else:
-            chunks += (LZ4_BLOCK_LENGTH.pack(len(plain) | LZ4_BLOCK_IS_PLAIN), bytes(plain))
-    chunks.append(LZ4_END_MARK)
-    return b"".join(chunks)
+    return lz4_frames.build_frame(memoryview(data), with_wrong_checksum=False)
 
 
 def _decompress_lz4(data: Bytes) -> bytes:
-    return _decompress_bounded(cramjam.lz4.decompress_into, data)
+    view = memoryview(data)
+    bounds = lz4_frames.frame_bounds(view)
+    return _unpack_into_room(cramjam.lz4.decompress_into, view[: bounds.end_position], bounds.plain_bytes_max)
 
 
 def _compress_zstd(data: Bytes) -> bytes:
@@ -133,20 +134,14 @@ def _compress_zstd(data: Bytes) -> bytes:
 
 
 def _decompress_zstd(data: Bytes) -> bytes:
-    return _decompress_bounded(cramjam.zstd.decompress_into, data)
+    view = memoryview(data)
+    return _unpack_into_room(cramjam.zstd.decompress_into, view, zstd_frames.plain_bytes_bound(view))
 
 
-def _decompress_bounded(decompress_into: Callable[[Bytes, bytearray], int], data: Bytes) -> bytes:
-    """Unpack into a room that grows until the answer fits. A codec does not tell bad data from too little room: both end at the limit."""
-    room_bytes = max(FIRST_ROOM_BYTES, ROOM_GROWTH * len(data))
-    while True:
-        room = bytearray(min(room_bytes, PLAIN_BYTES_MAX))
-        try:
-            return bytes(memoryview(room)[: decompress_into(data, room)])
-        except cramjam.DecompressionError:
-            if len(room) == PLAIN_BYTES_MAX:
-                raise
-        room_bytes *= ROOM_GROWTH
+def _unpack_into_room(decompress_into: Callable[[Bytes, bytearray], int], data: memoryview, bound: int) -> bytes:
+    """Unpack what needs `bound` bytes at most. Where that is more than is allowed, it may still need less: the codec finds out."""
+    room = bytearray(min(bound, PLAIN_BYTES_MAX))
+    return bytes(memoryview(room)[: decompress_into(data, room)])
 
 
 def _require_bounded(plain_bytes: int) -> None:

@@ -21,11 +21,11 @@ class TornBatch(MalformedBatch):
 
 
 class UnsupportedMagic(MalformedBatch):
-    """A message format other than 2: one from before 0.11 (refused as INVALID_RECORD), or garbage (CORRUPT_MESSAGE)."""
+    """A message format that the reader does not speak: one that exists (refused as INVALID_RECORD), or garbage (CORRUPT_MESSAGE)."""
 
-    def __init__(self, magic: int, position: int = 0) -> None:
-        once_existed = magic in (0, 1)
-        super().__init__(f"magic {magic}, only 2 is spoken here", position, ErrorCode.INVALID_RECORD if once_existed else ErrorCode.CORRUPT_MESSAGE)
+    def __init__(self, magic: int, position: int = 0, spoken: str = "only 2 is") -> None:
+        once_existed = 0 <= magic <= 2
+        super().__init__(f"magic {magic}, {spoken} spoken here", position, ErrorCode.INVALID_RECORD if once_existed else ErrorCode.CORRUPT_MESSAGE)
         self.magic = magic
 
 
@@ -38,3 +38,10 @@ class UndecodableRecords(MalformedBatch):
 
     def __init__(self, reason: str, position: int = 0) -> None:
         super().__init__(reason, position, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class UnconvertibleBatch(MalformedBatch):
+    """Records that are whole, and that the message format or codec they are to be converted to has no place for."""
+
+    def __init__(self, reason: str, position: int = 0, error_code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
+        super().__init__(reason, position, error_code)

@@ -15,6 +15,12 @@ UNASSIGNED_OFFSET = -1
 NO_TIMESTAMP = -1
 NULL_SIZE = b"\x01"  # -1 in zigzag form
 NO_HEADERS = b"\x00"
+VARINT_BITS = 32
+VARLONG_BITS = 64
+OFFSET_DELTA_MAX = (1 << 31) - 1
+INT64_MIN = -(1 << 63)
+INT64_MAX = (1 << 63) - 1
+FAR = 1 << 61  # what is less far out stays inside 64 bits with any delta that is not far itself
 HEADER_KEY_ERRORS = "surrogateescape"  # a broker never decodes header keys: what is not UTF-8 must pass through unharmed
 
 
@@ -28,66 +34,78 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
-def read_records(data: bytes, record_count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None = None) -> Iterator[Record]:
-    """Yield record_count records; with an append timestamp every record carries that one instead of its own.
+def read_records(
+    data: bytes, record_count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None = None, position: int = 0, end: int = -1
+) -> Iterator[Record]:
+    """Yield the records from position to end (-1: the end of data); with an append timestamp every record carries that one instead of its own.
 
-    Raises MalformedRecord when a record does not end where its length says, or when bytes are missing or left over.
+    Raises MalformedRecord when a record does not end where its length says, or when bytes are missing or left over. Sizes and deltas of one or two
+    bytes are read in place, longer ones out of line.
     """
-    position = 0
-    size_bytes = len(data)
-    make = tuple.__new__
+    end = len(data) if end < 0 else end
+    make, cls = tuple.__new__, Record
     try:
         for _ in range(record_count):
-            zigzag = data[position]
-            position += 1
-            if zigzag > 127 and (second := data[position]) < 128:  # two bytes: what most records need for their length, and many for their value's
-                zigzag += (second << 7) - 0x80
-                position += 1
-            elif zigzag > 127:
-                zigzag, position = _read_long_varint(data, position, zigzag)
-            end_position = position + ((zigzag >> 1) ^ -(zigzag & 1))
-            if not position < end_position <= size_bytes:
-                raise MalformedRecord(f"a record from {position} to {end_position} in {size_bytes} bytes")
-            zigzag = data[position + 1]
-            position += 2  # also over the attributes of a record, a byte that has no meaning yet
-            if zigzag > 127:
-                zigzag, position = _read_long_varint(data, position, zigzag)
-            timestamp = base_timestamp + ((zigzag >> 1) ^ -(zigzag & 1)) if append_timestamp is None else append_timestamp
-            zigzag = data[position]
-            position += 1
-            if zigzag > 127:
-                zigzag, position = _read_long_varint(data, position, zigzag)
-            offset = base_offset + ((zigzag >> 1) ^ -(zigzag & 1))
-            zigzag = data[position]
-            position += 1
-            if zigzag > 127:
-                zigzag, position = _read_long_varint(data, position, zigzag)
-            key = None
-            if not zigzag & 1:
-                key = data[position : position + (zigzag >> 1)]
-                position += zigzag >> 1
-            zigzag = data[position]
-            position += 1
-            if zigzag > 127 and (second := data[position]) < 128:
-                zigzag += (second << 7) - 0x80
-                position += 1
-            elif zigzag > 127:
-                zigzag, position = _read_long_varint(data, position, zigzag)
-            value = None
-            if not zigzag & 1:
-                value = data[position : position + (zigzag >> 1)]
-                position += zigzag >> 1
-            if data[position]:
-                headers, position = _read_headers(data, position)
-            else:
-                headers, position = (), position + 1
-            if position != end_position:
-                raise MalformedRecord(f"a record ends at {position}, its length says {end_position}")
-            yield make(Record, (offset, timestamp, key, value, headers))
+            size, position = data[position], position + 1
+            if size > 127:
+                if (second := data[position]) < 128:
+                    size, position = size + (second << 7) - 0x80, position + 1
+                else:
+                    size, position = _read_long_varint(data, position, size)
+            record_end = position + (size >> 1)
+            if size & 1 or record_end > end:
+                raise MalformedRecord(f"a record from {position} to {record_end} in {end} bytes")
+            stamp, position = data[position + 1], position + 2  # also over the attributes of a record, a byte that has no meaning yet
+            if stamp > 127:
+                if (second := data[position]) < 128:
+                    stamp, position = stamp + (second << 7) - 0x80, position + 1
+                else:
+                    stamp, position = _read_timestamp_delta(data, position, stamp, base_timestamp)
+            delta, position = data[position], position + 1
+            if delta > 127:
+                if (second := data[position]) < 128:
+                    delta, position = delta + (second << 7) - 0x80, position + 1
+                else:
+                    delta, position = _read_long_varint(data, position, delta)
+            size, position = data[position], position + 1
+            if size > 127:
+                size, position = _read_long_varint(data, position, size)
+            key = None if size & 1 else data[position : (position := position + (size >> 1))]
+            size, position = data[position], position + 1
+            if size > 127:
+                if (second := data[position]) < 128:
+                    size, position = size + (second << 7) - 0x80, position + 1
+                else:
+                    size, position = _read_long_varint(data, position, size)
+            value = None if size & 1 else data[position : (position := position + (size >> 1))]
+            headers, position = _read_headers(data, position) if data[position] else ((), position + 1)
+            if position != record_end:
+                raise MalformedRecord(f"a record ends at {position}, its length says {record_end}")
+            offset = base_offset + (~(delta >> 1) if delta & 1 else delta >> 1)
+            timestamp = base_timestamp + (~(stamp >> 1) if stamp & 1 else stamp >> 1) if append_timestamp is None else append_timestamp
+            yield make(cls, (offset, timestamp, key, value, headers))
     except IndexError:
         raise MalformedRecord(f"{record_count} records were announced, the bytes end inside one") from None
-    if position != size_bytes:
-        raise MalformedRecord(f"{size_bytes - position} bytes are left after {record_count} records")
+    if position != end:
+        raise MalformedRecord(f"{end - position} bytes are left after {record_count} records")
+
+
+def read_far_records(
+    data: bytes, record_count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None = None, position: int = 0, end: int = -1
+) -> Iterator[Record]:
+    """Yield records whose base is so far out that even a short delta may leave the 64 bits.
+
+    An offset that does raises MalformedRecord. A timestamp goes on at the other end of them, as Java's numbers do: so a builder may have written it.
+    """
+    for delta, timestamp_delta, key, value, headers in read_records(data, record_count, 0, 0, None, position, end):
+        if not INT64_MIN <= base_offset + delta <= INT64_MAX:
+            raise MalformedRecord(f"offset {base_offset + delta} needs more than 64 bits")
+        timestamp = _in_64_bits(base_timestamp + timestamp_delta) if append_timestamp is None else append_timestamp
+        yield Record(base_offset + delta, timestamp, key, value, headers)
+
+
+def _in_64_bits(number: int) -> int:
+    return (number - INT64_MIN & 0xFFFF_FFFF_FFFF_FFFF) + INT64_MIN
 
 
 class BuiltRecords(NamedTuple):
@@ -96,22 +114,26 @@ class BuiltRecords(NamedTuple):
     body: bytes
     record_count: int
     last_offset: int
-    first_timestamp: int
+    base_timestamp: int
     max_timestamp: int
 
 
-def build_records(records: Iterable[Record], base_offset: int) -> BuiltRecords:
-    """Return the records behind one another; one without an offset follows the one before."""
+def build_records(records: Iterable[Record], base_offset: int, base_timestamp: int | None = None) -> BuiltRecords:
+    """Return the records behind one another; one without an offset follows the one before. The base timestamp is the first record's unless given."""
     chunks: list[bytes] = []
     timestamps: list[int] = []
     next_offset = base_offset
     for offset, timestamp, key, value, headers in records:
         offset_delta = (next_offset if offset == UNASSIGNED_OFFSET else offset) - base_offset
         assert base_offset + offset_delta >= next_offset, "offsets grow inside a batch and start at its base offset"
+        assert offset_delta <= OFFSET_DELTA_MAX, "a batch spans at most 2^31 offsets"
         next_offset = base_offset + offset_delta + 1
+        if base_timestamp is None:
+            base_timestamp = timestamp
         timestamps.append(timestamp)
+        timestamp_delta = timestamp - base_timestamp
         body = b"\x00%b%b%b%b%b%b%b" % (
-            build_varint(timestamp - timestamps[0]),
+            build_varint(timestamp_delta if -FAR < timestamp_delta < FAR else _in_64_bits(timestamp_delta)),
             build_varint(offset_delta),
             NULL_SIZE if key is None else build_varint(len(key)),
             key or b"",
@@ -121,8 +143,8 @@ def build_records(records: Iterable[Record], base_offset: int) -> BuiltRecords:
         )
         chunks.append(build_varint(len(body)))
         chunks.append(body)
-    assert timestamps, "a batch has at least one record"
-    return BuiltRecords(b"".join(chunks), len(timestamps), next_offset - 1, timestamps[0], max(timestamps))
+    assert timestamps and base_timestamp is not None, "a batch has at least one record"
+    return BuiltRecords(b"".join(chunks), len(timestamps), next_offset - 1, base_timestamp, max(timestamps))
 
 
 def build_varint(value: int) -> bytes:
@@ -136,11 +158,11 @@ def build_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a signed integer and the position after it."""
+    """Return a signed integer of at most 64 bits and the position after it."""
     zigzag = data[position]
     position += 1
     if zigzag > 127:
-        zigzag, position = _read_long_varint(data, position, zigzag)
+        zigzag, position = _read_long_varint(data, position, zigzag, VARLONG_BITS)
     return (zigzag >> 1) ^ -(zigzag & 1), position
 
 
@@ -154,16 +176,16 @@ def _build_headers(headers: Headers) -> bytes:
 
 
 def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
-    count, position = read_varint(data, position)
+    count, position = _read_size(data, position)
     if not 0 <= count <= len(data) - position:
         raise MalformedRecord(f"{count} headers in {len(data) - position} bytes")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        key_size, position = read_varint(data, position)
+        key_size, position = _read_size(data, position)
         if key_size < 0:
             raise MalformedRecord("a header without a key")
         key = data[position : position + key_size].decode(errors=HEADER_KEY_ERRORS)
-        value_size, position = read_varint(data, position + key_size)
+        value_size, position = _read_size(data, position + key_size)
         if value_size < 0:
             headers.append((key, None))
         else:
@@ -172,21 +194,33 @@ def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
     return tuple(headers), position
 
 
-def _read_long_varint(data: bytes, position: int, first_byte: int) -> tuple[int, int]:
-    """Go on after a first byte whose high bit is set; ten bytes are the most that 64 bits need."""
-    byte = data[position]
+def _read_size(data: bytes, position: int) -> tuple[int, int]:
+    zigzag = data[position]
     position += 1
-    value = first_byte - 0x80 + (byte << 7)
-    if byte < 128:
-        return value, position
-    value &= 0x3FFF
-    for shift in range(14, 70, 7):
+    if zigzag > 127:
+        zigzag, position = _read_long_varint(data, position, zigzag)
+    return (zigzag >> 1) ^ -(zigzag & 1), position
+
+
+def _read_timestamp_delta(data: bytes, position: int, first_byte: int, base_timestamp: int) -> tuple[int, int]:
+    """Return, in zigzag form, the delta that leads to a timestamp of 64 bits."""
+    zigzag, position = _read_long_varint(data, position, first_byte, VARLONG_BITS)
+    if zigzag < FAR:
+        return zigzag, position
+    delta = _in_64_bits(base_timestamp + ((zigzag >> 1) ^ -(zigzag & 1))) - base_timestamp
+    return delta << 1 if delta >= 0 else ~delta << 1 | 1, position
+
+
+def _read_long_varint(data: bytes, position: int, first_byte: int, bits: int = VARINT_BITS) -> tuple[int, int]:
+    """Go on after a first byte whose high bit is set. What does not fit into the bits of the last byte is dropped, as ByteUtils does."""
+    value = first_byte & 0x7F
+    for shift in range(7, bits + 3, 7):
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 128:
-            return value, position
-    raise MalformedRecord("a varint of more than ten bytes")
+            return value & ((1 << bits) - 1), position
+    raise MalformedRecord(f"a varint of more than {bits // 7 + 1} bytes")
 
 
 def _build_unsigned(value: int) -> bytes:

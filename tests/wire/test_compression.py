@@ -6,7 +6,8 @@ import zlib
 import cramjam
 import pytest
 
-from protocol.compression import LZ4_FRAME_HEADER, XERIAL_HEADER, Compression, compress, decompress
+from protocol.compression import XERIAL_HEADER, Compression, compress, decompress
+from protocol.lz4_frames import HEADER as LZ4_FRAME_HEADER
 from protocol.malformed_batches import UndecodableRecords
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
