@@ -1,6 +1,6 @@
 """`make bench`: every measurement, one after the other. `make bench ARGS=ids` runs one.
 
-python -m bench [NAME ...]      names: codec records start ids produce idle
+python -m bench [NAME ...]      names: codec records frames start ids produce idle
 """
 
 import subprocess
@@ -9,6 +9,7 @@ import sys
 BENCHES = {
     "codec": "parse and build, against kio and kafka-python",
     "records": "record batches: headers, and records one by one, against kafka-python",
+    "frames": "InitProducerId frames per second of one core, with a constant answer",
     "start": "seconds until every broker answers, and resident memory of each node",
     "ids": "InitProducerId per second, beside Apache Kafka",
     "produce": "MB/s of 1 KiB records by librdkafka, beside Apache Kafka",

@@ -129,6 +129,11 @@ def response_chunks(api_key: int, api_version: int, correlation_id: int, body: M
     return chunks
 
 
+def route_of(api_key: int, api_version: int) -> "Route":
+    """Return the codecs of one API at one version, for a server that reads frames where they lie; UnsupportedApi if they are not declared."""
+    return _ROUTES[api_key, api_version]
+
+
 def peek_correlation_id(frame: bytes) -> int:
     """Return the correlation id of a response whose API and version are yet to be looked up by it."""
     if len(frame) < CORRELATION_ID.size:

@@ -19,25 +19,31 @@ N = TypeVar("N")
 
 
 class Call:
-    """A request, decoded, and where it came from. Made once per request, so it is as small as can be."""
+    """A request, decoded, and where it came from. One is made per request, so it is flat, and connections fill it in without calling `__init__`."""
 
-    __slots__ = ("body", "connection", "head", "listener")
+    __slots__ = ("api_key", "api_version", "body", "client_id", "connection", "correlation_id")
 
-    def __init__(self, head: RequestHead, body: Message, connection: "ServerConnection", listener: str) -> None:
-        self.head = head
+    api_key: int
+    api_version: int
+    """The version the client chose: the answer is built in the same one."""
+    correlation_id: int
+    client_id: str | None
+    """What the client calls itself; None and '' mean the same."""
+    body: Message
+    connection: "ServerConnection"
+
+    def __init__(self, head: RequestHead, body: Message, connection: "ServerConnection") -> None:
+        self.api_key = head.api_key
+        self.api_version = head.api_version
+        self.correlation_id = head.correlation_id
+        self.client_id = head.client_id
         self.body = body
         self.connection = connection
-        self.listener = listener
 
     @property
-    def api_version(self) -> int:
-        """The version the client chose: the answer is built in the same one."""
-        return self.head.api_version
-
-    @property
-    def client_id(self) -> str | None:
-        """What the client calls itself; None and '' mean the same."""
-        return self.head.client_id
+    def listener(self) -> str:
+        """The listener through which the client came."""
+        return self.connection.listener
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,16 @@ Source: kafka.network.SocketServer (Processor, mute states), org.apache.kafka.co
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol, cast
 
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
-from kraftsim.node.call import Answer, Closing, Deferred, Encoded, NoAnswer
-from kraftsim.world.interface import Chunk
-from protocol.frames import BadFrameSize, FrameReader
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, NoAnswer
+from kraftsim.node.file_sender import FileSender, holds_slices, read_slices
+from kraftsim.node.inbox import Buffer, Inbox
+from kraftsim.node.large_frames import LargeFrames
+from kraftsim.world.interface import Chunk, FileSlice
 from protocol.malformed import MalformedMessage
 from protocol.requests import RequestHead, UnsupportedApi, response_chunks
 
@@ -29,11 +30,28 @@ _SIZE_AND_CORRELATION_ID = Struct(">ii").pack
 _SIZE_BYTES = _CORRELATION_ID_BYTES = 4
 JOINED_BYTES_MAX = 65536
 """Up to here one copy is cheaper than telling the kernel of many pieces."""
+UNWRITTEN_BYTES_MAX = 262144
+"""So much is written before further frames of the same read are served: thousands of small requests can ask for megabytes each."""
 NO_MESSAGES = (Encoded, NoAnswer, Closing)
+FLEXIBLE_HEADER = 2
+"""The version of the request header that ends with tagged fields."""
+CLIENT_ID_SIZE_BYTES = 2
+Asked = RequestHead | Call
+"""What was asked, as far as an answer or a refusal needs to know."""
+ClientBytes = tuple[bytes, int, str | None]
+"""How a client names itself, as bytes; where the body begins in a frame, its size included; and the name."""
+CLIENT_ID_POSITION = 12
+"""Where the client id begins in a frame, its own size first; from there to the body all requests of a client are mostly alike."""
+UNKNOWN_CLIENT: ClientBytes = (b"", CLIENT_ID_POSITION + 1, None)
+"""No frame has nothing there."""
 
 
 class FrameServer(Protocol):
     """What a connection asks for each frame: a dispatcher."""
+
+    def serve_run(self, connection: "ServerConnection", buffer: Buffer, position: int, end: int) -> int:
+        """Serve all frames of a stretch about which nothing is unusual; return where the first other one begins."""
+        ...
 
     def read_head(self, frame: bytes) -> RequestHead:
         """Read who is asked for what. Raises MalformedMessage or UnsupportedApi."""
@@ -51,21 +69,29 @@ class ServerConnection(asyncio.Protocol):
         self.number = shell.next_connection_number()
         self.listener = listener
         self.peer = "?"
+        self.frame_bytes_max = shell.config.socket_request_max_bytes
+        self.has_frame_events = shell.config.frame_events
+        self.out: list[Chunk | FileSlice] = []
+        """Answers that wait to be written."""
+        self.close_reason: str | None = None
+        self._clients = [UNKNOWN_CLIENT] * (FLEXIBLE_HEADER + 1)
+        """How the client named itself last, by version of the request header."""
         self._link = ""
         self._shell = shell
+        self._serve_run = server.serve_run
         self._read_head = server.read_head
         self._serve_request = server.serve
         self._on_lost = on_lost
-        self._frame_events = shell.config.frame_events
         self._idle_s = shell.config.connections_max_idle_ms / 1000
-        self._reader = FrameReader(shell.config.socket_request_max_bytes)
+        self._inbox = Inbox(self.frame_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._backlog: deque[bytes] = deque()
+        self._sender: FileSender | None = None
         self._pending: Deferred | None = None
         self._pending_head = NO_HEAD
-        self._out: list[Chunk] = []
-        self._close_reason: str | None = None
+        self._unwritten_bytes = 0
+        """Size of what is in `out`, but for answers of a fixed size: those are not larger than their requests by much."""
+        self._is_sending = False
         self._is_write_paused = False
         self._is_read_paused = False
         self._has_peer_finished = False
@@ -89,34 +115,31 @@ class ServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Serve every frame that is now complete, or let it wait behind the one in process."""
         self._last_heard = self._loop.time()
-        if self._close_reason is not None:
-            return
-        try:
-            self._backlog.extend(self._reader.feed(data))
+        if self.close_reason is None:
+            self._inbox.take(data)
             self._serve()
-        except BadFrameSize as bad:
-            self._backlog.extend(bad.frames)
-            self._serve()
-            self._refuse(NO_HEAD, bad.reason)
 
     def eof_received(self) -> bool:
         """Keep the way out open while an answer is still to come: what was asked before the client finished is answered."""
         self._has_peer_finished = True
-        return self._pending is not None or bool(self._backlog)
+        return self._pending is not None or self._is_sending or bool(self._inbox.waiting)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client; nobody waits for its answers any more."""
         self._transport = None
-        self._backlog.clear()
+        self._inbox.clear()
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
         if self._idle_alarm is not None:
             self._idle_alarm.cancel()
         if self._pending is not None:
             self._pending.abandon()
             self._pending = None
         if not self._shell.is_dead:
-            reason = self._close_reason or REASON_PEER
+            reason = self.close_reason or REASON_PEER
             self._shell.world.note(ConnectionClosed(connection=self.number, listener=self.listener, peer=self.peer, reason=reason))
-        self._close_reason = self._close_reason or REASON_PEER
+        self.close_reason = self.close_reason or REASON_PEER
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -131,33 +154,93 @@ class ServerConnection(asyncio.Protocol):
 
     # The node's side -----------------------------------------------------------------------------------------------------------------------
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next request may be served."""
+        return self._pending is None and self.close_reason is None and not self._is_write_paused and not self._is_sending
+
     def close(self, reason: str) -> None:
         """End the connection after what was answered already has been written."""
-        if self._close_reason is None:
-            self._close_reason = reason
-            self._backlog.clear()
+        if self.close_reason is None:
+            self.close_reason = reason
+            self._inbox.clear()
             self._flush()
-            if self._transport is not None:
+            if self._transport is not None and not self._is_sending:
                 self._transport.close()
 
     def abort(self) -> None:
         """End the connection at once, as a process that dies."""
-        self._close_reason = self._close_reason or REASON_STOPPING
-        self._backlog.clear()
-        self._out.clear()
+        self.close_reason = self.close_reason or REASON_STOPPING
+        self._inbox.clear()
+        self.out.clear()
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
         if self._transport is not None:
             self._transport.abort()
 
-    def note_refused(self, head: RequestHead, reason: str, *, action: str) -> None:
+    def note_refused(self, asked: Asked, reason: str, *, action: str) -> None:
         """Say why a request could not be served at all."""
         self._shell.world.note(
             RequestRefused(
                 connection=self.number,
-                api_key=head.api_key,
-                api_version=head.api_version,
-                correlation_id=head.correlation_id,
+                api_key=asked.api_key,
+                api_version=asked.api_version,
+                correlation_id=asked.correlation_id,
                 reason=reason,
                 action=action,
+            )
+        )
+
+    # The dispatcher's side, while it serves a run -----------------------------------------------------------------------------------------
+
+    def client_of(self, buffer: Buffer, position: int, header_version: int) -> ClientBytes:
+        """Read how the client names itself in the frame at `position`; UNKNOWN_CLIENT if there is more or less than a name."""
+        position += CLIENT_ID_POSITION
+        known = self._clients[header_version]
+        if buffer[position : position - CLIENT_ID_POSITION + known[1]] == known[0]:
+            return known
+        size = int.from_bytes(buffer[position : position + CLIENT_ID_SIZE_BYTES], signed=True)
+        name_end = position + CLIENT_ID_SIZE_BYTES + max(size, 0)
+        end = name_end + (header_version == FLEXIBLE_HEADER)
+        raw = buffer[position:end]
+        if len(raw) != end - position or any(buffer[name_end:end]):
+            return UNKNOWN_CLIENT
+        try:
+            name = buffer[position + CLIENT_ID_SIZE_BYTES : name_end].decode()
+        except UnicodeDecodeError:
+            return UNKNOWN_CLIENT
+        found = self._clients[header_version] = (raw, CLIENT_ID_POSITION + len(raw), None if size < 0 else name)
+        return found
+
+    def give(self, answer: Answer | Deferred, call: Call) -> None:
+        """Take an answer, or the promise of one."""
+        if type(answer) is not Deferred:
+            self._put(cast(Answer, answer), call)
+        elif answer.answer is not None:
+            self._put(answer.answer, call)
+        else:
+            self._wait_for(answer, RequestHead(call.api_key, call.api_version, call.correlation_id, call.client_id, 0))
+
+    def end_with(self, failure: AssertionError | MalformedMessage, asked: Asked) -> None:
+        """Give up: this request's connection, or the whole node if it was mistaken."""
+        if isinstance(failure, MalformedMessage):
+            self._refuse(asked, str(failure))
+        else:
+            self._shell.fail(failure)
+
+    def note_received(self, asked: Asked, size_bytes: int) -> None:
+        """Say that a request arrived."""
+        self._shell.world.note(
+            FrameReceived(
+                connection=self.number,
+                peer=self.peer,
+                api_key=asked.api_key,
+                api_version=asked.api_version,
+                correlation_id=asked.correlation_id,
+                is_response=False,
+                size_bytes=size_bytes,
+                link=self._link,
             )
         )
 
@@ -165,31 +248,50 @@ class ServerConnection(asyncio.Protocol):
 
     def _serve(self) -> None:
         """Serve waiting frames until one's answer is deferred, then write all answers at once."""
-        backlog = self._backlog
-        while backlog and self._pending is None and self._close_reason is None and not self._is_write_paused:
-            self._serve_frame(backlog.popleft())
+        inbox = self._inbox
+        waiting = inbox.waiting
+        while waiting and self.is_ready:
+            self._serve_stretch(*waiting.popleft())
         if self._shell.is_dead:
             return
-        if self._out:
+        if self.out:
             self._flush()
-        if backlog or self._is_write_paused or self._is_read_paused:
+        if waiting or self._is_write_paused or self._is_read_paused or self._is_sending:
             self._adjust_reading()
-        if self._has_peer_finished and self._pending is None and not backlog:
+        if inbox.announced_bytes or inbox.large is not None:
+            self._change_receiver()
+        if self._has_peer_finished and self._pending is None and not self._is_sending and not waiting:
             self.close(REASON_PEER)
 
+    def _serve_stretch(self, buffer: Buffer, position: int, end: int) -> None:
+        inbox = self._inbox
+        while self.is_ready:
+            position = self._serve_run(self, buffer, position, end)
+            if not self.is_ready or not inbox.begins_with_frame(buffer, position, end):
+                break
+            size = inbox.first_size(buffer, position)
+            if size < 0:
+                self._refuse(NO_HEAD, f"a frame of {size} bytes")
+            elif size > self.frame_bytes_max:
+                self._refuse(NO_HEAD, f"a frame of {size} bytes is above the limit of {self.frame_bytes_max}")
+            else:
+                first, position = position + _SIZE_BYTES, position + _SIZE_BYTES + size
+                self._serve_frame(buffer[first:position])
+        if self.close_reason is None:
+            inbox.put_back(buffer, position, end)
+
     def _serve_frame(self, frame: bytes) -> None:
+        """Serve a frame that is unusual: most of these are refused."""
         head = NO_HEAD
         try:
             head = self._read_head(frame)
-            if self._frame_events:
-                self._note_received(head, len(frame))
+            if self.has_frame_events:
+                self.note_received(head, len(frame))
             answer = self._serve_request(head, frame, self)
-        except MalformedMessage as malformed:
-            self._refuse(head, str(malformed))
         except UnsupportedApi as unsupported:
             self._refuse(RequestHead(unsupported.api_key, unsupported.version, -1, None, 0), str(unsupported))
-        except AssertionError as mistake:
-            self._shell.fail(mistake)
+        except (AssertionError, MalformedMessage) as failure:
+            self.end_with(failure, head)
         else:
             if type(answer) is Deferred:
                 self._wait_for(answer, head)
@@ -216,46 +318,116 @@ class ServerConnection(asyncio.Protocol):
         self._put(deferred.answer, self._pending_head)
         self._serve()
 
-    def _put(self, answer: Answer, head: RequestHead) -> None:
+    def _put(self, answer: Answer, asked: Asked) -> None:
         """Encode an answer behind those that wait to be written."""
-        if self._close_reason is not None:
+        if self.close_reason is not None:
             return
         if isinstance(answer, NO_MESSAGES):
             if isinstance(answer, Closing):
-                self._refuse(head, answer.reason)
+                self._refuse(asked, answer.reason)
             if not isinstance(answer, Encoded):
                 return
             size_bytes = len(answer.rest) + _CORRELATION_ID_BYTES
-            chunks: Sequence[Chunk] = (_SIZE_AND_CORRELATION_ID(size_bytes, head.correlation_id), answer.rest)
+            chunks: Sequence[Chunk] = (_SIZE_AND_CORRELATION_ID(size_bytes, asked.correlation_id), answer.rest)
         else:
-            chunks = response_chunks(head.api_key, head.api_version, head.correlation_id, answer)
-        self._out.extend(chunks)
-        if self._frame_events:
-            self._note_sent(head, sum(map(len, chunks)) - _SIZE_BYTES)
+            chunks = response_chunks(asked.api_key, asked.api_version, asked.correlation_id, answer)
+        self.out.extend(chunks)
+        size_bytes = sum(map(len, chunks))
+        if self.has_frame_events:
+            self._note_sent(asked, size_bytes - _SIZE_BYTES)
+        self._unwritten_bytes += size_bytes
+        if self._unwritten_bytes > UNWRITTEN_BYTES_MAX:
+            self._flush()
+
+    def _refuse(self, asked: Asked, reason: str) -> None:
+        """Close without an answer, which is all that Kafka says to a request it cannot read or does not offer."""
+        self.note_refused(asked, reason, action="closed")
+        self.close(reason)
+
+    # Writing -------------------------------------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         """Write everything that is answered; the facts behind the answers are in the event log before."""
-        out = self._out
-        if not out or self._transport is None:
+        out = self.out
+        if not out or self._transport is None or self._is_sending:
             return
         self._shell.world.flush_events()
-        self._out = []
+        self._unwritten_bytes = 0
         if len(out) == 1:
-            self._transport.write(out[0])
+            self._transport.write(cast(Chunk, out[0]))
         elif sum(map(len, out)) <= JOINED_BYTES_MAX:
-            self._transport.write(b"".join(out))
+            self._transport.write(b"".join(cast(list[Chunk], out)))
+        elif holds_slices(out):
+            self._send(out)
         else:
-            self._transport.writelines(out)
+            self._transport.writelines(cast(list[Chunk], out))
+        out.clear()
 
-    def _refuse(self, head: RequestHead, reason: str) -> None:
-        """Close without an answer, which is all that Kafka says to a request it cannot read or does not offer."""
-        self.note_refused(head, reason, action="closed")
-        self.close(reason)
+    def _send(self, out: Sequence[Chunk | FileSlice]) -> None:
+        """Write answers that hold slices of files: past the transport, unless it has something to write first, or ciphers what it writes."""
+        transport = self._transport
+        assert transport is not None, "there is somebody to send to"
+        try:
+            if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext") is not None:
+                transport.writelines(read_slices(out))
+                return
+            if self._sender is None:
+                self._sender = FileSender(self._loop, transport.get_extra_info("socket").fileno(), self._on_sent)
+            self._sender.send(out)
+            self._is_sending = self._sender.is_busy
+        except OSError:
+            self.abort()  # a part may have been sent: nothing else can be said on this connection
+
+    def _on_sent(self, failure: OSError | None) -> None:
+        """What the socket did not take at once has been sent; or it cannot be."""
+        self._is_sending = False
+        if failure is not None:
+            self.abort()
+        elif self.close_reason is None:
+            self._serve()
+        else:
+            self._flush()
+            if self._transport is not None and not self._is_sending:
+                self._transport.close()
+
+    # Reading -------------------------------------------------------------------------------------------------------------------------------
+
+    def _on_large_frames(self, buffer: Buffer, position: int, end: int) -> None:
+        if self.close_reason is None:
+            self._inbox.waiting.append((buffer, position, end))
+            self._serve()
+
+    def _on_heard(self) -> None:
+        self._last_heard = self._loop.time()
+
+    def _change_receiver(self) -> None:
+        """Receive large frames into memory of their own, and small ones as ever."""
+        inbox, transport = self._inbox, self._transport
+        if transport is None or self.close_reason is not None:
+            return
+        if inbox.large is None:
+            frame_bytes = inbox.announced_bytes
+            try:
+                inbox.large = LargeFrames(
+                    self,
+                    on_heard=self._on_heard,
+                    on_frames=self._on_large_frames,
+                    frame_bytes_max=self.frame_bytes_max,
+                    begun=inbox.take_pieces(),
+                    frame_bytes=frame_bytes,
+                )
+            except OSError as no_memory:
+                self._refuse(NO_HEAD, f"no memory for a frame of {frame_bytes} bytes: {no_memory}")
+            else:
+                transport.set_protocol(inbox.large)
+        elif inbox.large.is_over:
+            inbox.large = None
+            transport.set_protocol(self)
 
     def _adjust_reading(self) -> None:
         """Read from the socket only while nothing waits: the peer's TCP window is the bound on what a client can make us hold."""
-        should_pause = self._is_write_paused or bool(self._backlog)
-        if should_pause == self._is_read_paused or self._transport is None or self._close_reason is not None:
+        should_pause = self._is_write_paused or self._is_sending or bool(self._inbox.waiting)
+        if should_pause == self._is_read_paused or self._transport is None or self.close_reason is not None:
             return
         self._is_read_paused = should_pause
         if should_pause:
@@ -265,35 +437,24 @@ class ServerConnection(asyncio.Protocol):
 
     def _on_idle_alarm(self) -> None:
         quiet_s = self._loop.time() - self._last_heard
-        if quiet_s >= self._idle_s and self._pending is None:
+        if quiet_s >= self._idle_s and self._is_sending:
+            self.close_reason = self.close_reason or REASON_IDLE
+            self.abort()  # the rest would be waited for as long as the client likes
+        elif quiet_s >= self._idle_s and self._pending is None:
             self.close(REASON_IDLE)
         else:
             self._idle_alarm = self._loop.call_later(max(self._idle_s - quiet_s, 0.001), self._on_idle_alarm)
 
     # Events --------------------------------------------------------------------------------------------------------------------------------
 
-    def _note_received(self, head: RequestHead, size_bytes: int) -> None:
-        self._shell.world.note(
-            FrameReceived(
-                connection=self.number,
-                peer=self.peer,
-                api_key=head.api_key,
-                api_version=head.api_version,
-                correlation_id=head.correlation_id,
-                is_response=False,
-                size_bytes=size_bytes,
-                link=self._link,
-            )
-        )
-
-    def _note_sent(self, head: RequestHead, size_bytes: int) -> None:
+    def _note_sent(self, asked: Asked, size_bytes: int) -> None:
         self._shell.world.note(
             FrameSent(
                 connection=self.number,
                 peer=self.peer,
-                api_key=head.api_key,
-                api_version=head.api_version,
-                correlation_id=head.correlation_id,
+                api_key=asked.api_key,
+                api_version=asked.api_version,
+                correlation_id=asked.correlation_id,
                 is_response=True,
                 size_bytes=size_bytes,
                 link=self._link,

@@ -1,20 +1,33 @@
 """From a frame to the handler that serves it, and what becomes of a frame that no handler serves.
 
+Nearly all frames are served by `serve_run`, many at a time and where they lie. It touches only frames about which nothing is unusual, and stops
+before the first other one; that one is cut out and goes through `serve`, which finds out what is wrong with it.
+
 Source: kafka.server.KafkaApis.handle, org.apache.kafka.common.requests.RequestContext.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from contextlib import suppress
+from struct import Struct
+from typing import Generic, TypeVar, cast
 
 from kraftsim.node.api_offer import ApiOffer
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Handler
-from kraftsim.node.connection import ServerConnection
+from kraftsim.node.connection import CLIENT_ID_POSITION, ServerConnection
+from kraftsim.node.inbox import Buffer
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.requests import RequestHead, decode_request, read_request_head
+from protocol.requests import RequestHead, decode_request, read_request_head, route_of
+from protocol.schema import Message
 
 N = TypeVar("N")
+
+FRAME_START = Struct(">iIi").unpack_from
+"""Frame size, API key and version as one number, correlation id."""
+SIZE_BYTES = 4
+HEAD_BYTES_MIN = 10
+FRAME_BYTES_MIN = SIZE_BYTES + HEAD_BYTES_MIN
 
 
 class Route(Generic[N]):
@@ -29,6 +42,90 @@ class Route(Generic[N]):
         self.refuse = handler.refuse
 
 
+class FrameRoute(Generic[N]):
+    """Serves the frames of one API at one version, in a loop that holds all it needs in local variables: it is run for every frame."""
+
+    __slots__ = ("_answer_bytes", "_api_key", "_api_version", "_decode", "_fixed_class", "_handle", "_header_version", "_pack_answer", "_refuse")
+
+    def __init__(self, route: Route[N], api_key: int, api_version: int) -> None:
+        codecs = route_of(api_key, api_version)
+        with suppress(MalformedMessage):
+            codecs.request.decode(b"", 0)  # the function is compiled when it is first called
+        self._api_key = api_key
+        self._api_version = api_version
+        self._handle = route.handle
+        self._refuse = route.refuse
+        self._decode = cast(Callable[[Buffer, int], tuple[Message, int]], codecs.request.decode)
+        self._header_version = codecs.request_header_version
+        self._pack_answer = codecs.pack_response or _no_packing
+        self._answer_bytes = codecs.response_size
+        self._fixed_class = None if codecs.pack_response is None else codecs.response.layout.cls
+        """The class of the answers, if they all have one size."""
+
+    def serve(self, node: N, connection: ServerConnection, buffer: Buffer, position: int, end: int) -> int:
+        """Serve frames as long as they are alike: of this API and version and from a client of the same name; return where the first other begins.
+
+        What a frame decodes to is only believed if it ends within the frame.
+        """
+        client, body_ahead, client_id = connection.client_of(buffer, position, self._header_version)
+        new, append, has_frame_events = object.__new__, connection.out.append, connection.has_frame_events
+        api_key, api_version, decode, handle = self._api_key, self._api_version, self._decode, self._handle
+        fixed_class, pack_answer, answer_bytes = None if has_frame_events else self._fixed_class, self._pack_answer, self._answer_bytes
+        key_and_version, last_start = api_key << 16 | api_version, end - FRAME_BYTES_MIN
+        while position <= last_start:
+            size, asked, correlation_id = FRAME_START(buffer, position)
+            frame_end = position + SIZE_BYTES + size
+            body_position = position + body_ahead
+            if asked != key_and_version or buffer[position + CLIENT_ID_POSITION : body_position] != client or frame_end > end:
+                break
+            try:
+                body, body_end = decode(buffer, body_position)
+            except MalformedMessage:
+                break
+            if body_end > frame_end:
+                break
+            call = new(Call)
+            call.api_key = api_key
+            call.api_version = api_version
+            call.correlation_id = correlation_id
+            call.client_id = client_id
+            call.body = body
+            call.connection = connection
+            if has_frame_events:
+                connection.note_received(call, size)
+            position = frame_end
+            try:
+                answer = handle(node, call)
+            except (AssertionError, MalformedMessage) as failure:
+                connection.end_with(failure, call)
+                break
+            except Exception as unforeseen:  # the top of a request: Kafka answers what it did not foresee with error -1 and goes on
+                answer = _unforeseen(self._refuse, call, unforeseen)
+            if type(answer) is fixed_class and connection.close_reason is None:
+                append(pack_answer(answer_bytes, correlation_id, answer))
+                continue
+            connection.give(answer, call)
+            if not connection.is_ready:
+                break
+        return position
+
+
+class FrameRoutes(dict[int, FrameRoute[N] | None]):
+    """From API key and version, as FRAME_START reads them, to the route, made when first asked for; None for what is not served from a run."""
+
+    def __init__(self, routes: dict[int, Route[N]]) -> None:
+        super().__init__()
+        self._routes = routes
+
+    def __missing__(self, key_and_version: int) -> FrameRoute[N] | None:
+        api_key, api_version = key_and_version >> 16, key_and_version & 0xFFFF
+        route = self._routes.get(api_key)
+        if route is None or not route.first_version <= api_version <= route.last_version or not route_of(api_key, api_version).request_header_version:
+            return None  # and not kept: there are four billion of them
+        found = self[key_and_version] = FrameRoute(route, api_key, api_version)
+        return found
+
+
 class Dispatcher(Generic[N]):
     """Serves the frames of a node of kind N. One for all listeners of a node: what is offered depends on the kind of node only."""
 
@@ -38,21 +135,39 @@ class Dispatcher(Generic[N]):
         self._routes: dict[int, Route[N]] = {
             int(handler.key): Route(handler, *offer.served[handler.key]) for handler in handlers if handler.key in offer.served
         }
+        self._frame_routes = FrameRoutes(self._routes)
 
     read_head = staticmethod(read_request_head)
     """Reads the header of a frame. Raises MalformedMessage, or UnsupportedApi for a key that nobody knows."""
+
+    def serve_run(self, connection: ServerConnection, buffer: Buffer, position: int, end: int) -> int:
+        """Serve the frames from `position` to `end` until one is cut off or unusual, or the connection must wait; return where that one begins."""
+        routes, node = self._frame_routes, self._node
+        if end - position > connection.frame_bytes_max:
+            return position  # perhaps one is too large
+        while end - position >= FRAME_BYTES_MIN:
+            route = routes[FRAME_START(buffer, position)[1]]
+            if route is None:
+                break
+            served_to = route.serve(node, connection, buffer, position, end)
+            if served_to == position:
+                break
+            position = served_to
+            if not connection.is_ready:
+                break
+        return position
 
     def serve(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:
         """Hand the request to its handler. Raises MalformedMessage for a body that cannot be read."""
         route = self._routes.get(head.api_key)
         if route is None or not route.first_version <= head.api_version <= route.last_version:
             return self._not_offered(head, route)
-        call = Call(head, decode_request(head, frame), connection, connection.listener)
+        call = Call(head, decode_request(head, frame), connection)
         try:
             return route.handle(self._node, call)
         except (AssertionError, MalformedMessage):
             raise
-        except Exception as unforeseen:  # the top of a request: Kafka answers what it did not foresee with error -1 and goes on
+        except Exception as unforeseen:  # as above
             return _unforeseen(route.refuse, call, unforeseen)
 
     def _not_offered(self, head: RequestHead, route: Route[N] | None) -> Answer:
@@ -63,9 +178,13 @@ class Dispatcher(Generic[N]):
         return Closing(f"api key {head.api_key} is offered in versions {route.first_version} to {route.last_version}, not {head.api_version}")
 
 
+def _no_packing(*_: object) -> bytes:
+    raise AssertionError("only answers of one size are packed")
+
+
 def _unforeseen(refuse: Callable[[Call, ErrorCode], Answer] | None, call: Call, unforeseen: Exception) -> Answer:
     reason = f"the handler failed: {type(unforeseen).__name__}: {unforeseen}"
     if refuse is None:
         return Closing(reason)
-    call.connection.note_refused(call.head, reason, action="answered")
+    call.connection.note_refused(call, reason, action="answered")
     return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)

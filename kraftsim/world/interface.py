@@ -25,6 +25,23 @@ class Clock(Protocol):
         ...
 
 
+class FileSlice(Protocol):
+    """Bytes of a file that nobody has read. They stay what they are, whatever happens to the file meanwhile."""
+
+    def __len__(self) -> int:
+        """Return how many bytes they are."""
+        ...
+
+    def read(self) -> bytes:
+        """Return them. Raises OSError."""
+        ...
+
+    def send(self, socket_descriptor: int, first: int) -> int:
+        """Send what a socket takes of them, from byte `first` on, and return how many it took: at least one. Raises OSError: the socket is full,
+        or gone, or the file cannot be read."""
+        ...
+
+
 class File(Protocol):
     """An open file that grows at its end. Writes are visible at once and durable only after `flush`."""
 
@@ -41,6 +58,10 @@ class File(Protocol):
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return up to size_bytes from position; fewer only at the end of the file."""
+        ...
+
+    def slice(self, position: int, size_bytes: int) -> Chunk | FileSlice:
+        """Return so many bytes from position, which are in the file, in the form in which they are best sent."""
         ...
 
     def truncate(self, size_bytes: int) -> None:

@@ -117,7 +117,7 @@ def init(correlation_id: int, timeout_ms: int = 1) -> bytes:
 
 def echo(call: Call) -> InitProducerIdResponse:
     """Answer with the correlation id as producer id."""
-    return InitProducerIdResponse(producer_id=call.head.correlation_id, producer_epoch=0)
+    return InitProducerIdResponse(producer_id=call.correlation_id, producer_epoch=0)
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ async def test_what_was_asked_before_a_half_close_is_answered(server: Server) ->
 
 async def test_without_an_answer_the_next_request_is_served(server: Server) -> None:
     """Produce with acks=0 has none."""
-    server.desk.on_init = lambda call: NO_ANSWER if call.head.correlation_id == 1 else echo(call)
+    server.desk.on_init = lambda call: NO_ANSWER if call.correlation_id == 1 else echo(call)
     client = await server.connect()
     client.send(init(1), init(2))
     assert decode_response(22, 4, await client.frame())[0] == 2

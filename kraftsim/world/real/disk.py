@@ -10,11 +10,9 @@ from pathlib import Path
 
 from kraftsim.world.interface import File
 from kraftsim.world.paths import checked, directory_of
-from kraftsim.world.real.file import RealFile
+from kraftsim.world.real.file import TEMPORARY_SUFFIX, RealFile, sync_directory
 
 SYNC_THREADS_MAX = 4
-TEMPORARY_SUFFIX = ".tmp"
-"""A file of this name is a replacement that was never finished; nobody reads it."""
 
 
 class RealDisk:
@@ -30,8 +28,7 @@ class RealDisk:
     def open(self, path: str) -> File:
         """Open a file for appending and reading, creating it and its parents if they are absent."""
         self._make_directory(directory_of(checked(path)))
-        descriptor = os.open(self._place(path), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        return RealFile(path, descriptor, self._flushes)
+        return RealFile(path, self._place(path), self._flushes)
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file at path."""
@@ -100,8 +97,4 @@ def _write_and_rename(place: str, data: bytes, directories: tuple[str, ...]) -> 
 
 def _sync_directories(places: tuple[str, ...]) -> None:
     for place in places:
-        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_directory(place)

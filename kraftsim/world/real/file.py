@@ -1,64 +1,128 @@
 """An append-only file on a real disk, with group commit: flushes that wait for each other's fdatasync share the next one."""
 
 import asyncio
+import errno
 import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
 from kraftsim.world.interface import Chunk
 
+TEMPORARY_SUFFIX = ".tmp"
+"""A file of this name is a replacement that was never finished; nobody reads it."""
 CHUNKS_MAX = os.sysconf("SC_IOV_MAX")
 """A writev takes no more chunks than this."""
 
 
-class RealFile:
-    """One open file. Reads and writes go straight to the kernel, which keeps them in its page cache until they are flushed."""
+class Descriptor:
+    """An open descriptor, closed when nobody needs it any more: a file, its slices on their way to clients, a flush under way."""
 
-    def __init__(self, path: str, descriptor: int, executor: Executor) -> None:
-        self.path = path
-        self._descriptor = descriptor
-        self._executor = executor
-        self._syncs_in_flight = 0
-        self._running: asyncio.Future[None] | None = None
-        self._next: asyncio.Future[None] | None = None
-        self._is_closed = False
+    __slots__ = ("number",)
 
-    @property
-    def size_bytes(self) -> int:
-        """Length of the file."""
-        return os.fstat(self._descriptor).st_size
+    def __init__(self, number: int) -> None:
+        self.number = number
 
-    def append(self, chunks: Sequence[Chunk]) -> int:
-        """Write the chunks at the end and return the position of the first byte."""
-        assert not self._is_closed, f"{self.path} is closed"
-        total = 0
-        for first in range(0, len(chunks), CHUNKS_MAX):
-            total += self._write_all(chunks[first : first + CHUNKS_MAX])
-        end_position = os.lseek(self._descriptor, 0, os.SEEK_CUR) if total else self.size_bytes
-        return end_position - total
+    def __del__(self) -> None:
+        os.close(self.number)
+
+    def sync(self) -> None:
+        """Make what was written durable."""
+        os.fdatasync(self.number)
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return up to size_bytes from position; fewer only at the end of the file."""
-        data = os.pread(self._descriptor, size_bytes, position)
+        data = os.pread(self.number, size_bytes, position)
         if len(data) == size_bytes or not data:
             return data
         parts = [data]
         missing = size_bytes - len(data)
-        while missing and (data := os.pread(self._descriptor, missing, position + size_bytes - missing)):
+        while missing and (data := os.pread(self.number, missing, position + size_bytes - missing)):
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
 
+
+class RealSlice:
+    """Implements `kraftsim.world.interface.FileSlice` with sendfile: the kernel hands the pages of its cache to the socket."""
+
+    __slots__ = ("_descriptor", "_position", "_size_bytes")
+
+    def __init__(self, descriptor: Descriptor, position: int, size_bytes: int) -> None:
+        self._descriptor = descriptor
+        self._position = position
+        self._size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        data = self._descriptor.read(self._position, self._size_bytes)
+        if len(data) != self._size_bytes:
+            raise _cut_short()
+        return data
+
+    def send(self, socket_descriptor: int, first: int) -> int:
+        """Send what a socket takes, from byte `first` on."""
+        sent_bytes = os.sendfile(socket_descriptor, self._descriptor.number, self._position + first, self._size_bytes - first)
+        if not sent_bytes:
+            raise _cut_short()
+        return sent_bytes
+
+
+class RealFile:
+    """One open file. Reads and writes go straight to the kernel, which keeps them in its page cache until they are flushed.
+
+    Its name is `place` on this machine. Once slices were given away, pages of the file may lie in queues of sockets, even after they count as sent:
+    such a file is cut by putting another one in its place.
+    """
+
+    def __init__(self, path: str, place: str, executor: Executor) -> None:
+        self.path = path
+        self._place = place
+        self._opened: Descriptor | None = _open(place)
+        self._executor = executor
+        self._has_given_slices = False
+        self._syncs_in_flight = 0
+        self._running: asyncio.Future[None] | None = None
+        self._next: asyncio.Future[None] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return os.fstat(self._descriptor.number).st_size
+
+    def append(self, chunks: Sequence[Chunk]) -> int:
+        """Write the chunks at the end and return the position of the first byte."""
+        assert self._opened is not None, f"{self.path} is closed"
+        total = 0
+        for first in range(0, len(chunks), CHUNKS_MAX):
+            total += self._write_all(chunks[first : first + CHUNKS_MAX])
+        end_position = os.lseek(self._descriptor.number, 0, os.SEEK_CUR) if total else self.size_bytes
+        return end_position - total
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return up to size_bytes from position; fewer only at the end of the file."""
+        return self._descriptor.read(position, size_bytes)
+
+    def slice(self, position: int, size_bytes: int) -> RealSlice:
+        """Return bytes of the file, unread."""
+        self._has_given_slices = True
+        return RealSlice(self._descriptor, position, size_bytes)
+
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to size_bytes."""
         assert size_bytes <= self.size_bytes, f"{self.path} has fewer than {size_bytes} bytes"
-        os.ftruncate(self._descriptor, size_bytes)
+        if self._has_given_slices:
+            self._put_copy_in_place(size_bytes)
+        else:
+            os.ftruncate(self._descriptor.number, size_bytes)
 
     async def flush(self) -> None:
         """Make everything appended before this call durable. A flush that runs already may have begun too early, so callers wait for the next one."""
         loop = asyncio.get_running_loop()
         if self._running is None:
-            self._running = self._start_sync(loop)
+            self._running = self._start_sync(loop, self._descriptor)
             shared = self._running
         else:
             if self._next is None:
@@ -67,35 +131,55 @@ class RealFile:
         await asyncio.shield(shared)
 
     def close(self) -> None:
-        """Give the file back, once no flush needs it any more."""
-        self._is_closed = True
-        if self._running is None and self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Give the file back; slices and a flush under way keep it open as long as they need it."""
+        self._opened = None
+
+    @property
+    def _descriptor(self) -> Descriptor:
+        if self._opened is None:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        return self._opened
+
+    def _put_copy_in_place(self, size_bytes: int) -> None:
+        """Cut the file without touching the pages of what it was. The copy is durable before it takes the name."""
+        before, after = self._descriptor, _open(self._place + TEMPORARY_SUFFIX, os.O_TRUNC)
+        copied_bytes = 0
+        while copied_bytes < size_bytes:
+            step_bytes = os.sendfile(after.number, before.number, copied_bytes, size_bytes - copied_bytes)
+            if not step_bytes:
+                raise _cut_short()
+            copied_bytes += step_bytes
+        after.sync()
+        os.rename(self._place + TEMPORARY_SUFFIX, self._place)
+        sync_directory(os.path.dirname(self._place))
+        self._opened = after
+        self._has_given_slices = False
 
     def _write_all(self, chunks: Sequence[Chunk]) -> int:
         total = sum(len(chunk) for chunk in chunks)
-        written = os.writev(self._descriptor, chunks) if total else 0
+        written = os.writev(self._descriptor.number, chunks) if total else 0
         if written < total:
             rest = memoryview(b"".join(chunks))
             while written < total:
-                written += os.write(self._descriptor, rest[written:])
+                written += os.write(self._descriptor.number, rest[written:])
         return total
 
-    def _start_sync(self, loop: asyncio.AbstractEventLoop, result: "asyncio.Future[None] | None" = None) -> "asyncio.Future[None]":
+    def _start_sync(
+        self, loop: asyncio.AbstractEventLoop, descriptor: Descriptor, result: "asyncio.Future[None] | None" = None
+    ) -> "asyncio.Future[None]":
         result = result if result is not None else loop.create_future()
         result.add_done_callback(_retrieve)
-        sync = loop.run_in_executor(self._executor, os.fdatasync, self._descriptor)
-        sync.add_done_callback(lambda done: self._on_synced(loop, result, done))
+        sync = loop.run_in_executor(self._executor, descriptor.sync)
+        sync.add_done_callback(lambda done: self._on_synced(loop, descriptor, result, done))
         return result
 
-    def _on_synced(self, loop: asyncio.AbstractEventLoop, result: "asyncio.Future[None]", done: "asyncio.Future[None]") -> None:
+    def _on_synced(
+        self, loop: asyncio.AbstractEventLoop, descriptor: Descriptor, result: "asyncio.Future[None]", done: "asyncio.Future[None]"
+    ) -> None:
         self._running = None
         if self._next is not None:
             self._running, self._next = self._next, None
-            self._start_sync(loop, self._running)
-        elif self._is_closed:
-            self.close()
+            self._start_sync(loop, self._opened or descriptor, self._running)
         if result.done():
             return
         if done.cancelled():
@@ -110,3 +194,20 @@ def _retrieve(result: "asyncio.Future[None]") -> None:
     """Look at the outcome, so that a flush whose callers were all cancelled is not reported as forgotten."""
     if not result.cancelled():
         result.exception()
+
+
+def sync_directory(place: str) -> None:
+    """Make creations, renames and removals in a directory durable."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open(place: str, *flags: int) -> Descriptor:
+    return Descriptor(os.open(place, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | sum(flags), 0o644))
+
+
+def _cut_short() -> OSError:
+    return OSError(errno.EIO, "the file was cut by somebody else")

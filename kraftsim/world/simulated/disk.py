@@ -223,6 +223,10 @@ class SimulatedFile:
         """Return up to size_bytes from position."""
         return bytes(memoryview(self._inode.cache)[position : position + size_bytes])
 
+    def slice(self, position: int, size_bytes: int) -> bytes:
+        """Return bytes to be sent; there is no kernel here that could send them without us."""
+        return self.read(position, size_bytes)
+
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to size_bytes."""
         self._inode.truncate(size_bytes)

@@ -42,7 +42,7 @@ class SimulatedTransport(asyncio.Transport):
         self.server: SimulatedServer | None = None
         self.watch: FrameWatch | None = None
         self._network = network
-        self._protocol: asyncio.Protocol | None = None
+        self._protocol: asyncio.Protocol | asyncio.BufferedProtocol | None = None
         self._is_closing = False
         self._is_lost = False
         self._is_ended = False
@@ -71,7 +71,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Hand what arrives from now on to another protocol."""
-        assert isinstance(protocol, asyncio.Protocol), "buffered protocols are not simulated"
+        assert isinstance(protocol, asyncio.Protocol | asyncio.BufferedProtocol), "there is no third kind"
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
@@ -247,16 +247,39 @@ class SimulatedTransport(asyncio.Transport):
         if protocol is None:
             self._lose(_reset_error())
             return
-        sender = self.out.target
-        sender.out.unread_bytes -= len(data)
-        if sender._is_writing_paused:
-            self._acknowledge(sender)
+        self._take(len(data))
         if self._is_closing:
             return
         try:
-            protocol.data_received(data)
+            if isinstance(protocol, asyncio.Protocol):
+                protocol.data_received(data)
+            else:
+                self._fill(protocol, data)
         except Exception as trouble:
             self._fail(trouble)
+
+    def _take(self, size_bytes: int) -> None:
+        """Make room in what a kernel would call the receive buffer."""
+        sender = self.out.target
+        sender.out.unread_bytes -= size_bytes
+        if sender._is_writing_paused:
+            self._acknowledge(sender)
+
+    def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+        """Put bytes where the protocol wants them. It may stop reading in between, or leave the rest to another protocol."""
+        left = memoryview(data)
+        while left and self._protocol is protocol and self.is_reading():
+            room = protocol.get_buffer(len(left))
+            taken = left[: len(room)]
+            memoryview(room)[: len(taken)] = taken
+            left = left[len(taken) :]
+            protocol.buffer_updated(len(taken))
+        if left and not self._is_closing:
+            self._take(-len(left))
+            if self.is_reading():
+                self._receive(bytes(left))
+            else:
+                self._inbox.appendleft(Segment(Kind.DATA, bytes(left)))
 
     def _acknowledge(self, sender: "SimulatedTransport") -> None:
         """Let a sender go on that was stopped, once enough of its bytes were taken."""

@@ -33,7 +33,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         served = controller.offer.served.get(handler.key) if handler is not None else None
         if handler is None or served is None or not served[0] <= head.api_version <= served[1]:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        inner = Call(head, decode_request(head, frame), call.connection, call.listener)
+        inner = Call(head, decode_request(head, frame), call.connection)
     except UnsupportedApi:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     except MalformedMessage:

@@ -1,0 +1,118 @@
+"""Receives large frames straight into memory of their size, so that the kernel's copy out of the socket is the last one before the disk.
+
+The memory is a mapping that costs nothing until bytes arrive: a client that announces a hundred megabytes and sends ten bytes occupies one page. A
+producer's next batch is mostly as large as its last one, so the connection goes on reading one frame at a time, each from the beginning of the same
+mapping, until small frames come.
+
+Source: org.apache.kafka.common.network.NetworkReceive (allocates what is announced), queued.max.request.bytes (its remedy).
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from struct import Struct
+
+LARGE_FRAME_BYTES = 128 * 1024
+"""From here on a copy saved is worth more than the change of the receiver (measured)."""
+KEPT_BYTES_MAX = 4 * 1024 * 1024
+"""A mapping up to this size is used again: faulting in fresh pages costs about as much as the copy that is saved."""
+SIZE_BYTES = 4
+_SIZE = Struct(">i").unpack_from
+
+
+class LargeFrames(asyncio.BufferedProtocol):
+    """Stands in for the protocol of a connection, `owner`.
+
+    `on_heard` is told of every arrival; `on_frames(buffer, position, end)` gets stretches that begin with a whole frame or an impossible size, and
+    answers with `keep`, now or later.
+    """
+
+    def __init__(
+        self,
+        owner: asyncio.Protocol,
+        *,
+        on_heard: Callable[[], None],
+        on_frames: Callable[[mmap, int, int], None],
+        frame_bytes_max: int,
+        begun: bytes,
+        frame_bytes: int,
+    ) -> None:
+        """`begun` are the first bytes of a frame of `frame_bytes`. Raises OSError if there is no memory for it."""
+        self.eof_received = owner.eof_received  # type: ignore[method-assign]  # all but the bytes is the owner's affair
+        self.connection_lost = owner.connection_lost  # type: ignore[method-assign]
+        self.pause_writing = owner.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = owner.resume_writing  # type: ignore[method-assign]
+        self._on_heard = on_heard
+        self._on_frames = on_frames
+        self._frame_bytes_max = frame_bytes_max
+        self._expected_bytes = frame_bytes
+        self._take_new_buffer(frame_bytes)
+        self._view[: len(begun)] = begun
+        self._first, self._end, self._stop = 0, len(begun), frame_bytes
+        self._needs_room = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing has begun and what comes next is probably small."""
+        return self._first == self._end and self._expected_bytes <= LARGE_FRAME_BYTES
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return room for the rest of the frame that has begun, or for as much as the next one will probably have."""
+        if self._needs_room:
+            self._make_room()
+        return self._view[self._end : self._stop]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand on what begins with a whole frame."""
+        self._on_heard()
+        self._end += nbytes
+        received_bytes = self._end - self._first
+        if received_bytes < SIZE_BYTES:
+            return
+        size: int = _SIZE(self._buffer, self._first)[0]
+        if 0 <= size <= self._frame_bytes_max:
+            frame_bytes = SIZE_BYTES + size
+            if received_bytes < frame_bytes:
+                self._stop = self._first + frame_bytes
+                self._needs_room = self._stop > len(self._buffer)
+                return
+            self._expected_bytes = max(frame_bytes, self._expected_bytes // 2)
+        self._on_frames(self._buffer, self._first, self._end)
+
+    def keep(self, position: int, end: int) -> None:
+        """Go on behind what was served: the bytes from `position` to `end` begin the next frame, if there are any."""
+        self._first, self._end = position, end
+        self._needs_room = True
+        if position == end and len(self._buffer) > KEPT_BYTES_MAX:
+            self._take_new_buffer(self._expected_bytes)
+
+    def _make_room(self) -> None:
+        """Find a place for the frame that comes next. Bytes that somebody still looks at, in a request that waits, are not written over."""
+        begun_bytes = self._end - self._first
+        wanted_bytes = self._expected_bytes
+        if begun_bytes >= SIZE_BYTES:
+            wanted_bytes = SIZE_BYTES + _SIZE(self._buffer, self._first)[0]
+        is_free = sys.getrefcount(self._buffer) == self._own_references
+        if is_free and not begun_bytes:
+            self._first = self._end = 0
+        if self._first + wanted_bytes > len(self._buffer):
+            self._move(begun_bytes, wanted_bytes, is_free=is_free)
+        self._stop = self._first + wanted_bytes
+        self._needs_room = False
+
+    def _move(self, begun_bytes: int, wanted_bytes: int, *, is_free: bool) -> None:
+        if is_free and wanted_bytes <= len(self._buffer):
+            self._buffer.move(0, self._first, begun_bytes)
+            self._first, self._end = 0, begun_bytes
+            return
+        begun = self._view[self._first : self._end]
+        self._take_new_buffer(wanted_bytes)
+        self._view[:begun_bytes] = begun
+        self._end = begun_bytes
+
+    def _take_new_buffer(self, size_bytes: int) -> None:
+        self._buffer = mmap(-1, size_bytes, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+        self._view = memoryview(self._buffer)
+        self._own_references = sys.getrefcount(self._buffer)
+        self._first = self._end = 0
