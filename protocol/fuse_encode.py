@@ -1,17 +1,19 @@
 """The fused encoder of a layout: one function that appends chunks of bytes to a list.
 
-Neighbouring fixed fields and the length after them are packed at once; records go into the list as they are, uncopied. A structure without tagged
-fields costs one zero byte within the last pack. Values are not checked one by one: struct, `len` and `.encode()` refuse what does not fit.
+What stands between two arrays of structures is packed at once, strings included (`fuse_segments`); records go into the list as they are, uncopied. A
+structure without tagged fields costs one zero byte within the pack. Values are not checked one by one: struct, `len` and `.encode()` refuse what
+does not fit.
 Source: org.apache.kafka.message.MessageDataGenerator; KIP-482.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from struct import Struct
 from struct import error as struct_error
 
 from protocol import fuse_slow
-from protocol.declaration import Field, Fresh, Primitive
+from protocol.declaration import Primitive
+from protocol.fuse_defaults import is_default, is_plainly_default, is_set, nothing_but_fields
+from protocol.fuse_segments import ONE_BYTE, Content, Fixed, Length, Segment, Tags
 from protocol.fuse_source import CODES, Source, fixed_codes, is_fixed
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout
 from protocol.schema import Message
@@ -42,7 +44,7 @@ def fused_packer(layout: StructureLayout, prefix: str, otherwise: Callable[..., 
     source = Source({"otherwise": otherwise, "struct_error": struct_error})
     codes = prefix + fixed_codes(layout) + ("x" if layout.flexible else "")
     numbers = [f"prefix_{index}" for index in range(len(prefix.replace("x", "")))]
-    usual = _conditions(source, layout, "it") + [f"len(it.{field.name}) == 16" for field in layout.fields if field.type is Primitive.UUID]
+    usual = nothing_but_fields(source, layout, "it") + [f"len(it.{field.name}) == 16" for field in layout.fields if field.type is Primitive.UUID]
     values = ", ".join([*numbers, *(f"it.{field.name}" for field in layout.fields)])
     arguments = ", ".join([*numbers, "it"])
     with source.block(f"def pack({arguments}):"):
@@ -70,15 +72,17 @@ def encoder_source(layout: StructureLayout, failure: EncodeFailure, *, into: boo
     )
     names: dict[int, str] = {}
     _write_tag_writers(source, layout, names)
+    is_one_chunk = not into and _is_one_segment(layout)
     with source.block("def encode_into(it, chunks):" if into else "def encode(it):"):
-        if not into:
-            source.line("chunks = []")
         with source.block("try:"):
-            source.line("append = chunks.append")
+            if not is_one_chunk:
+                if not into:
+                    source.line("chunks = []")
+                source.line("append = chunks.append")
             writer = EncoderWriter(source, names)
             writer.structure(layout, "it")
-            writer.flush()
-            if not into:
+            writer.segment.flush(as_result=is_one_chunk)
+            if not into and not is_one_chunk:
                 source.line("return join(chunks)")
         with source.block("except (struct_error, AttributeError, TypeError, ValueError, IndexError) as error:"):
             source.line("raise failure(it, error) from error")
@@ -86,20 +90,17 @@ def encoder_source(layout: StructureLayout, failure: EncodeFailure, *, into: boo
 
 
 class EncoderWriter:
-    """Writes statements that append fields one after the other.
-
-    `_run` holds fixed fields that are not appended yet: (code, expression), None for a zero byte.
-    """
+    """Writes statements that append fields one after the other; what can wait for its neighbours waits in `segment`."""
 
     def __init__(self, source: Source, tag_writers: dict[int, str]) -> None:
         self._source = source
         self._tag_writers = tag_writers
-        self._run: list[tuple[str, str | None]] = []
+        self.segment = Segment(source)
 
     def structure(self, layout: StructureLayout, target: str) -> None:
         """Append a structure."""
         source = self._source
-        guards = [_is_not_default(source, field, f"{target}.{field.name}") for field in layout.guarded]
+        guards = [is_set(source, field, f"{target}.{field.name}") for field in layout.guarded]
         if guards:
             with source.block(f"if {' or '.join(guards)}:"):
                 source.line('raise ValueError("a field is set that this version lacks")')
@@ -107,53 +108,28 @@ class EncoderWriter:
             self.field(field, f"{target}.{field.name}")
         if not layout.flexible:
             return
-        pending = self._run
-        usual = [f"{target}._tags is None", *(_is_plainly_default(source, field.declared, f"{target}.{field.name}") for field in layout.tags)]
-        with source.block(f"if {' and '.join(usual)}:"):
-            self._run = [*pending, ("x", None)]
-            self.flush()
-        with source.block("else:"):
-            self._run = pending
-            self.flush()
-            if layout.tags:
-                source.line(f"{self._tag_writers[id(layout)]}({target}, append)")
-            else:
-                source.line(f"write_tags({target}._tags, append)")
+        usual = [f"{target}._tags is None", *(is_plainly_default(source, field.declared, f"{target}.{field.name}") for field in layout.tags)]
+        unusual = f"{self._tag_writers[id(layout)]}({target}, append)" if layout.tags else f"write_tags({target}._tags, append)"
+        self.segment.parts.append(Tags(" and ".join(usual), unusual))
 
     def field(self, field: PresentField, expression: str) -> None:
         """Append one field, whatever its type."""
         match field.type:
             case Primitive() as primitive if primitive in CODES:
                 self._number(primitive, expression)
-            case Primitive() as primitive:
-                self._sized(primitive, expression, flexible=field.flexible, nullable=field.nullable)
+            case Primitive.STRING:
+                self._text(expression, flexible=field.flexible, nullable=field.nullable)
+            case Primitive():
+                self._blob(expression, flexible=field.flexible, nullable=field.nullable)
             case ArrayLayout() as array:
                 self._array(array, expression, flexible=field.flexible, nullable=field.nullable)
-            case StructureLayout() as layout if not field.nullable:
-                nested = self._source.fresh("nested")
-                self._source.line(f"{nested} = {expression}")
-                self.structure(layout, nested)
             case StructureLayout() as layout:
                 nested = self._source.fresh("nested")
                 self._source.line(f"{nested} = {expression}")
-                with self._unless_null(nested, code="b", null="0" if field.tagged else "-1"):
-                    self._run.append(("b", "1"))
+                if field.nullable:
+                    self._nullable_structure(layout, nested, null="0" if field.tagged else "-1")
+                else:
                     self.structure(layout, nested)
-
-    def flush(self) -> None:
-        """Append everything that is pending as one chunk."""
-        run, self._run = self._run, []
-        if not run:
-            return
-        codes = "".join(code for code, _ in run)
-        values = [value for _, value in run if value is not None]
-        if all(value.lstrip("-").isdigit() for value in values):
-            constant = Struct(">" + codes).pack(*(int(value) for value in values))
-            self._source.line(f"append({constant!r})")
-        elif codes == "B":
-            self._source.line(f"append(BYTE[{values[0]}])")
-        else:
-            self._source.line(f"append({self._source.method(codes, 'pack')}({', '.join(values)}))")
 
     def _number(self, primitive: Primitive, expression: str) -> None:
         if primitive is Primitive.UUID:
@@ -162,69 +138,84 @@ class EncoderWriter:
             with self._source.block(f"if len({uuid}) != 16:"):
                 self._source.line('raise ValueError("a uuid has 16 bytes")')
             expression = uuid
-        self._run.append((CODES[primitive][0], expression))
+        self.segment.parts.append(Fixed(CODES[primitive][0], expression))
 
-    def _sized(self, primitive: Primitive, expression: str, *, flexible: bool, nullable: bool) -> None:
-        """Append a string, bytes or records."""
-        is_text = primitive is Primitive.STRING
-        value = self._source.fresh("text" if is_text else "content")
-        encoded = ".encode()" if is_text else ""
-        code = "B" if flexible else "h" if is_text else "i"
-        if not nullable:
-            self._source.line(f"{value} = {expression}{encoded}")
-            self._append_sized(value, code, is_text=is_text)
-            return
-        self._source.line(f"{value} = {expression}")
-        with self._unless_null(value, code=code, null="0" if flexible else "-1"):
-            if is_text:
-                self._source.line(f"{value} = {value}.encode()")
-            self._append_sized(value, code, is_text=is_text)
+    def _text(self, expression: str, *, flexible: bool, nullable: bool) -> None:
+        text = self._source.fresh("text")
+        length = Length(ONE_BYTE if flexible else "h", self._source.fresh("length"), "string_varint")
+        if nullable:
+            self._source.line(f"{text} = {expression}")
+        else:
+            self._source.line(f"{text} = {expression}.encode()")
+            self._source.line(length.of(text))
+        self.segment.parts += (length, Content("s", text, length, is_nullable_text=nullable))
 
-    def _append_sized(self, value: str, code: str, *, is_text: bool) -> None:
-        self._length(value, code, longer="string_varint" if is_text else "varint")
-        self._source.line(f"append({value})")
-
-    def _length(self, value: str, code: str, *, longer: str) -> None:
-        """Append a length, with what is pending if it takes one byte."""
-        if code != "B":
-            self._run.append((code, f"len({value})"))
-            self.flush()
-            return
-        length = self._source.fresh("length")
-        pending = self._run
-        self._source.line(f"{length} = len({value}) + 1")
-        with self._source.block(f"if {length} < 128:"):
-            self._run = [*pending, ("B", length)]
-            self.flush()
-        with self._source.block("else:"):
-            self._run = pending
-            self.flush()
-            self._source.line(f"append({longer}({length}))")
+    def _blob(self, expression: str, *, flexible: bool, nullable: bool) -> None:
+        """Append bytes or records as they are."""
+        content = self._source.fresh("content")
+        self._source.line(f"{content} = {expression}")
+        with self._unless_null(content, ONE_BYTE if flexible else "i", nullable=nullable) as length:
+            self._source.line(length.of(content))
+            self.segment.parts.append(length)
+            self.segment.flush(is_before_blob=True)
+            self._source.line(f"append({content})")
 
     def _array(self, array: ArrayLayout, expression: str, *, flexible: bool, nullable: bool) -> None:
-        source = self._source
-        elements = source.fresh("elements")
-        source.line(f"{elements} = {expression}")
-        code = "B" if flexible else "i"
-        if nullable:
-            with self._unless_null(elements, code=code, null="0" if flexible else "-1"):
-                self._length(elements, code, longer="varint")
-                self._elements(array, elements, flexible=flexible)
-            return
-        self._length(elements, code, longer="varint")
-        self._elements(array, elements, flexible=flexible)
-
-    def _elements(self, array: ArrayLayout, elements: str, *, flexible: bool) -> None:
-        source = self._source
+        elements = self._source.fresh("elements")
+        self._source.line(f"{elements} = {expression}")
         element = array.element
+        code = ONE_BYTE if flexible else "i"
         if isinstance(element, Primitive) and element in CODES and element is not Primitive.UUID:
-            with source.block(f"if {elements}:"):
-                source.line(f"append({source.table(element, 'pack')}[len({elements})](*{elements}))")
+            self._numbers(CODES[element][0], elements, code, nullable=nullable)
             return
-        if isinstance(element, StructureLayout) and is_fixed(element) and all(field.type is not Primitive.UUID for field in element.fields):
-            self._sweep(element, elements, flexible=flexible)
+        with self._unless_null(elements, code, nullable=nullable) as length:
+            self._source.line(length.of(elements))
+            self.segment.parts.append(length)
+            self.segment.flush()
+            if isinstance(element, StructureLayout) and is_fixed(element) and all(field.type is not Primitive.UUID for field in element.fields):
+                with self._source.block(f"if {elements}:"):
+                    self._sweep(element, elements, flexible=flexible)
+            else:
+                self._loop(element, elements, flexible=flexible)
+
+    def _numbers(self, number_code: str, elements: str, code: str, *, nullable: bool) -> None:
+        source = self._source
+        length = Length(code, source.fresh("length"), "varint")
+        if nullable:
+            with source.block(f"if {elements} is None:"):
+                source.line(f"{length.name} = {length.of_null().value}")
+                source.line(f"{elements} = ()")
+            with source.block("else:"):
+                source.line(length.of(elements))
+        else:
+            source.line(length.of(elements))
+        self.segment.parts += (length, Content(number_code, elements, length))
+
+    @contextmanager
+    def _unless_null(self, value: str, code: str, *, nullable: bool) -> Iterator[Length]:
+        """Write the branch for None, and around what is written inside the other one, which ends with nothing pending."""
+        length = Length(code, self._source.fresh("length"), "varint")
+        if not nullable:
+            yield length
             return
-        self._loop(element, elements, flexible=flexible)
+        pending = list(self.segment.parts)
+        with self._source.block(f"if {value} is None:"):
+            self.segment.parts.append(length.of_null())
+            self.segment.flush()
+        with self._source.block("else:"):
+            self.segment.parts = pending
+            yield length
+            self.segment.flush()
+
+    def _nullable_structure(self, layout: StructureLayout, nested: str, *, null: str) -> None:
+        pending = list(self.segment.parts)
+        with self._source.block(f"if {nested} is None:"):
+            self.segment.parts.append(Fixed("b", null))
+            self.segment.flush()
+        with self._source.block("else:"):
+            self.segment.parts = [*pending, Fixed("b", "1")]
+            self.structure(layout, nested)
+            self.segment.flush()
 
     def _sweep(self, element: StructureLayout, elements: str, *, flexible: bool) -> None:
         """Pack elements of fixed size in one comprehension; if one of them is unusual, start again with the loop."""
@@ -232,7 +223,7 @@ class EncoderWriter:
         one = source.fresh("element")
         codes = fixed_codes(element) + ("x" if element.flexible else "")
         values = ", ".join(f"{one}.{field.name}" for field in element.fields)
-        conditions = _conditions(source, element, one)
+        conditions = nothing_but_fields(source, element, one)
         packed = source.fresh("packed")
         source.line(f"{packed} = [{source.method(codes, 'pack')}({values}) for {one} in {elements} if {' and '.join(conditions)}]")
         with source.block(f"if len({packed}) == len({elements}):"):
@@ -244,54 +235,31 @@ class EncoderWriter:
         source = self._source
         one = source.fresh("element")
         with source.block(f"for {one} in {elements}:"):
-            if isinstance(element, StructureLayout):
-                self.structure(element, one)
-            elif element is Primitive.UUID:
-                self._number(element, one)
-            else:
-                self._sized(element, one, flexible=flexible, nullable=False)
-            self.flush()
-
-    @contextmanager
-    def _unless_null(self, value: str, *, code: str, null: str) -> Iterator[None]:
-        """Write the branch for None, and around what is written inside the other one."""
-        pending = self._run
-        with self._source.block(f"if {value} is None:"):
-            self._run = [*pending, (code, null)]
-            self.flush()
-        with self._source.block("else:"):
-            self._run = list(pending)
-            yield
-            self.flush()
+            match element:
+                case StructureLayout():
+                    self.structure(element, one)
+                case Primitive.UUID:
+                    self._number(element, one)
+                case Primitive.STRING:
+                    self._text(one, flexible=flexible, nullable=False)
+                case _:
+                    self._blob(one, flexible=flexible, nullable=False)
+            self.segment.flush()
 
 
-def _conditions(source: Source, layout: StructureLayout, target: str) -> list[str]:
-    """Return what must hold so that nothing but the fixed fields of an object needs a look."""
-    return [f"{target}._tags is None", *(_is_default(source, field, f"{target}.{field.name}") for field in layout.guarded)]
-
-
-def _is_default(source: Source, field: Field, expression: str) -> str:
-    match field.default:
-        case None:
-            return f"{expression} is None"
-        case True:
-            return expression
-        case False:
-            return f"not {expression}"
-        case Fresh.STRUCTURE:
-            default = source.default(field)
-            return f"({expression} is {default} or ({expression} == {default} and {expression}._tags is None))"
-        case _:
-            return f"{expression} == {source.default(field)}"
-
-
-def _is_plainly_default(source: Source, field: Field, expression: str) -> str:
-    """The same without a look into structures: one that merely equals the default is found out by whoever writes the tags."""
-    return f"{expression} is {source.default(field)}" if field.default is Fresh.STRUCTURE else _is_default(source, field, expression)
-
-
-def _is_not_default(source: Source, field: Field, expression: str) -> str:
-    return f"not ({_is_default(source, field, expression)})" if field.default is not None else f"{expression} is not None"
+def _is_one_segment(layout: StructureLayout) -> bool:
+    """Tell whether all of a message can wait until its end: numbers, strings, arrays of numbers."""
+    for field in layout.fields:
+        match field.type:
+            case StructureLayout() as nested:
+                if field.nullable or not _is_one_segment(nested):
+                    return False
+            case ArrayLayout(element):
+                if element not in CODES or element is Primitive.UUID:
+                    return False
+            case Primitive.BYTES | Primitive.RECORDS:
+                return False
+    return bool(layout.fields)
 
 
 def _write_tag_writers(source: Source, layout: StructureLayout, names: dict[int, str]) -> None:
@@ -307,12 +275,12 @@ def _write_tag_writers(source: Source, layout: StructureLayout, names: dict[int,
         source.line("written = [b'']")
         for field in layout.tags:
             assert field.tag is not None and field.tag < len(fuse_slow.BYTE), f"{field.name} has a tag of more than one byte"
-            with source.block(f"if not ({_is_default(source, field.declared, f'it.{field.name}')}):"):
+            with source.block(f"if not ({is_default(source, field.declared, f'it.{field.name}')}):"):
                 source.line("chunks = []")
                 source.line("append = chunks.append")
                 writer = EncoderWriter(source, names)
                 writer.field(field, f"it.{field.name}")
-                writer.flush()
+                writer.segment.flush()
                 source.line("content = join(chunks)")
                 source.line("size = len(content)")
                 source.line(f"written += ({fuse_slow.BYTE[field.tag]!r}, BYTE[size] if size < 128 else varint(size), content)")

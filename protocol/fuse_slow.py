@@ -4,18 +4,28 @@ Every failure here is a ValueError with the reason; the fused codec turns it int
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
 
 from protocol.schema import Message
 from protocol.types import LAST_INT32, STRING_SIZE_MAX
 
 BYTE = [bytes((number,)) for number in range(128)]
 """One-byte varints, ready made."""
+_TWO_BYTES, _THREE_BYTES = Struct(">H").pack, Struct(">HB").pack
 
 
 def longer_varint(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
     """Finish a varint whose first byte was above 127 and has been read; return it and the position behind it."""
-    value = first_byte & 0x7F
-    for shift in (7, 14, 21, 28):
+    byte = buffer[position]
+    value = first_byte & 0x7F | (byte & 0x7F) << 7
+    if byte < 0x80:
+        return value, position + 1
+    byte = buffer[position + 1]
+    value |= (byte & 0x7F) << 14
+    if byte < 0x80:
+        return value, position + 2
+    position += 2
+    for shift in (21, 28):
         byte = buffer[position]
         position += 1
         value |= (byte & 0x7F) << shift
@@ -38,6 +48,10 @@ def varint(number: int) -> bytes:
     """Write an unsigned varint."""
     if number < 128:
         return BYTE[number]
+    if number < 1 << 14:
+        return _TWO_BYTES((number & 0x7F | 0x80) << 8 | number >> 7)
+    if number < 1 << 21:
+        return _THREE_BYTES((number & 0x7F | 0x80) << 8 | number >> 7 & 0x7F | 0x80, number >> 14)
     if number > LAST_INT32:
         raise ValueError("a varint is above 2^31 - 1")
     written = bytearray()

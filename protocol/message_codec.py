@@ -11,7 +11,8 @@ from typing import IO
 import construct
 
 from protocol.declaration import Declaration
-from protocol.fuse_decode import Decoder, fused_decoder
+from protocol.fuse_decode import Decoder
+from protocol.fuse_decoder import fused_decoder
 from protocol.fuse_encode import Chunks, Encoder, fused_builder, fused_encoder, fused_packer
 from protocol.malformed import MalformedMessage
 from protocol.reference import TAGGED, reference_of

@@ -80,6 +80,8 @@ def default_of(field: Field) -> object:
 
 def is_default(field: Field, value: Message) -> bool:
     """Tell whether a value is what the field holds when nobody set it (a structure with unknown tags is not)."""
+    if field.default is Fresh.LIST:
+        return value is not None and not value
     expected = default_of(field)
     if expected is None or value is None:
         return value is expected

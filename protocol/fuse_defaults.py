@@ -1,0 +1,48 @@
+"""Expressions of generated sources that ask whether a field holds its default.
+
+A tagged field at its default takes no bytes; a field that the version lacks must have it. The questions are written so that the usual answer is
+cheap: the shared default of a structure is known by identity.
+"""
+
+from protocol.declaration import Field, Fresh
+from protocol.fuse_source import Source
+from protocol.resolve import StructureLayout
+
+
+def is_default(source: Source, field: Field, expression: str) -> str:
+    """Return the question whether a value is the default."""
+    match field.default:
+        case None:
+            return f"{expression} is None"
+        case True:
+            return expression
+        case False:
+            return f"not {expression}"
+        case Fresh.LIST:
+            return f"(not {expression} and {expression} is not None)"
+        case Fresh.STRUCTURE:
+            default = source.default(field)
+            return f"({expression} is {default} or ({expression} == {default} and {expression}._tags is None))"
+        case _:
+            return f"{expression} == {source.default(field)}"
+
+
+def is_plainly_default(source: Source, field: Field, expression: str) -> str:
+    """Return the same without a look into structures: one that merely equals the default is found out by whoever writes the tags."""
+    return f"{expression} is {source.default(field)}" if field.default is Fresh.STRUCTURE else is_default(source, field, expression)
+
+
+def is_set(source: Source, field: Field, expression: str) -> str:
+    """Return the opposite question."""
+    match field.default:
+        case None:
+            return f"{expression} is not None"
+        case False:
+            return expression
+        case _:
+            return f"not ({is_default(source, field, expression)})"
+
+
+def nothing_but_fields(source: Source, layout: StructureLayout, target: str) -> list[str]:
+    """Return what must hold so that nothing but the present fields of an object needs a look."""
+    return [f"{target}._tags is None", *(is_default(source, field, f"{target}.{field.name}") for field in layout.guarded)]

@@ -1,0 +1,129 @@
+"""Elements that are alike are read in one sweep, by code made while decoding: it must see every difference and change no result."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from protocol import fuse_sweep
+from protocol.drift.declared import declared_messages
+from protocol.examples import example
+from protocol.fuse_sweep import READERS_MAX, SEEN_MAX, Shapes, can_be_alike, read_none
+from protocol.malformed import MalformedMessage
+from protocol.message_codec import DISAGREEMENT, CompiledMessage, MessageConstruct
+from protocol.messages.k00_produce import BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from protocol.messages.k03_metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from protocol.resolve import ArrayLayout, StructureLayout, layout_of
+from protocol.schema import Message, declaration_of
+
+FRAME_SIZE_MAX = 600
+
+
+def _structures(layout: StructureLayout) -> list[tuple[str, StructureLayout]]:
+    return [
+        (field.name, field.type.element)
+        for field in (*layout.fields, *layout.tags)
+        if isinstance(field.type, ArrayLayout) and isinstance(field.type.element, StructureLayout)
+    ]
+
+
+def _has_shapes(layout: StructureLayout) -> bool:
+    return any(can_be_alike(element) or _has_shapes(element) for _, element in _structures(layout))
+
+
+def _learnable() -> list[type]:
+    return [cls for cls in declared_messages() if _has_shapes(layout_of(cls, declaration_of(cls).versions.last))]
+
+
+def _liken(message: Message, layout: StructureLayout, count: int) -> None:
+    """Repeat the first element of every array of structures."""
+    for name, element_layout in _structures(layout):
+        elements = getattr(message, name)
+        if elements:
+            setattr(message, name, [elements[0]] * count + elements[1:2])
+            for element in elements[:2]:
+                _liken(element, element_layout, count)
+
+
+def _outcome(codec: CompiledMessage | MessageConstruct, frame: bytes) -> tuple[str, object]:
+    try:
+        return "parsed", codec.parse(frame)
+    except MalformedMessage as malformed:
+        assert DISAGREEMENT not in malformed.reason, malformed
+        return "malformed", malformed.path
+
+
+def _metadata(*partitions: MetadataResponsePartition) -> MetadataResponse:
+    return MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=list(partitions))])
+
+
+def _partition(index: int, *nodes: int) -> MetadataResponsePartition:
+    return MetadataResponsePartition(partition_index=index, replica_nodes=list(nodes), isr_nodes=list(nodes))
+
+
+@pytest.fixture(autouse=True)
+def _learns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuse_sweep, "FIRST_THRESHOLD", 1)
+
+
+@pytest.mark.parametrize("learnable", _learnable(), ids=lambda cls: cls.__name__)
+def test_learned_shapes_change_nothing(learnable: type) -> None:
+    """Whole, cut and mutated frames come to the same as in the reference, before and after their shapes are known."""
+    versions = declaration_of(learnable).versions
+    for version in {versions.first, (versions.first + versions.last) // 2, versions.last}:
+        dice = Random(f"{learnable.__name__} {version}").randrange
+        reference = MessageConstruct(layout_of(learnable, version))
+        fused = CompiledMessage(reference)
+        for _ in range(6):
+            message = example(reference.layout, dice)
+            _liken(message, reference.layout, 1 + dice(4))
+            frame = fused.encode(message)
+            for _ in range(10):
+                parsed, position = fused.decode(b"\x00" + frame + b"\x00", 1)
+                assert (parsed, position) == (message, 1 + len(frame))
+                assert fused.encode(parsed) == frame
+            for _ in range(12 if len(frame) < FRAME_SIZE_MAX else 0):
+                mutated = bytearray(frame[: dice(2 * len(frame))])
+                for _ in range(dice(3) if mutated else 0):
+                    mutated[dice(len(mutated))] = (0, 1, 2, 0x7F, 0xFF, dice(256))[dice(6)]
+                assert _outcome(fused, bytes(mutated)) == _outcome(reference, bytes(mutated)), bytes(mutated).hex()
+
+
+@pytest.mark.parametrize("odd", range(5))
+def test_one_element_of_another_shape_ends_the_sweep_and_no_more(odd: int) -> None:
+    codec = CompiledMessage(MessageConstruct(layout_of(MetadataResponse, 12)))
+    usual = [_partition(index, 1, 2, 3) for index in range(5)]
+    for _ in range(3):
+        codec.decode(codec.encode(_metadata(*usual)), 0)
+    for strange in (_partition(odd, 1, 2), _partition(odd), _partition(odd, *range(200)), _tagged(_partition(odd, 1, 2, 3))):
+        message = _metadata(*usual[:odd], strange, *usual[odd + 1 :])
+        parsed = codec.parse(codec.encode(message))
+        assert parsed == message
+        assert [partition._tags for partition in parsed.topics[0].partitions] == [partition._tags for partition in message.topics[0].partitions]
+
+
+def test_structures_that_appear_for_once_are_seen() -> None:
+    """Errors of single records are as rare as they are important."""
+    codec = CompiledMessage(MessageConstruct(layout_of(ProduceResponse, 8)))
+    usual = [PartitionProduceResponse(index=index, base_offset=index) for index in range(4)]
+    strange = PartitionProduceResponse(index=9, record_errors=[BatchIndexAndErrorMessage(batch_index=1)], error_message="no")
+    for partitions in ([*usual], [*usual], [*usual], [*usual[:2], strange, *usual[2:]], [strange, *usual]):
+        message = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=partitions)])
+        assert codec.parse(codec.encode(message)) == message
+
+
+@pytest.mark.parametrize("variety", [10, 50, 1000])
+def test_inventing_shapes_costs_a_peer_more_and_more(variety: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stream of shapes makes us compile or keep without bound."""
+    made: list[object] = []
+    monkeypatch.setattr(fuse_sweep, "_reader", lambda layout, shape: made.append(shape) or read_none)
+    shapes = Shapes(layout_of(MetadataResponse, 12))
+    for number in range(20_000):
+        shapes.learn((number % variety, 1, 1))
+        assert len(shapes._readers) <= READERS_MAX and len(shapes._seen) <= SEEN_MAX
+    assert 1 <= len(made) <= 15  # each takes twice as many as the one before
+
+
+def _tagged(partition: Any) -> Any:
+    partition._tags = {5: b"x"}
+    return partition
