@@ -1,0 +1,103 @@
+"""Bytes that nobody honest would send, and what must come of them: a message, or MalformedMessage, in bounded time.
+
+Sweeps use a decoder that does not look for the field of an error: that search, by the readable reference, costs a hundred times as much.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from random import Random
+
+from protocol.declaration import LAST_VERSION, Primitive
+from protocol.examples import example
+from protocol.malformed import MalformedMessage
+from protocol.message_codec import CompiledMessage, compiled, construct_of
+from protocol.resolve import ArrayLayout, StructureLayout, layout_of
+from protocol.schema import Message, declaration_of
+
+EVERY_VALUE = range(256)
+SMALLEST: Mapping[Primitive, object] = {Primitive.STRING: "", Primitive.BYTES: b"", Primitive.UUID: bytes(16), Primitive.BOOLEAN: False}
+
+
+def declared_versions(message_class: type) -> range:
+    """Return all versions of a message."""
+    versions = declaration_of(message_class).versions
+    assert versions.last < LAST_VERSION, f"{message_class.__name__} has no last version"
+    return range(versions.first, versions.last + 1)
+
+
+def dice_for(message_class: type, version: int, purpose: str = "") -> Callable[[int], int]:
+    """Return dice that fall the same way every time."""
+    return Random(f"{message_class.__name__} {version} {purpose}").randrange
+
+
+@cache
+def short_frame(message_class: type, version: int, size_max: int) -> bytes:
+    """Build an example of at most `size_max` bytes (if there is one), as many-sided as the dice find."""
+    dice = dice_for(message_class, version)
+    frames = [compiled(message_class, version).encode(example(layout_of(message_class, version), dice)) for _ in range(16)]
+    return max((frame for frame in frames if len(frame) <= size_max), key=len, default=min(frames, key=len)[:size_max])
+
+
+class QuickToRefuse(CompiledMessage):
+    """The fused codec as it is made for everybody, but with errors that name no field."""
+
+    def _decode_failure(self, buffer: bytes, start: int, error: Exception) -> MalformedMessage:
+        return MalformedMessage(None, self.layout.version, "", str(error))
+
+
+@cache
+def quick_codec(message_class: type, version: int) -> CompiledMessage:
+    """Return the codec for sweeps over many wrong frames."""
+    return QuickToRefuse(construct_of(message_class, version))
+
+
+def check_outcome(message_class: type, version: int, content: bytes) -> bool:
+    """Tell whether the bytes are a message; then it can be built, and what was built reads as the same. Raises nothing but AssertionError."""
+    codec = quick_codec(message_class, version)
+    try:
+        message, position = codec.decode(content, 0)
+    except MalformedMessage:
+        return False
+    assert 0 <= position <= len(content), f"{message_class.__name__} v{version}: position {position} in {content.hex()}"
+    built = codec.encode(message)
+    assert codec.encode(codec.decode(built, 0)[0]) == built, (
+        f"{message_class.__name__} v{version}: {content.hex()} is built as {built.hex()}, which reads as something else"
+    )
+    return True
+
+
+def crowded(layout: StructureLayout, count: int) -> Message:
+    """Return a structure whose arrays have `count` of the smallest elements, three more in each of those, and so on to the innermost."""
+    values: dict[str, object] = {}
+    for field in layout.fields:
+        match field.type:
+            case ArrayLayout(StructureLayout() as element):
+                values[field.name] = [crowded(element, 3)] * count
+            case ArrayLayout(Primitive() as element):
+                values[field.name] = [SMALLEST.get(element, 0)] * count
+            case StructureLayout() as nested:
+                values[field.name] = crowded(nested, count)
+            case Primitive.RECORDS:
+                values[field.name] = b""
+            case Primitive() if field.declared.default is None and not field.nullable:
+                values[field.name] = SMALLEST[field.type]
+    return layout.cls(**values)
+
+
+def check_mutations(message_class: type, version: int, values: Iterable[int], *, size_max: int) -> int:
+    """Put each value in the place of each byte of an example; return how many frames that were."""
+    frame = bytearray(short_frame(message_class, version, size_max))
+    tried = 0
+    for position, original in enumerate(bytes(frame)):
+        for value in values:
+            if value != original:
+                frame[position] = value
+                check_outcome(message_class, version, bytes(frame))
+                tried += 1
+        frame[position] = original
+    return tried
+
+
+def check_all_mutations(message_class: type, version: int, *, size_max: int = 200) -> int:
+    """Try every value in the place of every byte of an example: for `make fuzz`, a second or so per message and version."""
+    return check_mutations(message_class, version, EVERY_VALUE, size_max=size_max)
