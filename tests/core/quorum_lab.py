@@ -72,7 +72,10 @@ class LabNode:
         for batch in self._read_back():
             epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         log = RaftLog(
-            start_offset=self.disk.start_offset, end_offset=self.disk.end_offset(), epoch_starts=epochs.starts, snapshots=list(self.disk.snapshots)
+            start_offset=self.disk.start_offset,
+            end_offset=self.disk.end_offset(),
+            epoch_starts=epochs.starts,
+            snapshots=list(self.disk.snapshots),
         )
         quorum = Quorum(
             own=self.key,
@@ -82,13 +85,19 @@ class LabNode:
             settings=self.lab.settings,
             log=log,
             voters=voters,
-            bootstrap=[address_of(1)] if self.lab.is_dynamic else (),
+            bootstrap=[address_of(other) for other in self.lab.nodes if other != self.id] if self.lab.is_dynamic else (),
             draw=self.lab.random.randrange,
             note=lambda event: self.lab.note(self, event),
         )
         if self.lab.is_dynamic and self.id in self.lab.formatted:
             voters.add_version(-1, 1)
             voters.add_voters(-1, VoterSet(lab_voter(self.lab, other) for other in self.lab.formatted))
+        for snapshot in sorted(self.disk.snapshots):
+            named = self.lab.voters_in_snapshots.get(snapshot)
+            if named is not None:
+                voters.clear()
+                voters.add_version(snapshot.end_offset - 1, 1)
+                voters.add_voters(snapshot.end_offset - 1, named)
         for batch in self._read_back():
             if batch.is_control:
                 take_control_records(quorum, batch)
@@ -148,6 +157,25 @@ class LabNode:
         self.disk.batches.append(build_batch(records, base_offset=first, leader_epoch=self.replica.quorum.epoch))
         self.replica.on_written()
         self.pump()
+
+    def take_snapshot(self) -> SnapshotId:
+        """Write down what is committed, and drop the log before it."""
+        assert self.replica is not None, "only a node that runs takes snapshots"
+        log, voters = self.replica.quorum.log, self.replica.quorum.voters
+        assert log.high_watermark is not None, "only what is committed goes into a snapshot"
+        epoch = log.epochs.epoch_at(log.high_watermark - 1)
+        assert epoch is not None, "the log knows its epochs"
+        snapshot = SnapshotId(log.high_watermark, epoch)
+        self.lab.voters_in_snapshots[snapshot] = voters.voters_at(snapshot.end_offset - 1) if self.lab.is_dynamic else None
+        self.disk.snapshots[snapshot] = b"everything below %d" % snapshot.end_offset
+        log.add_snapshot(snapshot)
+        for gone in log.delete_before(snapshot):
+            self.disk.snapshots.pop(gone, None)
+        voters.trim_before(log.start_offset)
+        kept = [batch for batch in self.disk.batches if next(split_batches(batch)).next_offset > snapshot.end_offset]
+        self.disk.flushed = max(0, self.disk.flushed - (len(self.disk.batches) - len(kept)))
+        self.disk.batches, self.disk.start_offset = kept, snapshot.end_offset
+        return snapshot
 
     def _read_back(self) -> list:  # type: ignore[type-arg]
         return [next(split_batches(batch)) for batch in self.disk.batches]
@@ -268,7 +296,7 @@ class Lab:
         self.log: dict[int, bytes] = {}
         """Offset -> the committed batch that holds it."""
         self.parts: dict[int, bytes] = {}
-        self.voters_in_snapshots: dict[SnapshotId, VoterSet] = {}
+        self.voters_in_snapshots: dict[SnapshotId, VoterSet | None] = {}
         self.events: list[tuple[int, Event]] = []
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0

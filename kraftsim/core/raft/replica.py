@@ -73,9 +73,10 @@ class RaftReplica:
     def poll(self, now_ms: int) -> int:
         """Do what is due, and return the moment at which something is due next, if nothing happens before."""
         for _ in range(POLLS_MAX):
+            change_ms = self.changes.poll(now_ms)
             wake_ms = self._poll_role(now_ms)
             if wake_ms > now_ms:
-                return min(wake_ms, self.changes.expire(now_ms))
+                return min(wake_ms, change_ms)
         return now_ms + 1
 
     # Inputs -------------------------------------------------------------------------------------------------------------------------------------
@@ -137,7 +138,6 @@ class RaftReplica:
         log.flushed_end_offset = max(log.flushed_end_offset, min(end_offset, log.end_offset))
         if self.is_leader:
             leading.on_flushed(self.quorum)
-            self.changes.on_high_watermark()
 
     def on_snapshot_installed(self, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> None:
         """Take note that a fetched snapshot is in the log's place; `voters` are those that it names."""

@@ -104,8 +104,6 @@ class VoterChanges:
         addition.offset = leading.append_voters(self._quorum, self._quorum.voter_set.with_voter(addition.voter))
         if addition.acks_at_append:
             self._end_addition(ErrorCode.NONE, None)
-        else:
-            self.on_high_watermark()
 
     def on_voter_failed(self, number: int, now_ms: int) -> None:
         """The newcomer did not answer."""
@@ -126,7 +124,6 @@ class VoterChanges:
             return
         offset = leading.append_voters(self._quorum, voters.without_voter(key))
         self._removal = _Removal(ticket=ticket, until_ms=now_ms + self._quorum.settings.request_timeout_ms, offset=offset)
-        self.on_high_watermark()
 
     def on_update(self, request: UpdateRaftVoterRequest, ticket: object, now_ms: int) -> None:
         """Describe a voter anew, or refuse; answered as soon as it is written."""
@@ -144,21 +141,18 @@ class VoterChanges:
                 leading.append_voters(quorum, quorum.voter_set.with_updated(voter))
         quorum.effects.append(Reply(ticket, messages.update_voter_response(quorum, error)))
 
-    def on_high_watermark(self) -> None:
-        """Answer whoever waits for a change that is committed now."""
-        committed = self._quorum.log.high_watermark or 0
-        if self._addition is not None and self._addition.offset is not None and self._addition.offset < committed:
-            self._end_addition(ErrorCode.NONE, None)
-        if self._removal is not None and self._removal.offset < committed:
-            self._end_removal(ErrorCode.NONE, None)
-
     def on_leadership_lost(self) -> None:
         """Answer whoever waits that this node leads no more; the change may or may not come to be."""
         self._end_addition(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum any more")
         self._end_removal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum any more")
 
-    def expire(self, now_ms: int) -> int:
-        """Answer whoever waited too long, and return when to look again."""
+    def poll(self, now_ms: int) -> int:
+        """Answer whoever waits for a change that is committed now, or waited too long; return when to look again."""
+        committed = self._quorum.log.high_watermark or 0
+        if self._addition is not None and self._addition.offset is not None and self._addition.offset < committed:
+            self._end_addition(ErrorCode.NONE, None)
+        if self._removal is not None and self._removal.offset < committed:
+            self._end_removal(ErrorCode.NONE, None)
         if not isinstance(self._quorum.role, Leader):
             self.on_leadership_lost()
         if self._addition is not None and now_ms >= self._addition.until_ms:

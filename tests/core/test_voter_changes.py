@@ -1,0 +1,196 @@
+"""Voters that come and go while the quorum runs, and snapshots that stand for the beginning of its log."""
+
+import pytest
+
+from kraftsim.core.raft.roles import Follower, Leader
+from protocol.errors import ErrorCode
+from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from protocol.schema import Message
+from tests.core.quorum_lab import CLUSTER, LISTENER, Lab, LabNode
+
+
+def running(seed: int, *, size: int, formatted: tuple[int, ...]) -> Lab:
+    lab = Lab(seed, size=size, formatted=formatted)
+    for node in lab.nodes.values():
+        node.start()
+    lab.run_until(lambda: lab.leader() is not None)
+    lab.run(2_000)
+    return lab
+
+
+def leader_of(lab: Lab) -> LabNode:
+    leader = lab.leader()
+    assert leader is not None, "somebody leads"
+    return leader
+
+
+def asked(lab: Lab, request: Message, limit_ms: int = 10_000) -> Message:
+    """Put a request to the leader and return its answer."""
+    answers: list[Message] = []
+    leader_of(lab).receive(request, answers.append)
+    lab.run_until(lambda: bool(answers), limit_ms)
+    return answers[0]
+
+
+def add(lab: Lab, node_id: int, *, timeout_ms: int = 5_000, cluster_id: str | None = CLUSTER) -> AddRaftVoterResponse:
+    node = lab.nodes[node_id]
+    request = AddRaftVoterRequest(
+        cluster_id=cluster_id,
+        timeout_ms=timeout_ms,
+        voter_id=node_id,
+        voter_directory_id=node.key.directory_id,
+        listeners=[Listener(name=LISTENER, host="lab", port=9000 + node_id)],
+    )
+    answer = asked(lab, request)
+    assert isinstance(answer, AddRaftVoterResponse)
+    return answer
+
+
+def remove(lab: Lab, node_id: int, directory_id: bytes | None = None) -> RemoveRaftVoterResponse:
+    directory_id = lab.nodes[node_id].key.directory_id if directory_id is None else directory_id
+    answer = asked(lab, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=node_id, voter_directory_id=directory_id))
+    assert isinstance(answer, RemoveRaftVoterResponse)
+    return answer
+
+
+def voters(lab: Lab) -> list[tuple[int, ...]]:
+    return [node.replica.quorum.voter_set.ids for node in lab.nodes.values() if node.replica is not None]
+
+
+def test_a_quorum_grows_from_one_voter_to_three() -> None:
+    lab = running(1, size=3, formatted=(1,))
+    assert leader_of(lab).id == 1
+    for node_id in (2, 3):
+        assert add(lab, node_id).error_code == ErrorCode.NONE
+    lab.run(2_000)
+    assert voters(lab) == [(1, 2, 3)] * 3
+    lab.nodes[1].crash(power_loss=True)
+    lab.run_until(lambda: lab.leader() is not None and leader_of(lab).id != 1)
+    leader_of(lab).write()
+    lab.run(1_500)
+    assert lab.nodes[2].disk.batches == lab.nodes[3].disk.batches
+
+
+def test_a_leader_that_is_removed_commits_it_and_goes() -> None:
+    lab = running(2, size=3, formatted=(1, 2, 3))
+    gone = leader_of(lab)
+    assert remove(lab, gone.id).error_code == ErrorCode.NONE
+    lab.run_until(lambda: lab.leader() is not None and leader_of(lab) is not gone)
+    lab.run(3_000)
+    assert gone.replica is not None and isinstance(gone.replica.quorum.role, Follower) and not gone.replica.quorum.is_voter
+    assert set(voters(lab)) == {tuple(node_id for node_id in (1, 2, 3) if node_id != gone.id)}
+
+
+def test_changes_are_refused_as_kafka_refuses_them() -> None:
+    lab = running(3, size=4, formatted=(1, 2, 3))
+    assert add(lab, 4, cluster_id="another").error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert add(lab, 2).error_code == ErrorCode.DUPLICATE_VOTER
+    assert remove(lab, 4).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert remove(lab, 2, directory_id=bytes(range(16))).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert remove(lab, 2, directory_id=bytes(16)).error_code == ErrorCode.INVALID_REQUEST
+    follower = next(node for node in lab.nodes.values() if node is not leader_of(lab) and node.id != 4)
+    answers: list[Message] = []
+    follower.receive(RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=1, voter_directory_id=lab.nodes[1].key.directory_id), answers.append)
+    assert [answer.error_code for answer in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_voters_of_the_configuration_stay() -> None:
+    lab = Lab(4, size=3)
+    for node in lab.nodes.values():
+        node.start()
+    lab.run_until(lambda: lab.leader() is not None)
+    lab.run(2_000)
+    key = lab.nodes[1].key
+    answer = asked(lab, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=1, voter_directory_id=b"d" * 16))
+    assert isinstance(answer, RemoveRaftVoterResponse) and answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert key.directory_id == bytes(16)
+
+
+def test_a_voter_that_cannot_be_reached_is_not_added() -> None:
+    lab = running(5, size=4, formatted=(1, 2, 3))
+    lab.nodes[4].crash(power_loss=False)
+    assert add(lab, 4, timeout_ms=1_000).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert set(voters(lab)) == {(1, 2, 3)}
+
+
+def test_a_change_that_no_majority_has_is_answered_with_a_time_out_and_undone_with_its_leader() -> None:
+    lab = running(6, size=4, formatted=(1, 2, 3))
+    leader = leader_of(lab)
+    others = [node for node in lab.nodes.values() if node is not leader and node.id != 4]
+    lab.run(500)
+    for node in others:
+        lab.cut[leader.id, node.id] = lab.cut[node.id, leader.id] = None
+    assert add(lab, 4, timeout_ms=1_000).error_code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    lab.run_until(lambda: lab.leader() in others)
+    leader_of(lab).write()
+    lab.cut.clear()
+    lab.run(6_000)
+    assert set(voters(lab)) == {(1, 2, 3)}
+    assert {len(node.disk.batches) for node in lab.nodes.values()} == {len(leader_of(lab).disk.batches)}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_voters_change_under_faults_and_nothing_committed_is_lost(seed: int) -> None:
+    """Members come and go at random, nodes crash, messages are lost; what the lab checks at every moment holds, and peace brings a leader."""
+    lab = running(seed, size=5, formatted=(1, 2, 3))
+    dice = lab.random
+    for _ in range(40):
+        lab.run(dice.randrange(100, 700))
+        node = lab.nodes[dice.randrange(5) + 1]
+        leader = lab.leader()
+        match dice.randrange(9):
+            case 0 if node.replica is not None:
+                node.crash(power_loss=dice.random() < 0.5)
+            case 1 | 2 | 3 if node.replica is None:
+                node.start()
+            case 4 if leader is not None:
+                key = node.key
+                listeners = [Listener(name=LISTENER, host="lab", port=9000 + node.id)]
+                change = AddRaftVoterRequest(
+                    cluster_id=CLUSTER, timeout_ms=3_000, voter_id=node.id, voter_directory_id=key.directory_id, listeners=listeners
+                )
+                leader.receive(change, lambda _: None)
+            case 5 if leader is not None and len(leader.replica.quorum.voter_set) > 2:  # type: ignore[union-attr]
+                leader.receive(RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=node.id, voter_directory_id=node.key.directory_id), lambda _: None)
+            case 6:
+                lab.loss = dice.choice([0.0, 0.2])
+            case _ if leader is not None:
+                leader.write()
+    lab.loss = 0.0
+    for node in lab.nodes.values():
+        if node.replica is None:
+            node.start()
+    lab.run(15_000)
+    leader_of(lab).write()
+    lab.run(4_000)
+    assert {tuple(node.disk.batches) for node in lab.nodes.values()} == {tuple(leader_of(lab).disk.batches)}
+    assert len(set(voters(lab))) == 1
+    assert sum(isinstance(node.replica.quorum.role, Leader) for node in lab.nodes.values() if node.replica) == 1
+
+
+@pytest.mark.parametrize("formatted", [(), (1, 2, 3)])
+def test_who_lags_behind_the_log_begins_with_a_snapshot(formatted: tuple[int, ...]) -> None:
+    lab = Lab(8, size=3, formatted=formatted)
+    for node in lab.nodes.values():
+        node.start()
+    lab.run_until(lambda: lab.leader() is not None)
+    lab.run(1_000)
+    lagging = next(node for node in lab.nodes.values() if node is not lab.leader())
+    lagging.crash(power_loss=False)
+    for _ in range(5):
+        leader_of(lab).write()
+        lab.run(700)
+    snapshot = leader_of(lab).take_snapshot()
+    leader_of(lab).write()
+    lagging.start()
+    lab.run(6_000)
+    leader = leader_of(lab)
+    assert lagging.disk.start_offset == snapshot.end_offset and lagging.disk.snapshots[snapshot] == leader.disk.snapshots[snapshot]
+    assert lagging.disk.batches == leader.disk.batches
+    lagging.crash(power_loss=True)
+    lagging.start()
+    leader.write()
+    lab.run(3_000)
+    assert lagging.disk.batches == leader_of(lab).disk.batches
+    assert set(voters(lab)) == {(1, 2, 3)}
