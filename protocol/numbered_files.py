@@ -4,18 +4,19 @@ A file is all that it takes to declare one more message; nothing is imported bef
 Source: none of Kafka's; the numbers are its API keys and record types.
 """
 
-import re
+import os
 from pathlib import Path
 
 
 def numbered_modules(folder: Path, letter: str) -> dict[int, str]:
     """Map each number to the name of its module, in the order of the files' names. Other files of the folder are not looked at."""
     found: dict[int, str] = {}
-    for file in sorted(folder.glob(f"{letter}[0-9]*.py")):
-        match = re.fullmatch(rf"{letter}(\d+)_\w+", file.stem)
-        assert match is not None, f"{file.name} is not called {letter}NN_name.py"
-        assert int(match[1]) not in found, f"two files for {letter}{match[1]}"
-        found[int(match[1])] = file.stem
+    for file in sorted(os.listdir(folder)):
+        if file.startswith(letter) and file[1:2].isdigit() and file.endswith(".py"):
+            number, _, name = file.removesuffix(".py")[1:].partition("_")
+            assert number.isdigit() and name, f"{file} is not called {letter}NN_name.py"
+            assert int(number) not in found, f"two files for {letter}{number}"
+            found[int(number)] = f"{letter}{number}_{name}"
     return found
 
 
