@@ -18,6 +18,8 @@ VERBS = {
     "ingest": "Turn the event logs of a run into one Parquet file.",
     "analyze": "Check the invariants of a run with Spark.",
     "report": "Write the HTML report of a run.",
+    "decode": "Print what frames say: from hex, a file, or a packet capture.",
+    "dump": "Print the files of a log directory: segments, indexes, snapshots, checkpoints.",
     "list": "List scenarios, bugs, invariants, releases, and other things.",
     "doctor": "Say what is found on this machine and what is missing.",
 }

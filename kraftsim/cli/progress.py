@@ -6,9 +6,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar while the block runs; the block calls what it is given with the number of steps done since the last call."""
-    if not sys.stderr.isatty():
+def progress(label: str, total: int, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
+    """Show a bar while the block runs; the block calls what it is given with the number of steps done since the last call.
+
+    `shown` is False for verbs that print to the same terminal meanwhile.
+    """
+    if not shown or not sys.stderr.isatty():
         yield lambda steps: None
         return
     from rich.console import Console

@@ -1,0 +1,251 @@
+"""`kraftsim decode`: what the bytes of the protocol say, from hex, from a file, or from a packet capture."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import click
+
+from kraftsim.cli.failure import OK, Failure
+
+if TYPE_CHECKING:
+    from kraftsim.inspect.frames import Asked
+    from kraftsim.inspect.lone import Told
+    from kraftsim.inspect.show import Show
+
+MALFORMED: Final = 1
+UNREAD: Final = 2
+STDIN: Final = "-"
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim decode 00000019 0012 0003 00000001 00026d65 00 056a617661 06332e392e31 00
+  kraftsim decode --response ApiVersions 3 < answer.hex
+  xxd frame.bin | kraftsim decode
+  kraftsim decode --batch --topic __cluster_metadata batch.bin
+  tcpdump -i lo -s 0 -w talk.pcap port 9092       and then
+  kraftsim decode talk.pcap
+  kraftsim decode talk.pcap --api Produce --api InitProducerId --no-records
+  kraftsim decode talk.pcap --json | jq 'select(.body.error_code > 0)'
+
+\b
+Numbers in front of fields count bytes: of the frame, from its size on; with ~ of a batch's uncompressed records.
+Exit codes: 0 all was read, 1 something is malformed, 2 something could not be read for want of its request, of captured bytes, or of a declaration
+here, 3 failed."""
+)
+@click.argument("source", metavar="[HEX|FILE|-]...", nargs=-1)
+@click.option("--request", "is_request", is_flag=True, help="The bytes are a request.")
+@click.option("--response", nargs=2, type=str, metavar="API VERSION", help="The bytes are the response to a request of this API, by name or key.")
+@click.option("--batch", "is_batch", is_flag=True, help="The bytes are record batches.")
+@click.option("--topic", metavar="NAME", help="The topic of the batches: records of Kafka's own topics are opened.")
+@click.option("--port", "ports", type=click.IntRange(1, 65535), multiple=True, help="Of a capture: the port that nodes listen on. Repeatable.")
+@click.option("--api", "apis", multiple=True, metavar="API", help="Of a capture: only this API, by name or key. Repeatable.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many frames.")
+@click.option("--no-records", is_flag=True, help="Leave the records of batches shut.")
+@click.option("--brief", is_flag=True, help="One line for each frame.")
+@click.option("--full", is_flag=True, help="Do not shorten long values, and show every field of batches.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line; values are never shortened.")
+@click.option("--offsets/--no-offsets", "with_offsets", default=True, help="In JSON: where each field stands.  [default: offsets]")
+@click.option("--colour/--no-colour", default=None, help="Colours; by default on a terminal, unless NO_COLOR is set.")
+def decode(
+    source: tuple[str, ...],
+    is_request: bool,
+    response: tuple[str, str] | None,
+    is_batch: bool,
+    topic: str | None,
+    ports: tuple[int, ...],
+    apis: tuple[str, ...],
+    limit: int | None,
+    no_records: bool,
+    brief: bool,
+    full: bool,
+    as_json: bool,
+    with_offsets: bool,
+    colour: bool | None,
+) -> int:
+    """Print what frames or record batches say: from hex, from a binary file, or from a packet capture (pcap, pcapng).
+
+    In a capture the conversations are followed, so that each response is read with the version of its request. Bytes that come alone are guessed at,
+    and the guess is said; --request, --response and --batch tell what they are.
+    """
+    from kraftsim.inspect.show import Show
+    from kraftsim.inspect.text import Look
+
+    if sum((is_request, response is not None, is_batch)) > 1:
+        raise Failure("only one of --request, --response and --batch can be true")
+    told = _told(is_request, response, is_batch)
+    in_colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ if colour is None else colour
+    show = Show(
+        as_json=as_json,
+        with_offsets=with_offsets,
+        is_brief=brief,
+        limit=limit,
+        apis=frozenset(api_key_of(name) for name in apis),
+        look=Look(in_colour=in_colour and not as_json, is_full=full, with_batch_fields=full or is_batch),
+    )
+    found = _Source(told, topic, frozenset(ports), not no_records, show)
+    try:
+        for line in found.lines(source):
+            click.echo(line, color=in_colour)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return OK
+    return MALFORMED if show.malformed else UNREAD if show.unread or show.notices else OK
+
+
+def api_key_of(name: str) -> int:
+    """Return the key of an API, by its name in any spelling or by the number itself. Raises Failure that names the nearest."""
+    import difflib
+
+    from protocol.api_keys import ApiKey
+
+    if name.isdecimal():
+        return int(name)
+    plain = {key.name.replace("_", "").lower(): int(key) for key in ApiKey}
+    wanted = name.replace("_", "").replace("-", "").lower()
+    if wanted not in plain:
+        near = difflib.get_close_matches(wanted, plain, n=1)
+        raise Failure(f"no API is called {name}" + (f"; did you mean {ApiKey(plain[near[0]]).name}?" if near else ""))  # type: ignore[call-arg]
+    return plain[wanted]
+
+
+def _told(is_request: bool, response: tuple[str, str] | None, is_batch: bool) -> "Told | Asked":
+    from kraftsim.inspect.frames import Asked, api_name, is_declared
+    from kraftsim.inspect.lone import Told
+    from protocol.messages.registry import versions_of
+
+    if response is None:
+        return Told.BATCH if is_batch else Told.REQUEST if is_request else Told.NOTHING
+    api_key, version = api_key_of(response[0]), response[1].removeprefix("v")
+    if not version.isdecimal():
+        raise Failure(f"--response {response[0]} {response[1]}: write the version as a number")
+    if not is_declared(api_key, int(version)):
+        try:
+            known = "versions {} to {}".format(*versions_of(api_key))
+        except KeyError:
+            known = "no version"
+        raise Failure(f"of {api_name(api_key)} {known} can be read here, not {version}")
+    return Asked(api_key, int(version))
+
+
+class _Source:
+    """Finds out what the arguments are, and yields the lines to print."""
+
+    def __init__(self, told: "Told | Asked", topic: str | None, ports: frozenset[int], with_records: bool, show: "Show") -> None:
+        self._told = told
+        self._topic = topic
+        self._ports = ports
+        self._with_records = with_records
+        self._show = show
+
+    def lines(self, source: tuple[str, ...]) -> Iterator[str]:
+        """Yield all lines: arguments are files, or hex; none at all is standard input."""
+        words: list[str] = []
+        for word in source or (STDIN,):
+            if word == STDIN or _is_file(word):
+                yield from self._file(word)
+            else:
+                words.append(word)
+        if words:
+            yield from self._hex(" ".join(words))
+
+    def _hex(self, text: str) -> Iterator[str]:
+        from kraftsim.inspect.hex_text import NotHex, bytes_of_hex
+
+        try:
+            content = bytes_of_hex(text)
+        except NotHex as trouble:
+            shown = text if len(text) <= 40 else f"{text[:40]}..."
+            raise Failure(f"{shown}: neither a file nor hex: {trouble}") from trouble
+        yield from self._lone(content)
+
+    def _file(self, name: str) -> Iterator[str]:
+        from kraftsim.inspect.packets import is_capture, opened
+
+        try:
+            if name == STDIN:
+                yield from self._stdin()
+                return
+            with open(name, "rb") as plain:
+                file = opened(plain)
+                start = file.read(4)
+                file.seek(0)
+                yield from self._capture(file, os.path.getsize(name), name) if is_capture(start) else self._content(file.read())
+        except (OSError, EOFError) as trouble:
+            if isinstance(trouble, BrokenPipeError):
+                raise
+            raise Failure(f"{name}: {trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble}") from trouble
+
+    def _stdin(self) -> Iterator[str]:
+        from kraftsim.inspect.packets import is_capture
+
+        if sys.stdin.isatty():
+            raise Failure("say what to decode: hex, a file, or - with something on standard input; see kraftsim decode --help")
+        file = sys.stdin.buffer
+        start = file.peek(4) if hasattr(file, "peek") else b""
+        yield from self._capture(file, 0, "standard input") if is_capture(start) else self._content(file.read())
+
+    def _content(self, content: bytes) -> Iterator[str]:
+        """Decode the content of a file, which may be hex for people."""
+        from kraftsim.inspect.hex_text import bytes_of_hex, is_hex_text
+
+        if not content.strip():
+            raise Failure("there is nothing to decode")
+        yield from self._lone(bytes_of_hex(content.decode("ascii")) if is_hex_text(content) else content)
+
+    def _lone(self, content: bytes) -> Iterator[str]:
+        from kraftsim.inspect.lone import dissect_lone
+
+        for found in dissect_lone(content, self._told, topic=self._topic, with_records=self._with_records):
+            if self._show.is_done:
+                return
+            yield from self._show.found(found)
+
+    def _capture(self, file: IO[bytes], size_bytes: int, name: str) -> Iterator[str]:
+        from kraftsim.cli.progress import progress
+        from kraftsim.inspect.capture import CaptureReader, CaptureSettings
+        from kraftsim.inspect.conversation import Exchange
+        from kraftsim.inspect.packets import NoCapture
+
+        reader = CaptureReader(CaptureSettings(ports=self._ports, with_records=self._with_records))
+        shows_progress = not sys.stdout.isatty()
+        try:
+            with progress(f"reading {Path(name).name}", size_bytes, shown=shows_progress) as advance:
+                for found in reader.read(file, advance):
+                    if self._show.is_done:
+                        break
+                    yield from self._show.exchange(found) if isinstance(found, Exchange) else self._show.notice(found)
+        except NoCapture as trouble:
+            raise Failure(f"{name}: {trouble}") from trouble
+        tally = reader.tally
+        if not self._show.shown and not self._show.apis:
+            foreign = ", ".join(f"{number} {reason}" for reason, number in reader.foreign.items())
+            raise Failure(
+                f"{name}: no frame of Kafka in {tally.packets} packets, {tally.segments} of them TCP"
+                + (f"; connections left out: {foreign}; --port says where nodes listen" if foreign else "")
+            )
+        click.echo(_summary(reader.tally.packets, tally.ends_early, reader.foreign, self._show), err=True)
+
+
+def _is_file(word: str) -> bool:
+    """Tell whether a word names a file; long hex is no name at all."""
+    try:
+        return Path(word).is_file()
+    except OSError:
+        return False
+
+
+def _summary(packets: int, ends_early: bool, foreign: dict[str, int], show: "Show") -> str:
+    words = [f"{show.shown} frames in {packets} packets"]
+    if show.malformed:
+        words.append(f"{show.malformed} malformed")
+    if show.unread:
+        words.append(f"{show.unread} could not be read")
+    words += [f"{number} connections left out: {reason}" for reason, number in foreign.items()]
+    if ends_early:
+        words.append("the capture ends in the middle of a packet")
+    return "; ".join(words)

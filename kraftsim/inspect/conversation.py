@@ -1,0 +1,214 @@
+"""A connection between a client and a node: requests, and the responses that belong to them by their correlation ids.
+
+Source: KafkaChannel, NetworkClient (correlation ids); SaslServerAuthenticator (bare tokens after SaslHandshake v0).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.inspect.cutter import FrameCutter, RawFrame, Skipped
+from kraftsim.inspect.frames import SIZE, Asked, Frame, FrameKind, dissect_request, dissect_response
+from kraftsim.inspect.likeness import looks_like_header, looks_like_request
+from kraftsim.inspect.meaning import Names, explain
+from kraftsim.inspect.packets import Endpoint
+from kraftsim.inspect.parts import Tree, Trouble
+from protocol.api_keys import ApiKey
+from protocol.messages.k00_produce import ACKS_NONE
+
+HEAD_BYTES: Final = 14
+PENDING_MAX: Final = 1 << 16
+"""Older requests than so many are forgotten: a capture may hold one direction only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A frame of a connection; `number` counts all frames of a capture from 1. Of a response, `answers` is the number of its request."""
+
+    number: int
+    packet: int
+    time_ns: int
+    client: Endpoint
+    node: Endpoint
+    frame: Frame
+    answers: int | None = None
+    after_ns: int | None = None
+    said: str = ""
+    """Why the frame could not be read, where that is not the frame's fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something to know about a connection besides its frames."""
+
+    client: Endpoint
+    node: Endpoint
+    packet: int
+    text: str
+    start: bytes = b""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pending:
+    number: int
+    time_ns: int
+    asked: Asked | None
+    """None: a bare SASL token."""
+
+
+class Numbers:
+    """Counts the frames of a capture."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def following(self) -> int:
+        """Return the next number."""
+        self.last += 1
+        return self.last
+
+
+class Conversation:
+    """One connection. Feed it bytes of both directions in the order of their packets."""
+
+    def __init__(self, client: Endpoint, node: Endpoint, numbers: Numbers, names: Names, *, from_its_start: bool, with_records: bool) -> None:
+        self.client = client
+        self.node = node
+        self._numbers = numbers
+        self._names = names
+        self._with_records = with_records
+        self._pending: dict[int, _Pending] = {}
+        self._tokens: list[_Pending] = []
+        self._expects_tokens = False
+        self._requests = FrameCutter(self._is_request, in_step=from_its_start)
+        self._responses = FrameCutter(self._is_response, in_step=from_its_start)
+
+    def feed(self, data: bytes, time_ns: int, packet: int, *, from_client: bool) -> Iterator[Exchange | Notice]:
+        """Take bytes in order; yield the frames that are whole now."""
+        for found in self._cutter(from_client).feed(data, time_ns, packet):
+            yield self._found(found, packet, from_client)
+
+    def lose(self, missing_bytes: int, time_ns: int, packet: int, *, from_client: bool) -> Iterator[Exchange | Notice]:
+        """So many bytes of a direction are not in the capture."""
+        for found in self._cutter(from_client).lose(missing_bytes, time_ns, packet):
+            yield self._found(found, packet, from_client)
+
+    def finish(self, packet: int) -> Iterator[Exchange | Notice]:
+        """The capture, or the connection, ends."""
+        for from_client in (True, False):
+            for found in self._cutter(from_client).finish():
+                yield self._found(found, packet, from_client)
+
+    def _cutter(self, from_client: bool) -> FrameCutter:
+        return self._requests if from_client else self._responses
+
+    def _found(self, found: RawFrame | Skipped, packet: int, from_client: bool) -> Exchange | Notice:
+        if isinstance(found, Skipped):
+            side = "client" if from_client else "node"
+            text = f"{found.size} bytes of the {side} are left out: {found.reason}"
+            return Notice(client=self.client, node=self.node, packet=packet, text=text, start=found.start)
+        return self._request(found) if from_client else self._response(found)
+
+    def _request(self, raw: RawFrame) -> Exchange:
+        number = self._numbers.following()
+        if self._expects_tokens and not looks_like_header(raw.content, SIZE.size, len(raw.content)):
+            self._tokens.append(_Pending(number=number, time_ns=raw.time_ns, asked=None))
+            return self._exchange(raw, number, _bare(FrameKind.REQUEST, raw.content, ApiKey.SASL_HANDSHAKE), said="a bare SASL token")
+        if raw.missing_bytes:
+            frame = dissect_request(raw.content, SIZE.size, max(SIZE.size, raw.first_missing))
+            frame.tree.troubles.clear()
+            self._expect(frame, raw, number)
+            return self._exchange(raw, number, frame, said=_missing(raw))
+        frame = dissect_request(raw.content, SIZE.size)
+        explain(frame, self._names, with_records=self._with_records)
+        self._expect(frame, raw, number)
+        return self._exchange(raw, number, frame)
+
+    def _expect(self, frame: Frame, raw: RawFrame, number: int) -> None:
+        """Remember what the response will answer."""
+        if frame.api_key < 0:
+            return
+        self._expects_tokens = frame.api_key == ApiKey.SASL_HANDSHAKE and frame.api_version == 0
+        body = frame.body
+        if frame.api_key == ApiKey.PRODUCE and body is not None and body.integer("acks", 1) == ACKS_NONE:
+            return
+        if len(self._pending) >= PENDING_MAX:
+            del self._pending[next(iter(self._pending))]
+        self._pending[frame.correlation_id] = _Pending(number=number, time_ns=raw.time_ns, asked=frame.asked)
+
+    def _response(self, raw: RawFrame) -> Exchange:
+        number = self._numbers.following()
+        has_head = len(raw.content) >= SIZE.size * 2
+        correlation_id: int = SIZE.unpack_from(raw.content, SIZE.size)[0] if has_head else -1
+        pending = self._pending.pop(correlation_id, None) if has_head else None
+        if pending is None and self._tokens:
+            return self._exchange(
+                raw, number, _bare(FrameKind.RESPONSE, raw.content, ApiKey.SASL_HANDSHAKE), self._tokens.pop(0), "a bare SASL token"
+            )
+        if not has_head:
+            frame = _bare(FrameKind.RESPONSE, raw.content, -1)
+            frame.tree.troubles.append(Trouble(path="", position=SIZE.size, reason="a response without a correlation id"))
+            return self._exchange(raw, number, frame)
+        if pending is None or pending.asked is None:
+            frame = _bare(FrameKind.RESPONSE, raw.content, -1)
+            frame.correlation_id = correlation_id
+            return self._exchange(raw, number, frame, None, "its request is not in the capture")
+        if raw.missing_bytes:
+            frame = dissect_response(raw.content, pending.asked, SIZE.size, max(SIZE.size, raw.first_missing))
+            frame.tree.troubles.clear()
+            return self._exchange(raw, number, frame, pending, _missing(raw))
+        frame = dissect_response(raw.content, pending.asked, SIZE.size)
+        explain(frame, self._names, with_records=self._with_records)
+        return self._exchange(raw, number, frame, pending)
+
+    def _exchange(self, raw: RawFrame, number: int, frame: Frame, pending: _Pending | None = None, said: str = "") -> Exchange:
+        return Exchange(
+            number=number,
+            packet=raw.packet,
+            time_ns=raw.time_ns,
+            client=self.client,
+            node=self.node,
+            frame=frame,
+            answers=None if pending is None else pending.number,
+            after_ns=None if pending is None else raw.time_ns - pending.time_ns,
+            said=said,
+        )
+
+    def _is_request(self, buffer: bytes | bytearray, position: int, begins_segment: bool) -> bool | None:
+        """Tell whether a request begins here: one that names its client is believed, any other must fit to its last byte."""
+        if len(buffer) < position + HEAD_BYTES:
+            return None if looks_like_start(buffer, position) else False
+        if not looks_like_request(buffer, position):
+            return False
+        if buffer[position + 12] == 0 and buffer[position + 13] > 0 and len(buffer) >= position + HEAD_BYTES + buffer[position + 13]:
+            return True
+        end = position + SIZE.size + SIZE.unpack_from(buffer, position)[0]
+        return None if len(buffer) < end else dissect_request(bytes(buffer[position:end]), SIZE.size).tree.is_whole
+
+    def _is_response(self, buffer: bytes | bytearray, position: int, begins_segment: bool) -> bool | None:
+        """Tell whether a response begins here that somebody waits for."""
+        if len(buffer) < position + SIZE.size * 2:
+            return None if looks_like_start(buffer, position) else False
+        size, correlation_id = (SIZE.unpack_from(buffer, position + ahead)[0] for ahead in (0, SIZE.size))
+        pending = self._pending.get(correlation_id)
+        if pending is None or pending.asked is None or size < SIZE.size or size >> 24:
+            return False
+        end = position + SIZE.size + size
+        if len(buffer) >= end:
+            return dissect_response(bytes(buffer[position:end]), pending.asked, SIZE.size).tree.is_whole
+        return True if begins_segment else None
+
+
+def looks_like_start(buffer: bytes | bytearray, position: int) -> bool:
+    """Tell whether the few bytes there are can begin the size of a frame below 16 MiB."""
+    return position < len(buffer) and buffer[position] == 0
+
+
+def _bare(kind: FrameKind, content: bytes, api_key: int) -> Frame:
+    """Return a frame that nothing is known about."""
+    return Frame(kind=kind, content=content, tree=Tree(), api_key=api_key, is_unknown=True)
+
+
+def _missing(raw: RawFrame) -> str:
+    size = SIZE.size + SIZE.unpack_from(raw.content)[0] if len(raw.content) >= SIZE.size else len(raw.content)
+    return f"{raw.missing_bytes} of {size} bytes are not in the capture, from byte {raw.first_missing}"

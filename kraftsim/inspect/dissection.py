@@ -1,0 +1,217 @@
+"""Takes a message apart by the layout of its version, field by field, and keeps where each of them stands.
+
+The codecs of `protocol` say what a message is; this says where. It must read exactly what they read (a test compares them), and in addition it leaves
+the parts that were read before something went wrong. As Kafka it is lenient about the order of tags and about text that is no UTF-8.
+Source: org.apache.kafka.common.protocol.types.Type, ByteBufferAccessor; KIP-482.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from kraftsim.inspect.parts import Part, Scalar, Trouble, joined
+from protocol.declaration import Primitive
+from protocol.resolve import ArrayLayout, PresentField, StructureLayout
+from protocol.types import LAST_INT32, STRING_SIZE_MAX
+
+NUMBERS: Final = {
+    Primitive.INT8: Struct(">b"),
+    Primitive.INT16: Struct(">h"),
+    Primitive.UINT16: Struct(">H"),
+    Primitive.INT32: Struct(">i"),
+    Primitive.UINT32: Struct(">I"),
+    Primitive.INT64: Struct(">q"),
+    Primitive.FLOAT64: Struct(">d"),
+}
+INT16, INT32 = NUMBERS[Primitive.INT16], NUMBERS[Primitive.INT32]
+TAGS: Final = "(tags)"
+"""Where tagged fields stand that the declaration does not know."""
+
+
+class Unreadable(Exception):
+    """The bytes cannot be read on; the path is that of the dissector when it was raised."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(position, reason)
+        self.position = position
+        self.reason = reason
+
+
+class Dissector:
+    """Reads one buffer. After `Unreadable`, `trouble()` says in which field."""
+
+    def __init__(self, buffer: bytes, end: int | None = None) -> None:
+        self.buffer = buffer
+        self.end = len(buffer) if end is None else end
+        self._path: list[str] = []
+
+    def trouble(self, failure: Unreadable) -> Trouble:
+        """Return the failure with the path of the field in which it happened, and forget that path."""
+        path = ""
+        for name in self._path:
+            path = joined(path, name)
+        self._path.clear()
+        return Trouble(path=path, position=failure.position, reason=failure.reason)
+
+    def message(self, layout: StructureLayout, position: int, parts: list[Part]) -> int:
+        """Append the fields of a message or structure to `parts` as they are read; return where it ends. Raises Unreadable."""
+        for field in layout.fields:
+            position = self._named(field, position, parts)
+        return self._tags(layout, position, parts) if layout.flexible else position
+
+    def _named(self, field: PresentField, position: int, parts: list[Part]) -> int:
+        part = Part(field.name, field.declared.kafka_type, position)
+        parts.append(part)
+        self._path.append(field.name)
+        part.end = self._field(field, position, part)
+        self._path.pop()
+        return part.end
+
+    def _field(self, field: PresentField, position: int, part: Part) -> int:
+        match field.type:
+            case Primitive() as primitive:
+                part.value, position = self._primitive(primitive, position, flexible=field.flexible, nullable=field.nullable)
+                return position
+            case StructureLayout() as layout:
+                if field.nullable:
+                    is_null, position = self._is_null(position, tagged=field.tagged)
+                    if is_null:
+                        return position
+                part.parts = []
+                return self.message(layout, position, part.parts)
+            case ArrayLayout(element):
+                count, position = self._length(position, INT32, flexible=field.flexible, nullable=field.nullable)
+                if count is None:
+                    return position
+                return self._elements(element, count, position, part, flexible=field.flexible)
+
+    def _is_null(self, position: int, *, tagged: bool) -> tuple[bool, int]:
+        """Read the mark before a nullable structure: a byte, under a tag an unsigned varint."""
+        if tagged:
+            mark, position = self.unsigned_varint(position)
+            return mark == 0, position
+        (mark,), end = NUMBERS[Primitive.INT8].unpack(self._bytes(position, 1)[0]), position + 1
+        return mark < 0, end
+
+    def _elements(self, element: Primitive | StructureLayout, count: int, position: int, part: Part, *, flexible: bool) -> int:
+        if isinstance(element, Primitive):
+            values: list[Scalar] = []
+            part.value = values
+            for index in range(count):
+                self._path.append(f"[{index}]")
+                value, position = self._primitive(element, position, flexible=flexible)
+                values.append(value)
+                self._path.pop()
+            return position
+        part.parts = parts = []
+        for index in range(count):
+            name = f"[{index}]"
+            each = Part(name, element.cls.__name__, position, parts=[])
+            parts.append(each)
+            self._path.append(name)
+            assert each.parts is not None
+            each.end = position = self.message(element, position, each.parts)
+            self._path.pop()
+        return position
+
+    def _tags(self, layout: StructureLayout, position: int, parts: list[Part]) -> int:
+        known = {field.tag: field for field in layout.tags}
+        unknown: list[Part] = []
+        count, position = self.unsigned_varint(position)
+        for _ in range(count):
+            start = position
+            tag, position = self.unsigned_varint(position)
+            size, position = self.unsigned_varint(position)
+            if tag not in known:
+                content, end = self._bytes(position, size)
+                unknown.append(Part(str(tag), "unknown tagged field", position, end, content))
+                position = end
+                continue
+            end = self._named(known[tag], position, parts)
+            if end != position + size:
+                self._path.append(known[tag].name)
+                raise Unreadable(start, f"tag {tag} ends at byte {end}, its size said {position + size}")
+            parts[-1].note = f"tag {tag}"
+            position = end
+        if unknown:
+            parts.append(Part(TAGS, "unknown tagged fields", unknown[0].start, unknown[-1].end, parts=unknown))
+        return position
+
+    def _primitive(self, primitive: Primitive, position: int, *, flexible: bool = False, nullable: bool = False) -> tuple[Scalar, int]:
+        number = NUMBERS.get(primitive)
+        if number is not None:
+            end = position + number.size
+            if end > self.end:
+                raise self._short(position, number.size)
+            return number.unpack_from(self.buffer, position)[0], end
+        return self._SIZED[primitive](self, position, flexible, nullable)
+
+    def _boolean(self, position: int, flexible: bool, nullable: bool) -> tuple[bool, int]:
+        content, end = self._bytes(position, 1)
+        return content != b"\x00", end
+
+    def _uuid(self, position: int, flexible: bool, nullable: bool) -> tuple[bytes, int]:
+        return self._bytes(position, 16)
+
+    def _string(self, position: int, flexible: bool, nullable: bool) -> tuple[str | None, int]:
+        start = position
+        size, position = self._length(position, INT16, flexible=flexible, nullable=nullable)
+        if size is None:
+            return None, position
+        if size > STRING_SIZE_MAX:
+            raise Unreadable(start, f"a string of {size} bytes is longer than {STRING_SIZE_MAX}")
+        content, end = self._bytes(position, size)
+        return content.decode(errors="replace"), end
+
+    def _blob(self, position: int, flexible: bool, nullable: bool) -> tuple[bytes | None, int]:
+        size, position = self._length(position, INT32, flexible=flexible, nullable=nullable)
+        return (None, position) if size is None else self._bytes(position, size)
+
+    def _length(self, position: int, number: Struct, *, flexible: bool, nullable: bool) -> tuple[int | None, int]:
+        start = position
+        if flexible:
+            length, position = self.unsigned_varint(position)
+            length -= 1
+        else:
+            if position + number.size > self.end:
+                raise self._short(position, number.size)
+            length = number.unpack_from(self.buffer, position)[0]
+            position += number.size
+        if length >= 0:
+            return length, position
+        if not nullable:
+            raise Unreadable(start, "null, but not nullable")
+        return None, position
+
+    def unsigned_varint(self, position: int) -> tuple[int, int]:
+        """Read an unsigned varint of at most 31 bits; return it and where it ends. Raises Unreadable."""
+        value = 0
+        start = position
+        for shift in (0, 7, 14, 21, 28):
+            if position >= self.end:
+                raise self._short(position, 1)
+            byte = self.buffer[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value > LAST_INT32:
+                    raise Unreadable(start, f"the varint {value} is above 2^31 - 1")
+                return value, position
+        raise Unreadable(start, "the varint has more than five bytes")
+
+    def _bytes(self, position: int, size: int) -> tuple[bytes, int]:
+        end = position + size
+        if end > self.end:
+            raise self._short(position, size)
+        return self.buffer[position:end], end
+
+    def _short(self, position: int, size: int) -> Unreadable:
+        return Unreadable(position, f"{size} bytes are needed, {max(0, self.end - position)} are left")
+
+    _SIZED: Final[dict[Primitive, "Callable[[Dissector, int, bool, bool], tuple[Scalar, int]]"]] = {
+        Primitive.BOOLEAN: _boolean,
+        Primitive.UUID: _uuid,
+        Primitive.STRING: _string,
+        Primitive.BYTES: _blob,
+        Primitive.RECORDS: _blob,
+    }

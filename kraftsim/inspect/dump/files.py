@@ -1,0 +1,117 @@
+"""From the name of a file to what reads it; directories stand for all that is known in them.
+
+Source: kafka.tools.DumpLogSegments (main), LogFileUtils, Snapshots.
+"""
+
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kraftsim.inspect.dump.indexes import Scrutiny, offset_index_rows, time_index_rows, transaction_index_rows
+from kraftsim.inspect.dump.payloads import TOPICS, Decoder
+from kraftsim.inspect.dump.rows import Row, wrong
+from kraftsim.inspect.dump.segments import SegmentSettings, segment_rows
+from kraftsim.inspect.dump.small_files import READERS, producer_snapshot_rows, small_file_rows
+from protocol.compression import Bytes
+from protocol.disk.file_names import (
+    BOOTSTRAP_CHECKPOINT,
+    LOG,
+    OFFSET_INDEX,
+    PRODUCER_SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    parse_metadata_snapshot_name,
+    parse_partition_directory_name,
+    parse_segment_file_name,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpSettings:
+    """What is shown. `decoder` None: that of the topic whose directory the file lies in."""
+
+    segment: SegmentSettings = field(default_factory=SegmentSettings)
+    decoder: Decoder | None = None
+    scrutiny: Scrutiny = Scrutiny.SHOW
+
+
+def is_known(file: Path) -> bool:
+    """Tell whether a file is one of those that can be dumped."""
+    return file.name in READERS or file.name == BOOTSTRAP_CHECKPOINT or parse_segment_file_name(file.name) is not None or _is_snapshot(file)
+
+
+def files_below(place: Path) -> list[Path]:
+    """Return a file as it is, of a directory all known files below it."""
+    if not place.is_dir():
+        return [place]
+    return sorted(file for file in place.rglob("*") if file.is_file() and is_known(file))
+
+
+def decoder_of(file: Path) -> Decoder:
+    """Return what the records of a file are, as its place says."""
+    if file.name == BOOTSTRAP_CHECKPOINT or _is_snapshot(file):
+        return Decoder.CLUSTER_METADATA
+    partition = parse_partition_directory_name(file.absolute().parent.name)
+    return TOPICS.get(partition.topic, Decoder.TEXT) if partition is not None else Decoder.TEXT
+
+
+def rows_of(file: Path, settings: DumpSettings) -> Iterator[Row]:
+    """Yield what is in a file. Raises OSError."""
+    reader = READERS.get(file.name)
+    if reader is not None:
+        yield from small_file_rows(reader, file.read_bytes())
+        return
+    segment = parse_segment_file_name(file.name)
+    if segment is None and file.name != BOOTSTRAP_CHECKPOINT and not _is_snapshot(file):
+        yield wrong(f"Ignoring unknown file {file}")
+        return
+    suffix = LOG if segment is None else segment.suffix
+    if suffix == LOG:
+        decoder = settings.decoder or decoder_of(file)
+        with mapped(file) as content:
+            assert content is not None, "the file is there"
+            yield from segment_rows(file.name, content, replace(settings.segment, decoder=decoder))
+        return
+    assert segment is not None, "a snapshot of metadata was dealt with"
+    yield from _beside_segment(file, suffix, segment.offset, settings.scrutiny)
+
+
+def _beside_segment(file: Path, suffix: str, base_offset: int, scrutiny: Scrutiny) -> Iterator[Row]:
+    """Yield what is in a file that belongs to a segment."""
+    index = file.read_bytes()
+    if suffix == PRODUCER_SNAPSHOT:
+        yield from small_file_rows(producer_snapshot_rows, index)
+    elif suffix == TRANSACTION_INDEX:
+        yield from transaction_index_rows(index)
+    else:
+        with mapped(file.with_suffix(LOG)) as log:
+            if log is None and scrutiny is not Scrutiny.SANITY:
+                yield wrong(f"{file.with_suffix(LOG)} is not there: the index cannot be held against it")
+            if suffix == OFFSET_INDEX:
+                yield from offset_index_rows(str(file), base_offset, index, log, scrutiny)
+            else:
+                assert suffix == TIME_INDEX, f"{suffix} belongs to a segment"
+                offsets = file.with_suffix(OFFSET_INDEX)
+                yield from time_index_rows(str(file), base_offset, index, offsets.read_bytes() if offsets.exists() else None, log, scrutiny)
+
+
+@contextmanager
+def mapped(file: Path) -> Iterator[Bytes | None]:
+    """Map a file into memory, so that a large segment is read as it is needed; None if it is not there."""
+    try:
+        opened = open(file, "rb")  # noqa: SIM115
+    except FileNotFoundError:
+        yield None
+        return
+    with opened:
+        if file.stat().st_size == 0:
+            yield b""
+            return
+        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
+            yield view
+
+
+def _is_snapshot(file: Path) -> bool:
+    return parse_metadata_snapshot_name(file.name) is not None

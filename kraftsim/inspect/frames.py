@@ -1,0 +1,198 @@
+"""Takes whole frames apart: a request by what its header says, a response by what was asked.
+
+Positions count from the first byte of the frame's size where that is there, else from its header.
+Source: RequestHeader.parse, AbstractResponse.parseResponse, ApiVersionsResponse.parse (KIP-511: an ApiVersions error 35 comes as version 0).
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+from typing import Final
+
+from kraftsim.inspect.dissection import Dissector, Unreadable
+from kraftsim.inspect.parts import Part, Tree, Trouble
+from protocol.api_keys import ApiKey
+from protocol.declaration import pascal_case
+from protocol.errors import ErrorCode
+from protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from protocol.messages import registry
+from protocol.resolve import layout_of
+from protocol.schema import declaration_of
+
+SIZE: Final = Struct(">i")
+REQUEST_START: Final = Struct(">hhi")
+ERROR: Final = Struct(">h")
+HEADER: Final = "header"
+BODY: Final = "body"
+_API_NAMES: Final = {int(key): pascal_case(key.name.lower()) for key in ApiKey}
+UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION)
+
+
+class FrameKind(Enum):
+    """Which way a frame goes."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a response answers; `inner` is the request in an Envelope."""
+
+    api_key: int
+    api_version: int
+    inner: "Asked | None" = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Frame:
+    """A frame taken apart. `content` is what positions count in; `is_unknown`: its API or version is not declared here, so the body stayed shut."""
+
+    kind: FrameKind
+    content: bytes
+    tree: Tree
+    api_key: int = -1
+    api_version: int = -1
+    correlation_id: int = -1
+    client_id: str | None = None
+    body_version: int = -1
+    is_unknown: bool = False
+    inner: "Frame | None" = None
+    """The frame in an Envelope; its parts stand in the tree of this one."""
+
+    @property
+    def api_name(self) -> str:
+        """Kafka's name of the API, or its number."""
+        return api_name(self.api_key)
+
+    @property
+    def asked(self) -> Asked:
+        """What a response to this request answers."""
+        return Asked(self.api_key, self.api_version, None if self.inner is None else self.inner.asked)
+
+    @property
+    def body(self) -> Part | None:
+        """The body, as far as it was read."""
+        return next((part for part in self.tree.parts if part.name == BODY), None)
+
+
+def api_name(api_key: int) -> str:
+    """Return for example `InitProducerId`, or `API 1000` for a key that nobody knows."""
+    name = _API_NAMES.get(api_key)
+    return f"API {api_key}" if name is None else name
+
+
+def is_declared(api_key: int, version: int) -> bool:
+    """Tell whether request and response of an API can be read in a version."""
+    try:
+        return version in declaration_of(registry.request_class(api_key)).versions
+    except KeyError:
+        return False
+
+
+def dissect_request(content: bytes, start: int = 0, end: int | None = None) -> Frame:
+    """Take the request between two positions apart, the first being that of its header; never raises for what the bytes hold."""
+    end = len(content) if end is None else end
+    tree = Tree()
+    frame = Frame(kind=FrameKind.REQUEST, content=content, tree=tree)
+    if end < start + REQUEST_START.size:
+        tree.troubles.append(Trouble(path=HEADER, position=start, reason=f"a frame of {end - start} bytes has no request header"))
+        return frame
+    frame.api_key, frame.api_version, frame.correlation_id = REQUEST_START.unpack_from(content, start)
+    frame.body_version = frame.api_version
+    reader = _Reader(content, end, tree)
+    body_position = reader.section(HEADER, RequestHeader, _request_header_version(frame.api_key, frame.api_version), start)
+    if body_position is None:
+        return frame
+    frame.client_id = tree.parts[0].text("client_id")
+    if not is_declared(frame.api_key, frame.api_version):
+        frame.is_unknown = True
+        return frame
+    reader.body(registry.request_class(frame.api_key), frame.api_version, body_position)
+    if frame.api_key == ApiKey.ENVELOPE:
+        _open_envelope(frame, "request_data", None)
+    return frame
+
+
+def dissect_response(content: bytes, asked: Asked, start: int = 0, end: int | None = None) -> Frame:
+    """Take the response to a request apart; never raises for what the bytes hold."""
+    end = len(content) if end is None else end
+    tree = Tree()
+    frame = Frame(kind=FrameKind.RESPONSE, content=content, tree=tree, api_key=asked.api_key, api_version=asked.api_version)
+    frame.body_version = asked.api_version
+    if end < start + SIZE.size:
+        tree.troubles.append(Trouble(path=HEADER, position=start, reason=f"a frame of {end - start} bytes has no correlation id"))
+        return frame
+    frame.correlation_id = SIZE.unpack_from(content, start)[0]
+    if asked.api_key == ApiKey.API_VERSIONS and _is_unsupported(content, start + SIZE.size, end):
+        frame.body_version = 0
+    if not is_declared(asked.api_key, frame.body_version):
+        frame.is_unknown = True
+        return frame
+    flexible = registry.is_flexible(asked.api_key, frame.body_version)
+    reader = _Reader(content, end, tree)
+    body_position = reader.section(HEADER, ResponseHeader, response_header_version(asked.api_key, flexible=flexible), start)
+    if body_position is not None:
+        reader.body(registry.response_class(asked.api_key), frame.body_version, body_position)
+    if asked.inner is not None:
+        _open_envelope(frame, "response_data", asked.inner)
+    return frame
+
+
+def _open_envelope(frame: Frame, field_name: str, asked: Asked | None) -> None:
+    """Take apart what a broker forwards, or what the controller answers to it."""
+    part = frame.body.part(field_name) if frame.body is not None else None
+    if part is None or not isinstance(part.value, bytes):
+        return
+    start = part.end - len(part.value)
+    inner = dissect_request(frame.content, start, part.end) if asked is None else dissect_response(frame.content, asked, start, part.end)
+    frame.inner = inner
+    part.parts, part.value = inner.tree.parts, None
+    part.note = f"{inner.api_name} v{inner.api_version} {inner.kind.value}"
+    for trouble in inner.tree.troubles:
+        frame.tree.troubles.append(Trouble(path=f"{field_name}.{trouble.path}", position=trouble.position, reason=trouble.reason))
+
+
+class _Reader:
+    """Appends header and body to a tree, and the trouble that ends it."""
+
+    def __init__(self, content: bytes, end: int, tree: Tree) -> None:
+        self._content = content
+        self._end = end
+        self._tree = tree
+
+    def section(self, name: str, cls: type, version: int, position: int) -> int | None:
+        """Read one message; return where it ends, None if it cannot be read."""
+        part = Part(name, cls.__name__, position, parts=[])
+        self._tree.parts.append(part)
+        assert part.parts is not None
+        dissector = Dissector(self._content, self._end)
+        try:
+            part.end = dissector.message(layout_of(cls, version), position, part.parts)
+        except Unreadable as failure:
+            part.end = failure.position
+            trouble = dissector.trouble(failure)
+            path = trouble.path if name == BODY else f"{name}.{trouble.path}"
+            self._tree.troubles.append(Trouble(path=path, position=trouble.position, reason=trouble.reason))
+            return None
+        return part.end
+
+    def body(self, cls: type, version: int, position: int) -> None:
+        """Read the body; bytes behind it are a trouble, though Kafka ignores them."""
+        end = self.section(BODY, cls, version, position)
+        if end is not None and end < self._end:
+            left = self._end - end
+            self._tree.troubles.append(Trouble(path="", position=end, reason=f"{left} bytes are left behind the {cls.__name__} v{version}"))
+
+
+def _request_header_version(api_key: int, version: int) -> int:
+    """Return the header version; of an API that is not declared the header is read as far as all versions share it."""
+    try:
+        flexible = registry.is_flexible(api_key, version)
+    except KeyError:
+        flexible = False
+    return request_header_version(api_key, version, flexible=flexible)
+
+
+def _is_unsupported(content: bytes, position: int, end: int) -> bool:
+    return end >= position + ERROR.size and ERROR.unpack_from(content, position)[0] == UNSUPPORTED_VERSION

@@ -1,0 +1,107 @@
+"""Frames and batches that come alone, from hex or a file: what they are is told, or guessed, and then said.
+
+Source: nothing in a response says what it is; only who asked can know.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from kraftsim.inspect.frames import SIZE, Asked, Frame, dissect_request, dissect_response
+from kraftsim.inspect.likeness import (
+    fitting_responses,
+    frame_spans,
+    looks_like_batch,
+    looks_like_header,
+    resembles_batches,
+)
+from kraftsim.inspect.meaning import Names, explain, open_values
+from kraftsim.inspect.parts import Tree, Trouble
+from kraftsim.inspect.records import dissect_batches
+
+OTHERS_SHOWN: Final = 5
+GUESSED_BYTES_MAX: Final = 1 << 20
+"""Longer responses are not tried against everything."""
+
+
+class Told(Enum):
+    """What the caller says that bytes are."""
+
+    NOTHING = "nothing"
+    REQUEST = "request"
+    BATCH = "batch"
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """A frame, or batches; `said` is what was guessed about it, empty if it was told."""
+
+    content: bytes
+    tree: Tree
+    frame: Frame | None = None
+    said: str = ""
+    start: int = 0
+    end: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of bytes, those of a frame's size too where it is there."""
+        return self.end - self.start + (SIZE.size if self.start >= SIZE.size else 0)
+
+
+def dissect_lone(content: bytes, told: Told | Asked, *, topic: str | None = None, with_records: bool = True) -> Iterator[Found]:
+    """Yield the frames, or the batches as one, in some bytes. `topic` says whose records they are."""
+    names = Names()
+    if told is Told.BATCH or (told is Told.NOTHING and looks_like_batch(content)):
+        yield _batches(content, topic, names, "" if told is Told.BATCH else "record batches, as the checksum of the first one says", with_records)
+        return
+    if told is Told.NOTHING and resembles_batches(content):
+        yield _batches(content, topic, names, "record batches, as their lengths and formats say", with_records)
+        return
+    for start, end in frame_spans(content):
+        found = _frame(content, start, end, told)
+        if found is None:
+            found = Found(content=content, tree=Tree(), said="neither a request, nor a response to anything known, nor a batch", start=start, end=end)
+        if found.frame is not None:
+            explain(found.frame, names, with_records=with_records)
+            announced = int.from_bytes(content[start - SIZE.size : start]) if start >= SIZE.size else end - start
+            if announced > end - start:
+                reason = f"the frame is cut: its size says {announced} bytes, {end - start} are there"
+                found.tree.troubles.append(Trouble(path="", position=start - SIZE.size, reason=reason))
+        yield found
+
+
+def _frame(content: bytes, start: int, end: int, told: Told | Asked) -> Found | None:
+    """Take one frame apart; None if it is like nothing known."""
+    if isinstance(told, Asked):
+        return _found(dissect_response(content, told, start, end), start, end)
+    if told is Told.REQUEST:
+        return _found(dissect_request(content, start, end), start, end)
+    request = dissect_request(content, start, end)
+    is_like_request = looks_like_header(content, start, end)
+    if is_like_request and request.tree.is_whole and not request.is_unknown:
+        return _found(request, start, end, "a request, as its header says")
+    responses = fitting_responses(content, start, end) if end - start <= GUESSED_BYTES_MAX else []
+    if responses:
+        return _found(responses[0], start, end, _guess(responses))
+    return _found(request, start, end, "a request, as its header says") if is_like_request else None
+
+
+def _found(frame: Frame, start: int, end: int, said: str = "") -> Found:
+    return Found(content=frame.content, tree=frame.tree, frame=frame, said=said, start=start, end=end)
+
+
+def _guess(responses: list[Frame]) -> str:
+    words = [f"{frame.api_name} v{frame.api_version}" for frame in responses]
+    if len(words) == 1:
+        return f"a response to {words[0]}: nothing else fits"
+    others = ", ".join(words[1 : 1 + OTHERS_SHOWN]) + (", ..." if len(words) > 1 + OTHERS_SHOWN else "")
+    return f"a response to {words[0]}; {len(words) - 1} others fit as well: {others} (tell with --response API VERSION)"
+
+
+def _batches(content: bytes, topic: str | None, names: Names, said: str, with_records: bool) -> Found:
+    tree = Tree()
+    tree.parts = dissect_batches(content, 0, len(content), "", tree.troubles, with_records=with_records)
+    tree.troubles += open_values(tree.parts, "", topic, names, guess=topic is None)
+    return Found(content=content, tree=tree, said=said, end=len(content))

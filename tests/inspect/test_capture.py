@@ -1,0 +1,273 @@
+"""Captures of every kind, in order and disturbed: the same frames come out, or what is missing is said."""
+
+import gzip
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from kraftsim.inspect.capture import CaptureSettings
+from kraftsim.inspect.conversation import Exchange
+from kraftsim.inspect.packets import NoCapture, opened
+from kraftsim.inspect.parts import walk
+from tests.inspect import packets
+from tests.inspect.packets import ACK, PUSH, Packet, Talk, cut, pcap, pcapng
+from tests.inspect.talks import EXPECTED, RECORDS, frames, identities, read, talk
+
+
+def assert_all_read(exchanges: list[Exchange]) -> None:
+    """Every frame of the conversation was read, records and all, and belongs to its request."""
+    assert identities(exchanges) == EXPECTED
+    assert [each.answers for each in exchanges] == [None if way == "request" else number for number, (*_, way) in enumerate(EXPECTED)]
+    assert not [trouble for each in exchanges for trouble in each.frame.tree.troubles]
+    assert not [each.said for each in exchanges if each.said]
+    values = [part.value for each in exchanges for path, part in walk(each.frame.tree.parts) if path.endswith("].value")]
+    assert len(values) == 2 * RECORDS + 1 and values[-1] == b"packed"
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("link", [packets.RAW_IP, packets.ETHERNET, packets.NULL, packets.LOOP, packets.COOKED, packets.COOKED2])
+def test_frames_are_found_in_every_link_layer(link, version):
+    exchanges, notices, _ = read(pcap(talk().packets, link=link, version=version))
+    assert_all_read(exchanges)
+    assert not notices
+    assert str(exchanges[0].node) == ("127.0.0.2:9092" if version == 4 else "[fe80::2]:9092")
+
+
+@pytest.mark.parametrize(("order", "nanoseconds"), [("<", False), (">", False), ("<", True), (">", True)])
+def test_times_of_a_capture_are_kept(order, nanoseconds):
+    exchanges, _, _ = read(pcap(talk().packets, order=order, nanoseconds=nanoseconds))
+    assert exchanges[0].time_ns == packets.FIRST_SECOND * 1_000_000_000 + 3 * (1 if nanoseconds else 1000)
+    assert exchanges[1].after_ns == (1 if nanoseconds else 1000)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_pcapng_of_two_interfaces_is_one_conversation(order):
+    """Each has a link type and a clock of its own."""
+    rows = [(number % 2, packet) for number, packet in enumerate(talk().packets)]
+    exchanges, notices, _ = read(pcapng(rows, [packets.ETHERNET, packets.COOKED2], order=order))
+    assert_all_read(exchanges)
+    assert not notices
+    assert exchanges[0].time_ns == packets.FIRST_SECOND * 1_000_000_000 + 3000
+
+
+def test_a_compressed_capture_is_read_through(tmp_path):
+    file = tmp_path / "talk.pcap.gz"
+    file.write_bytes(gzip.compress(pcap(talk().packets)))
+    with open(file, "rb") as compressed:
+        assert_all_read(read(opened(compressed).read())[0])
+
+
+DISTURBANCES = {
+    "every segment comes twice": lambda sent, dice: [packet for packet in sent for _ in range(2)],
+    "neighbours are swapped": lambda sent, dice: [packet for pair in zip(sent[1::2], sent[::2], strict=False) for packet in pair],
+    "segments are sent again in other pieces": lambda sent, dice: [piece for packet in sent for piece in (packet, *_again(packet, dice))],
+    "late segments": lambda sent, dice: _late(sent, dice),
+    "keep-alives between": lambda sent, dice: [each for packet in sent for each in (packet, _keep_alive(packet))],
+}
+
+
+def _again(packet: Packet, dice: Random) -> list[Packet]:
+    if len(packet.payload) < 10:
+        return []
+    start = dice.randrange(len(packet.payload) // 2)
+    return [replace(packet, sequence=(packet.sequence + start) % 2**32, payload=packet.payload[start : start + 1 + dice.randrange(500)])]
+
+
+def _late(sent: list[Packet], dice: Random) -> list[Packet]:
+    """Segments of one direction overtake each other by up to 6 places, as on several paths; handshakes stay in front."""
+    places = {id(packet): number + dice.randrange(6) for number, packet in enumerate(sent)}
+    return sent[:3] + sorted(sent[3:], key=lambda packet: (places[id(packet)], packet.sequence))
+
+
+def _keep_alive(packet: Packet) -> Packet:
+    return replace(packet, sequence=(packet.sequence - 1) % 2**32, payload=b"\x00", flags=ACK)
+
+
+@pytest.mark.parametrize("first_sequence", [1000, 2**32 - 3000], ids=["plain", "sequence numbers wrap"])
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+def test_a_disturbed_stream_is_put_in_order(disturbance, first_sequence):
+    sent = talk(first_sequence=first_sequence, segment_bytes=300).packets
+    disturbed = DISTURBANCES[disturbance](sent, Random(7))
+    assert disturbed != sent
+    exchanges, notices, _ = read(pcap(disturbed))
+    assert sorted(identities(exchanges)) == sorted(EXPECTED)
+    assert not [each for each in exchanges if each.said or each.frame.tree.troubles] and not notices
+
+
+def _lost(way: bool, api_index: int, of_segment: int) -> list[Packet]:
+    """Return the conversation without one segment of one large frame."""
+    sent = talk(segment_bytes=300).packets
+    starts = [number for number, packet in enumerate(sent) if packet.from_client == way and len(packet.payload) == 300]
+    runs = [number for number in starts if number - 1 not in starts]
+    lost = runs[api_index] + of_segment
+    return sent[:lost] + sent[lost + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("way", "index", "said_of"),
+    [(True, 0, (0, 9, 2, "request")), (False, 0, (1, 16, 3, "response"))],
+    ids=["a segment of a produce request", "a segment of a fetch response"],
+)
+def test_bytes_that_are_missing_inside_of_a_frame_cost_that_frame_alone(way, index, said_of):
+    """Its size says where the next one begins; its head is still known, so that the other side can be read."""
+    exchanges, notices, _ = read(pcap(_lost(way, index, 2)))
+    assert sorted(identities(exchanges)) == sorted(EXPECTED) and not notices
+    said = {identity: each.said for identity, each in zip(identities(exchanges), exchanges, strict=True) if each.said}
+    assert list(said) == [said_of] and said[said_of].startswith("300 of ")
+    assert said[said_of].endswith("bytes are not in the capture, from byte 600")
+
+
+def test_a_short_snapshot_length_costs_only_the_frames_that_it_cuts():
+    exchanges, _, _ = read(pcap([cut(packet, 96) for packet in talk().packets]))
+    assert identities(exchanges) == EXPECTED
+    assert [each.frame.api_name for each in exchanges if each.said] == ["Produce", "Fetch"]
+
+
+def test_a_loss_at_the_beginning_of_a_frame_is_survived_by_finding_the_next():
+    """The size itself is lost."""
+    exchanges, notices, _ = read(pcap(_lost(True, 0, 0)))
+    assert [identity for identity in EXPECTED if identity not in identities(exchanges)] == [(0, 9, 2, "request"), (0, 9, 2, "response")]
+    assert len(notices) == 1 and notices[0].text.startswith(f"{len(frames()[4][1]) - 300} bytes of the client are left out")
+    unknown = [each for each in exchanges if each.frame.api_key < 0]
+    assert [each.said for each in unknown] == ["its request is not in the capture"]
+
+
+@pytest.mark.parametrize("client_id", ["me", None])
+@pytest.mark.parametrize("skipped_frames", [1, 2, 3, 4, 5])
+def test_a_capture_that_begins_in_the_middle_is_read_from_the_next_whole_exchange(skipped_frames, client_id):
+    """At the latest two frames later: the response to a request that was not captured cannot be read."""
+    sent = talk(opened=False, client_id=client_id)
+    before = Talk(segment_bytes=1400)
+    for from_client, frame in frames(client_id)[:skipped_frames]:
+        before.say(frame, from_client=from_client)
+    exchanges, notices, _ = read(pcap(sent.packets[len(before.packets) :]))
+    first_request = (skipped_frames + 1) // 2 * 2
+    assert identities(exchanges) == EXPECTED[first_request:]
+    assert len(notices) == skipped_frames % 2
+    assert not [each for each in exchanges if each.frame.tree.troubles]
+
+
+@pytest.mark.parametrize("client_id", ["me", None])
+def test_a_capture_that_begins_in_the_middle_of_a_segment_of_a_frame_finds_the_next(client_id):
+    """Requests that share a segment: the next one begins anywhere."""
+    said = Talk(segment_bytes=1400)
+    said.say(b"".join(frame for from_client, frame in frames(client_id) if from_client), from_client=True)
+    said.say(b"".join(frame for from_client, frame in frames(client_id) if not from_client), from_client=False)
+    first = replace(said.packets[0], payload=said.packets[0].payload[7:], sequence=said.packets[0].sequence + 7)
+    exchanges, notices, _ = read(pcap([first, *said.packets[1:]]), CaptureSettings(ports=frozenset({9092})))
+    assert [identity for identity in identities(exchanges) if identity[3] == "request"] == [each for each in EXPECTED[2:] if each[3] == "request"]
+    assert [identity for identity in identities(exchanges) if identity[3] == "response"] == [each for each in EXPECTED[2:] if each[3] == "response"]
+    assert [notice.text.partition(" bytes of the ")[2] for notice in notices] == [
+        "client are left out: the capture begins in the middle of the conversation",
+        "node are left out: the capture begins in the middle of the conversation",
+    ]
+
+
+def test_connections_that_use_the_same_ports_again_are_kept_apart():
+    twice = talk().packets + talk(first_sequence=900_000_000).packets
+    exchanges, notices, _ = read(pcap(twice))
+    assert identities(exchanges) == EXPECTED * 2 and not notices
+
+
+def test_only_connections_that_speak_kafka_are_read():
+    web = Talk(client_port=40_000).open().say(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", from_client=True)
+    secret = Talk(client_port=40_001).open().say(b"\x16\x03\x01\x02\x00" + bytes(300), from_client=True)
+    exchanges, notices, reader = read(pcap(web.packets + secret.packets + talk().packets))
+    assert_all_read(exchanges)
+    assert not notices and reader.foreign == {"not like Kafka": 1, "TLS": 1}
+
+
+def test_a_given_port_says_who_is_asked():
+    """Then also what does not look like a request is one."""
+    odd = Talk().open().say(b"\x00\x00\x00\x08\x7f\x00\x00\x00\x00\x00\x00\x01", from_client=True)
+    exchanges, _, _ = read(pcap(odd.packets), CaptureSettings(ports=frozenset({9092})))
+    assert [(each.frame.api_name, each.frame.is_unknown or bool(each.frame.tree.troubles)) for each in exchanges] == [("API 32512", True)]
+    assert read(pcap(odd.packets), CaptureSettings(ports=frozenset({9093})))[0] == []
+
+
+def test_bare_sasl_tokens_are_not_taken_for_requests():
+    """After SaslHandshake v0 tokens follow without any header, until requests come again (KIP-152 ended that)."""
+    from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+    from protocol.requests import request_chunks, response_chunks
+
+    said = Talk().open()
+    said.say(b"".join(request_chunks(17, 0, 90, "me", SaslHandshakeRequest(mechanism="PLAIN"))), from_client=True)
+    said.say(b"".join(response_chunks(17, 0, 90, SaslHandshakeResponse(mechanisms=["PLAIN"]))), from_client=False)
+    said.say(b"\x00\x00\x00\x0c\x00user\x00secret", from_client=True).say(b"\x00\x00\x00\x00", from_client=False)
+    for from_client, frame in frames():
+        said.say(frame, from_client=from_client)
+    exchanges, notices, _ = read(pcap(said.packets))
+    assert identities(exchanges)[:2] == [(17, 0, 90, "request"), (17, 0, 90, "response")]
+    assert [each.said for each in exchanges[2:4]] == ["a bare SASL token"] * 2
+    assert identities(exchanges)[4:] == EXPECTED and not notices
+
+
+def test_requests_without_an_answer_do_not_wait_for_one():
+    """acks=0: the next response belongs to the next request."""
+    from protocol.messages.k00_produce import ProduceRequest
+    from protocol.requests import request_chunks
+
+    said = Talk().open().say(b"".join(request_chunks(0, 9, 77, "me", ProduceRequest(acks=0))), from_client=True)
+    for from_client, frame in frames():
+        said.say(frame, from_client=from_client)
+    exchanges, _, _ = read(pcap(said.packets))
+    assert identities(exchanges) == [(0, 9, 77, "request"), *EXPECTED]
+
+
+@pytest.mark.parametrize("kept", [0, 4, 20, 30, 60])
+def test_a_file_that_ends_early_is_read_as_far_as_it_goes(kept):
+    content = pcap(talk().packets)
+    if kept < 24:
+        with pytest.raises(NoCapture):
+            read(content[:kept])
+    else:
+        assert read(content[:kept])[0] == []
+    exchanges, _, reader = read(content[:-10])
+    assert identities(exchanges)[:9] == EXPECTED[:9] and reader.tally.ends_early
+
+
+def test_random_bytes_in_a_connection_never_stop_the_reader():
+    dice = Random(11)
+    for turn in range(60):
+        noise = Talk(client_port=1000 + turn).open()
+        for _ in range(5):
+            noise.say(dice.randbytes(dice.randrange(1, 200)), from_client=dice.random() < 0.5)
+        sent = noise.packets
+        content = bytearray(pcap(talk().packets if turn % 2 else sent))
+        for _ in range(20):
+            content[dice.randrange(24, len(content))] = dice.randrange(256)
+        try:
+            read(bytes(content), CaptureSettings(ports=frozenset({9092})) if turn % 3 else None)
+        except NoCapture:
+            continue
+
+
+def test_a_large_capture_is_not_held_in_memory():
+    """Of 40 MB of responses no more than the frames in flight."""
+    import tracemalloc
+
+    from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+    from protocol.requests import request_chunks, response_chunks
+
+    body = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=bytes(1_000_000))])])
+    said = Talk(segment_bytes=60_000).open()
+    for number in range(20):
+        said.say(b"".join(request_chunks(1, 4, number, "me", FetchRequest())), from_client=True)
+        said.say(b"".join(response_chunks(1, 4, number, body)), from_client=False)
+    content = pcap(said.packets)
+    from io import BytesIO
+
+    from kraftsim.inspect.capture import CaptureReader
+
+    file = BytesIO(content)
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in CaptureReader(CaptureSettings(with_records=False)).read(file))
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 40 and peak_bytes < 8_000_000 < len(content)
+
+
+__all__ = ["PUSH"]

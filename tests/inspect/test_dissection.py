@@ -1,0 +1,168 @@
+"""The dissector reads what the codecs read, knows where every field stands, and goes as far as the bytes go."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from kraftsim.inspect.dissection import TAGS, Dissector, Unreadable
+from kraftsim.inspect.frames import Asked, dissect_request, dissect_response
+from kraftsim.inspect.parts import Part, walk
+from protocol.examples import example
+from protocol.malformed import MalformedMessage
+from protocol.message_codec import compiled
+from protocol.requests import request_chunks, response_chunks
+from protocol.resolve import ArrayLayout, StructureLayout, layout_of
+from protocol.schema import Message, declaration_of
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give the tests all declared messages."""
+    from protocol.drift.declared import declared_messages
+
+    if "message_class" in metafunc.fixturenames:
+        classes = declared_messages()
+        metafunc.parametrize("message_class", classes, ids=[cls.__name__ for cls in classes])
+
+
+def dissected(cls: type, version: int, content: bytes) -> list[Part]:
+    parts: list[Part] = []
+    end = Dissector(content).message(layout_of(cls, version), 0, parts)
+    assert end == len(content)
+    return parts
+
+
+def assert_same(layout: StructureLayout, parts: list[Part], message: Message) -> None:
+    """Every field has the value that the object has, and nothing else is there."""
+    found = {part.name: part for part in parts}
+    tagged = {field.name for field in layout.tags}
+    for field in (*layout.fields, *layout.tags):
+        value = getattr(message, field.name)
+        if field.name in tagged and field.name not in found:
+            continue  # left out because it is the default, which the codec has filled in
+        part = found.pop(field.name)
+        match field.type:
+            case _ if value is None:
+                assert part.value is None and part.parts is None
+            case StructureLayout() as inner:
+                assert part.parts is not None
+                assert_same(inner, part.parts, value)
+            case ArrayLayout(StructureLayout() as inner):
+                assert part.parts is not None and len(part.parts) == len(value)
+                for each, element in zip(part.parts, value, strict=True):
+                    assert_same(inner, each.parts or [], element)
+            case _:
+                assert part.value == value
+    unknown = found.pop(TAGS, None)
+    assert {part.name: part.value for part in (unknown.parts if unknown else None) or ()} == {
+        str(tag): content for tag, content in (message._tags or {}).items()
+    }
+    assert not found
+
+
+def test_every_field_of_every_version_has_the_value_that_the_codec_reads(message_class: type):
+    declaration = declaration_of(message_class)
+    for version in range(declaration.versions.first, declaration.versions.last + 1):
+        dice = Random(f"{declaration.name} {version}")
+        message = example(layout_of(message_class, version), dice.randrange)
+        content = compiled(message_class, version).encode(message)
+        parts = dissected(message_class, version, content)
+        assert_same(layout_of(message_class, version), parts, compiled(message_class, version).decode(content, 0)[0])
+
+
+def test_fields_stand_one_after_another_and_fill_the_message(message_class: type):
+    """Where one ends the next begins, counts of tags aside; what a field holds lies inside of it."""
+    declaration = declaration_of(message_class)
+    layout = layout_of(message_class, declaration.versions.last)
+    message = example(layout, Random(declaration.name).randrange)
+    content = compiled(message_class, layout.version).encode(message)
+    parts = dissected(message_class, layout.version, content)
+    for _, part in walk(parts):
+        assert 0 <= part.start <= part.end <= len(content)
+        for inside in part.parts or ():
+            assert part.start <= inside.start and inside.end <= part.end
+    fields = [part for part in parts if not part.note.startswith("tag") and part.name != TAGS]
+    assert not fields or fields[0].start == 0
+    for before, after in pairwise(fields):
+        assert before.end == after.start
+
+
+def test_a_cut_message_is_read_up_to_the_cut(message_class: type):
+    """Always a trouble that names a place inside, never another error; the parts before it stay."""
+    declaration = declaration_of(message_class)
+    layout = layout_of(message_class, declaration.versions.last)
+    message = example(layout, Random(f"cut {declaration.name}").randrange)
+    content = compiled(message_class, layout.version).encode(message)
+    for size in range(0, len(content), 1 + len(content) // 60):
+        parts: list[Part] = []
+        dissector = Dissector(content[:size])
+        with pytest.raises(Unreadable) as unreadable:
+            dissector.message(layout, 0, parts)
+        trouble = dissector.trouble(unreadable.value)
+        assert 0 <= trouble.position <= size
+        assert trouble.path.partition(".")[0].partition("[")[0] in ("", *(part.name for part in parts))
+
+
+def test_codec_and_dissector_name_the_same_field():
+    """Of a string that is longer than the message: the path of `MalformedMessage`, and its byte."""
+    from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+
+    content = compiled(MetadataRequest, 9).encode(MetadataRequest(topics=[MetadataRequestTopic(name="one"), MetadataRequestTopic(name="two")]))
+    wrong = content.replace(b"\x04two", b"\x7ftwo")
+    with pytest.raises(MalformedMessage) as malformed:
+        compiled(MetadataRequest, 9).decode(wrong, 0)
+    parts: list[Part] = []
+    dissector = Dissector(wrong)
+    with pytest.raises(Unreadable) as unreadable:
+        dissector.message(layout_of(MetadataRequest, 9), 0, parts)
+    trouble = dissector.trouble(unreadable.value)
+    assert (trouble.path, trouble.position) == (malformed.value.path, malformed.value.position) == ("topics[1].name", wrong.index(b"two"))
+    assert [part.name for _, part in walk(parts)] == ["topics", "[0]", "name", "[1]", "name"]
+
+
+@pytest.mark.parametrize(
+    ("error_code", "version", "read_as"),
+    [(35, 4, 0), (0, 4, 4), (35, 0, 0)],
+)
+def test_an_api_versions_response_that_says_unsupported_is_read_as_version_0(error_code, version, read_as):
+    """KIP-511: so answers a node that does not know the asked version."""
+    from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+
+    body = ApiVersionsResponse(error_code=error_code, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=3)])
+    frame = dissect_response(b"".join(response_chunks(18, read_as, 5, body)), Asked(18, version), 4)
+    assert (frame.body_version, frame.correlation_id, frame.tree.troubles) == (read_as, 5, [])
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_header_and_body_of_a_request_are_told_apart(version):
+    """ControlledShutdown v0 has the header without a client id, the newer ones have tags."""
+    from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest
+
+    content = b"".join(request_chunks(7, version, 9, "me", ControlledShutdownRequest(broker_id=3)))
+    frame = dissect_request(content, 4)
+    assert (frame.api_name, frame.api_version, frame.correlation_id, frame.tree.troubles) == ("ControlledShutdown", version, 9, [])
+    assert frame.client_id == (None if version == 0 else "me")
+    assert frame.body is not None and frame.body.integer("broker_id") == 3
+
+
+def test_bytes_behind_a_body_are_said():
+    from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+
+    content = b"".join(request_chunks(22, 4, 9, "me", InitProducerIdRequest())) + b"xyz"
+    (trouble,) = dissect_request(content, 4).tree.troubles
+    assert (trouble.position, trouble.reason) == (len(content) - 3, "3 bytes are left behind the InitProducerIdRequest v4")
+
+
+def test_what_a_broker_forwards_is_opened_in_both_directions():
+    """Envelope (KIP-590): a request inside of a request, and the response inside of the response."""
+    from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+    from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+
+    inside = b"".join(request_chunks(22, 4, 77, "inner", InitProducerIdRequest(transactional_id="t")))[4:]
+    request = dissect_request(b"".join(request_chunks(58, 0, 1, "outer", EnvelopeRequest(request_data=inside, client_host_address=b"\x7f\0\0\1"))), 4)
+    assert request.tree.is_whole and request.inner is not None
+    assert (request.inner.api_name, request.inner.correlation_id, request.inner.client_id) == ("InitProducerId", 77, "inner")
+    answer = b"".join(response_chunks(22, 4, 77, InitProducerIdResponse(producer_id=4711)))[4:]
+    response = dissect_response(b"".join(response_chunks(58, 0, 1, EnvelopeResponse(response_data=answer))), request.asked, 4)
+    places = {path: part.value for path, part in walk(response.tree.parts)}
+    assert response.tree.is_whole and places["body.response_data.body.producer_id"] == 4711

@@ -1,0 +1,105 @@
+"""Bytes that come alone: hex as people copy it, and guesses that are said."""
+
+import pytest
+
+from kraftsim.inspect.frames import Asked
+from kraftsim.inspect.hex_text import NotHex, bytes_of_hex, is_hex_text
+from kraftsim.inspect.hexdump import hexdump
+from kraftsim.inspect.lone import Found, Told, dissect_lone
+from protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker
+from protocol.requests import response_chunks
+from tests.inspect.talks import BATCH, EXCHANGES, frames
+
+BYTES = bytes(range(0x0E, 0x2E))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BYTES.hex(),
+        BYTES.hex(" "),
+        BYTES.hex(":").upper(),
+        "0x" + BYTES.hex(),
+        " ".join(f"0x{byte:02x}," for byte in BYTES),
+        "".join(f"\\x{byte:02x}" for byte in BYTES),
+        "\n".join(hexdump(BYTES)),
+        "00000000: 0e0f 1011 1213 1415 1617 1819 1a1b 1c1d  ................\n00000010: 1e1f 2021 2223 2425 2627 2829 2a2b 2c2d  .. !\"#$%&'()*+,-",
+        "\t0x0000:  0e0f 1011 1213 1415 1617 1819 1a1b 1c1d  ................\n\t0x0010:  1e1f 2021 2223 2425 2627 2829 2a2b 2c2d  ...!\"#$%&'()*+,-",
+        "0000   0e 0f 10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d   ................\n"
+        "0010   1e 1f 20 21 22 23 24 25 26 27 28 29 2a 2b 2c 2d   .. !\"#$%&'()*+,-",
+    ],
+    ids=["plain", "spaces", "colons", "0x", "C", "escapes", "hexdump", "xxd", "tcpdump", "wireshark"],
+)
+def test_hex_is_read_as_people_copy_it(text):
+    assert bytes_of_hex(text) == BYTES
+    assert is_hex_text(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"), [("", "there are no hex digits"), ("abc", "3 hex digits are no whole bytes"), ("00 0g", "'g' is no hex digit")]
+)
+def test_what_is_no_hex_is_said(text, complaint):
+    with pytest.raises(NotHex, match=complaint):
+        bytes_of_hex(text)
+
+
+def test_a_hexdump_marks_a_byte_and_shows_what_is_around_it():
+    lines = list(hexdump(bytes(range(200)), marked=100))
+    assert lines[0].strip() == "... 64 bytes before" and lines[-1].strip() == "... 56 bytes behind"
+    mark = lines.index(next(line for line in lines if "^^" in line))
+    column = lines[mark].index("^^")
+    assert lines[mark - 1][column : column + 2] == "64" and "byte 100" in lines[mark]
+
+
+def lone(content: bytes, told: Told | Asked = Told.NOTHING) -> list[Found]:
+    return list(dissect_lone(content, told))
+
+
+@pytest.mark.parametrize("with_size", [True, False])
+@pytest.mark.parametrize("number", range(len(EXCHANGES)))
+def test_requests_are_guessed_by_their_headers(number, with_size):
+    key, version, _, _ = EXCHANGES[number]
+    content = frames()[2 * number][1]
+    (found,) = lone(content if with_size else content[4:])
+    assert found.frame is not None and found.said == "a request, as its header says"
+    assert (found.frame.api_key, found.frame.api_version, found.frame.tree.troubles) == (key, version, [])
+
+
+def test_a_response_that_only_one_api_can_have_sent_is_guessed():
+    body = MetadataResponse(cluster_id="kraft", brokers=[MetadataResponseBroker(node_id=1, host="localhost", port=9092)])
+    content = b"".join(response_chunks(3, 8, 1, body))
+    (found,) = lone(content)
+    assert found.frame is not None and (found.frame.api_key, found.frame.tree.troubles) == (3, [])
+    assert found.said == "a response to Metadata v8: nothing else fits"
+    (told,) = lone(content, Asked(3, 8))
+    assert told.frame is not None and (told.frame.api_version, told.said) == (8, "")
+
+
+def test_of_a_response_that_many_can_have_sent_the_others_are_named():
+    (found,) = lone(bytes.fromhex("0000000a 00000001 00000000 001b"))
+    assert found.frame is not None and found.frame.tree.is_whole
+    assert "others fit as well: " in found.said and found.said.endswith("(tell with --response API VERSION)")
+
+
+def test_several_frames_behind_one_another_are_told_apart():
+    requests = [frame for from_client, frame in frames() if from_client]
+    found = lone(b"".join(requests))
+    assert [each.frame.api_key for each in found if each.frame is not None] == [key for key, *_ in EXCHANGES]
+    assert found[1].start == len(requests[0]) + 4, "positions count in the whole"
+
+
+def test_a_frame_that_is_cut_is_said_to_be():
+    (found,) = lone(frames()[0][1][:-3])
+    assert found.tree.troubles[-1].reason == f"the frame is cut: its size says {len(frames()[0][1]) - 4} bytes, {len(frames()[0][1]) - 7} are there"
+
+
+def test_batches_are_guessed_by_their_checksum_and_damaged_ones_by_their_shape():
+    (found,) = lone(BATCH * 2)
+    assert len(found.tree.parts) == 2 and "checksum" in found.said
+    (found,) = lone(BATCH[:-1] + b"\x01")
+    assert len(found.tree.parts) == 1 and "lengths and formats" in found.said and found.tree.troubles
+
+
+def test_bytes_that_are_nothing_are_called_so():
+    (found,) = lone(b"\xff" * 40)
+    assert found.frame is None and found.said == "neither a request, nor a response to anything known, nor a batch"
