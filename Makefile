@@ -13,8 +13,9 @@ READY := $(VENV)/.ready
 DATA ?= runs/up
 PYTEST := $(BIN)/python -m pytest
 ARGS ?=
+SECONDS ?= 60
 
-.PHONY: help setup demo test interop lint types doors bench up down fmt docs lock clean
+.PHONY: help setup demo test interop lint types doors bench fuzz up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -56,6 +57,12 @@ doors: setup ## Who may import whom
 
 bench: setup ## Measure, beside Apache Kafka where it is there
 	$(BIN)/python -m bench $(ARGS)
+
+fuzz: setup ## Throw bytes at everything that reads bytes, SECONDS=60 for each target; ARGS="batches disk" chooses
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || { \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-fuzz.lock && $(BIN)/python -c 'import atheris'; } || \
+		echo "atheris, which follows coverage, cannot be installed on this machine (requirements-fuzz.lock)"
+	$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
 up: setup ## One controller and three brokers in the background, clients at 127.0.0.1:9092
 	$(BIN)/kraftsim up --data $(DATA) --detach $(ARGS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 HOUSE = Path(__file__).parents[2]
-LOCKS = ("requirements-core.lock", "requirements-analysis.lock", "requirements.lock", "requirements-java.lock")
+LOCKS = ("requirements-core.lock", "requirements-analysis.lock", "requirements.lock", "requirements-java.lock", "requirements-fuzz.lock")
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
 
 
@@ -36,6 +36,7 @@ def test_lock_files_pin_what_pyproject_asks_for():
     assert wanted("build") <= set(pins("requirements-core.lock"))
     assert wanted("build", "analysis", "clients", "dev") <= set(pins("requirements.lock"))
     assert wanted("build", "analysis", "clients", "java") <= set(pins("requirements-analysis.lock"))
+    assert wanted("build", "fuzz") <= set(pins("requirements-fuzz.lock"))
     assert wanted("java") - wanted() <= set(pins("requirements-java.lock"))
 
 

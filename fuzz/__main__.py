@@ -1,0 +1,87 @@
+"""`make fuzz`: every target for a bounded time, then every value of every byte.
+
+    python -m fuzz [TARGET ...] [--seconds 60] [--by-chance]
+    python -m fuzz --again TARGET HEX            run one input, with the whole trace of what it breaks
+
+Targets: requests responses data batches codecs disk every-byte. Inputs that opened new paths are kept in build/fuzz and used again.
+Exit code: 0 nothing found, 1 something broke, 3 wrong arguments.
+"""
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CORPUS = Path(__file__).parents[1] / "build" / "fuzz"
+EVERY_BYTE = "every-byte"
+NAMES = ("requests", "responses", "data", "batches", "codecs", "disk", EVERY_BYTE)
+LOG_CHARACTERS = 4000
+ARTIFACTS = ("crash-*", "timeout-*", "oom-*", "slow-unit-*", "last")
+
+
+def main() -> int:
+    """Run what was chosen and say what was found."""
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", metavar="TARGET")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each target but every-byte, which takes what it needs (default: 60)")
+    parser.add_argument("--by-chance", action="store_true", help="without atheris, even where it is there")
+    parser.add_argument("--again", nargs=2, metavar=("TARGET", "HEX"), help="run one input")
+    chosen = parser.parse_args()
+    names = chosen.targets or list(NAMES)
+    for name in [*names, *(chosen.again or [])[:1]]:
+        if name not in NAMES:
+            print(f"no target is called {name} (there are: {', '.join(NAMES)})", file=sys.stderr)
+            return 3
+    if chosen.again:
+        return _again(*chosen.again)
+    by_chance = chosen.by_chance or importlib.util.find_spec("atheris") is None
+    if by_chance and not chosen.by_chance:
+        print("atheris is not installed here: inputs are changed by chance, and no coverage guides them", flush=True)
+    broken = [name for name in names if (_every_byte() if name == EVERY_BYTE else _run(name, chosen.seconds, by_chance=by_chance))]
+    print(f"broken: {', '.join(broken)}" if broken else f"nothing broke in {', '.join(names)}", flush=True)
+    return 1 if broken else 0
+
+
+def _run(name: str, seconds: float, *, by_chance: bool) -> int:
+    """Fuzz one target in a process of its own, and show the input that ended the process if one did."""
+    corpus = CORPUS / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    for pattern in ARTIFACTS:
+        for left in corpus.glob(pattern):
+            left.unlink()
+    command = [sys.executable, "-m", "fuzz.one", name, str(seconds), str(corpus), *(["--by-chance"] if by_chance else [])]
+    log = corpus / "log"
+    with log.open("wb") as errors:  # atheris names every module that it instruments
+        code = subprocess.run(command, check=False, stderr=errors).returncode
+    if code not in (0, 1):
+        print(log.read_text(errors="replace")[-LOG_CHARACTERS:], f"{name}: BROKEN, the process ended with {code}", flush=True)
+        for pattern in ARTIFACTS:
+            for artifact in sorted(corpus.glob(pattern)):
+                print(f"again: .venv/bin/python -m fuzz --again {name} {artifact.read_bytes().hex()}", flush=True)
+    return code
+
+
+def _every_byte() -> int:
+    """Run one process for each processor that this one may use."""
+    shares = len(os.sched_getaffinity(0))
+    processes = [subprocess.Popen([sys.executable, "-m", "fuzz.every_byte", f"{share}/{shares}"]) for share in range(shares)]
+    return max(process.wait() for process in processes)
+
+
+def _again(name: str, text: str) -> int:
+    from fuzz.guard import Guard
+    from fuzz.targets import REFUSALS, TARGETS
+
+    if name == EVERY_BYTE:
+        print(f"an input of {EVERY_BYTE} has no reproducer of its own: the lines above it name message, version and bytes", file=sys.stderr)
+        return 3
+    guard = Guard(name, TARGETS[name].check, REFUSALS)
+    finding = guard.run(bytes.fromhex(text))
+    print(finding if finding is not None else "read" if guard.read else "refused, as it should be")
+    return 0 if finding is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""One input, one verdict: what a target must never do, told from what it may do.
+
+A target returns (the input was read), raises MalformedMessage or UnsupportedApi (it was refused), or breaks the property: another exception, an
+assertion that two readers agree, more than the allowed time, more than the allowed memory.
+"""
+
+import resource
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SECONDS_MAX = 2.0
+RESIDENT_BYTES_MAX = 512 * 1024 * 1024
+"""How much the process may grow by one input."""
+KIBIBYTE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An input that broke the property, and how."""
+
+    target: str
+    what: str
+    data: bytes
+
+    def __str__(self) -> str:
+        return f"{self.what.rstrip()}\nagain: .venv/bin/python -m fuzz --again {self.target} {self.data.hex()}"
+
+
+@dataclass(slots=True)
+class Guard:
+    """Runs a target on inputs, counts verdicts, and keeps the first input of every kind of finding."""
+
+    target: str
+    check: Callable[[bytes], None]
+    refusals: tuple[type[Exception], ...]
+    read: int = 0
+    refused: int = 0
+    findings: dict[str, Finding] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> int:
+        """How many were run."""
+        return self.read + self.refused
+
+    def run(self, data: bytes) -> Finding | None:
+        """Return what an input broke, if it broke something; of several with one cause only the first is kept."""
+        resident, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+        what = None
+        try:
+            self.check(data)
+            self.read += 1
+        except self.refusals:
+            self.refused += 1
+        except RecursionError as error:
+            what = ("RecursionError", f"RecursionError: {error}")
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            what = (f"{type(error).__name__} {frame.filename}:{frame.lineno}", traceback.format_exc())
+        seconds = time.perf_counter() - started
+        grown_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident) * KIBIBYTE
+        if what is None and grown_bytes > RESIDENT_BYTES_MAX:
+            what = ("memory", f"it took {grown_bytes >> 20} MiB, {RESIDENT_BYTES_MAX >> 20} MiB are allowed")
+        if what is None and seconds > SECONDS_MAX:
+            what = ("time", f"it took {seconds:.1f} s, {SECONDS_MAX} s are allowed")
+        if what is None:
+            return None
+        cause, text = what
+        finding = Finding(self.target, text, data)
+        if cause in self.findings:
+            return None
+        self.findings[cause] = finding
+        return finding

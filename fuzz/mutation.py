@@ -1,0 +1,41 @@
+"""Inputs made from other inputs by chance: what runs where atheris cannot be installed. It does not look at coverage.
+
+Half of the changes are those that length fields fear: extreme bytes and numbers, cuts, repetitions, pieces of other inputs.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+EXTREME_BYTES = (0, 1, 0x7F, 0x80, 0xFF)
+LARGEST = tuple(number.to_bytes(size, signed=True) for size in (2, 4, 8) for number in (-1, 1, (1 << 8 * size - 1) - 1, -(1 << 8 * size - 1)))
+EXTREME_NUMBERS = (*LARGEST, b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01")
+CHANGES_MAX = 4
+INPUT_BYTES_MAX = 8192
+
+
+def mutated(dice: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    """Return data with one to four changes."""
+    changed = bytearray(data)
+    for _ in range(dice.randint(1, CHANGES_MAX)):
+        position = dice.randrange(len(changed) + 1)
+        match dice.randrange(8):
+            case 0 if position < len(changed):
+                changed[position] = dice.choice(EXTREME_BYTES)
+            case 1 if position < len(changed):
+                changed[position] = dice.randrange(256)
+            case 2 if position < len(changed):
+                changed[position] ^= 1 << dice.randrange(8)
+            case 3:
+                number = dice.choice(EXTREME_NUMBERS)
+                changed[position : position + len(number)] = number
+            case 4:
+                del changed[position : position + dice.randint(1, 8)]
+            case 5:
+                changed[position:position] = changed[position : position + dice.randint(1, 32)]
+            case 6:
+                del changed[position:]
+            case _:
+                other = dice.choice(others)
+                start = dice.randrange(len(other) + 1)
+                changed[position:position] = other[start : start + dice.randint(1, 64)]
+    return bytes(changed[:INPUT_BYTES_MAX])

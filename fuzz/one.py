@@ -1,0 +1,153 @@
+"""Fuzzes one target in a process of its own, until its time is over: with atheris, which follows coverage, or with our own changes by chance.
+
+python -m fuzz.one NAME SECONDS CORPUS [--by-chance]      exit code 1: the property was broken, the inputs were printed
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fuzz.guard import Guard
+
+INPUT_BYTES_MAX = 8192
+RESIDENT_MIB_MAX = 3072
+SECONDS_PER_INPUT_MAX = 20
+SECONDS_PER_LINE = 5.0
+INPUTS_PER_LOOK_AT_THE_CLOCK = 64
+
+
+class Run:
+    """What happens around the inputs: the clock, the progress line, and the end."""
+
+    def __init__(self, name: str, seconds: float, guard: "Guard") -> None:
+        self._name = name
+        self._seconds = seconds
+        self._guard = guard
+        self._calls = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start the clock. Seeds run before that: with them every codec is compiled."""
+        self._started = self._said = time.monotonic()
+        self._before = self._guard.inputs
+
+    def one(self, data: bytes, *, ends: bool = True) -> None:
+        """Run an input; if the time is over this ends the process."""
+        finding = self._guard.run(data)
+        if finding is not None:
+            print(f"\n{self._name}: BROKEN by {len(data)} bytes\n{finding}\n", flush=True)
+        self._calls += 1
+        if ends and self._calls % INPUTS_PER_LOOK_AT_THE_CLOCK == 0:
+            self._look_at_the_clock()
+
+    def _look_at_the_clock(self) -> None:
+        now = time.monotonic()
+        if now - self._said >= SECONDS_PER_LINE:
+            self._said = now
+            self.say(now)
+        if now - self._started >= self._seconds:
+            self.say(now)
+            sys.stdout.flush()
+            os._exit(1 if self._guard.findings else 0)
+
+    def say(self, now: float) -> None:
+        """Print the progress line."""
+        guard, seconds = self._guard, now - self._started
+        rate = (guard.inputs - self._before) / max(seconds, 0.001)
+        print(
+            f"{self._name}: {seconds:3.0f} of {self._seconds:.0f} s, {guard.inputs} inputs ({rate:.0f} a second), "
+            f"{guard.read} read, {guard.refused} refused, {len(guard.findings)} broken",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Run until the time is over."""
+    name, seconds, corpus = sys.argv[1], float(sys.argv[2]), Path(sys.argv[3])
+    atheris = None if "--by-chance" in sys.argv[4:] else _atheris()
+    with _instrumented(atheris):
+        from fuzz.guard import Guard
+        from fuzz.targets import REFUSALS, TARGETS
+    target = TARGETS[name]
+    guard = Guard(name, target.check, REFUSALS)
+    seeds = list(target.seeds())
+    run = Run(name, seconds, guard)
+    for seed in seeds:
+        run.one(seed, ends=False)
+    print(f"{name}: {target.what}; {len(seeds)} seeds, {guard.refused} of them refused", flush=True)
+    run.start()
+    if atheris is None:
+        _by_chance(run, name, seeds, corpus)
+    else:
+        _by_coverage(atheris, run, seeds, corpus, seconds)
+
+
+def _by_coverage(atheris: Any, run: Run, seeds: list[bytes], corpus: Path, seconds: float) -> None:
+    begin = corpus / "seeds"
+    begin.mkdir(parents=True, exist_ok=True)
+    (corpus / "found").mkdir(exist_ok=True)
+    for number, seed in enumerate(seeds):
+        (begin / f"{number:06}").write_bytes(seed)
+    options = [
+        f"-max_len={INPUT_BYTES_MAX}",
+        f"-timeout={SECONDS_PER_INPUT_MAX}",
+        f"-rss_limit_mb={RESIDENT_MIB_MAX}",
+        f"-max_total_time={int(seconds) + 30}",
+        f"-artifact_prefix={corpus}/",
+        "-verbosity=0",
+        "-print_final_stats=0",
+    ]
+    atheris.Setup([sys.argv[0], *options, str(corpus / "found"), str(begin)], run.one)
+    atheris.Fuzz()
+
+
+def _by_chance(run: Run, name: str, seeds: list[bytes], corpus: Path) -> None:
+    import resource
+
+    from fuzz.mutation import mutated
+
+    resource.setrlimit(resource.RLIMIT_AS, (RESIDENT_MIB_MAX << 20, RESIDENT_MIB_MAX << 20))
+    dice = Random(f"{name} {os.environ.get('FUZZ_SEED', '')}")
+    last = corpus / "last"
+    corpus.mkdir(parents=True, exist_ok=True)
+    while True:
+        data = mutated(dice, dice.choice(seeds), seeds)
+        if len(data) > INPUT_BYTES_MAX // 2:
+            last.write_bytes(data)
+        run.one(data)
+
+
+def _atheris() -> Any:
+    import atheris
+
+    return atheris
+
+
+@contextlib.contextmanager
+def _instrumented(atheris: Any) -> Iterator[None]:
+    """Let atheris see the protocol: modules as they are imported, fused functions as they are compiled."""
+    if atheris is None:
+        yield
+        return
+    with atheris.instrument_imports(include=["protocol"]):
+        from protocol.drift.declared import declared_messages
+        from protocol.fuse_source import Source
+
+        declared_messages()
+        plain = Source.compile
+
+        def compile_instrumented(self: Source, *arguments: Any) -> Any:
+            return atheris.instrument_func(plain(self, *arguments))
+
+        Source.compile = compile_instrumented  # type: ignore[method-assign]
+        yield
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""What is fuzzed, by name: a check of one input, and the inputs to begin with.
+
+A check raises what the property forbids. Where two readers exist, they must agree; what was read must survive being written and read again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fuzz import disk_target, message_targets, record_targets
+from protocol.malformed import MalformedMessage
+from protocol.requests import UnsupportedApi
+
+REFUSALS = (MalformedMessage, UnsupportedApi)
+"""The errors that bytes from outside may end in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something that reads bytes."""
+
+    what: str
+    check: Callable[[bytes], None]
+    seeds: Callable[[], Iterator[bytes]]
+
+
+TARGETS: Mapping[str, Target] = {
+    "requests": Target("a connection's input: frames, request head, body", message_targets.check_requests, message_targets.request_seeds),
+    "responses": Target("answers to a request of any API and version", message_targets.check_response, message_targets.response_seeds),
+    "data": Target("records of metadata, of coordinators, and in control batches", message_targets.check_data, message_targets.data_seeds),
+    "batches": Target("record batches and message sets, read and converted", record_targets.check_batches, record_targets.batch_seeds),
+    "codecs": Target("compressed blocks of every codec", record_targets.check_codec, record_targets.codec_seeds),
+    "disk": Target("files that nodes write: snapshots, checkpoints, indexes", disk_target.check_file, disk_target.file_seeds),
+}

@@ -1,0 +1,85 @@
+"""The fuzzers, for a moment: their seeds are fit to begin with, they tell what breaks from what is refused, and what they once found stays fixed.
+
+`make fuzz` runs them for minutes, with coverage (docs/fuzzing.md).
+"""
+
+import resource
+import time
+from itertools import islice
+from random import Random
+
+import pytest
+
+from fuzz import guard as guard_module
+from fuzz.every_byte import Check, changed
+from fuzz.guard import Guard
+from fuzz.message_targets import all_messages, examples
+from fuzz.mutation import INPUT_BYTES_MAX, mutated
+from fuzz.targets import REFUSALS, TARGETS
+from protocol.malformed import MalformedMessage
+from protocol.message_codec import compiled
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+
+SEED_STEP = 9
+"""Every so many seeds are run here; all of them take as long as all codecs take to compile."""
+INPUTS = 300
+FINDINGS: list[tuple[str, str]] = []
+"""Inputs that broke a target once, and what was wrong."""
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_seeds_are_read_and_what_chance_makes_of_them_breaks_nothing(name: str) -> None:
+    target = TARGETS[name]
+    guard = Guard(name, target.check, REFUSALS)
+    seeds = list(islice(target.seeds(), 0, None, SEED_STEP if name in ("requests", "responses", "data") else 1))
+    for seed in seeds:
+        guard.run(seed)
+    assert not guard.findings and guard.read > guard.refused * (name != "batches"), "seeds are mostly good; batches come from old producers, too"
+    dice = Random(name)
+    for _ in range(INPUTS):
+        data = mutated(dice, dice.choice(seeds), seeds)
+        assert len(data) <= INPUT_BYTES_MAX
+        guard.run(data)
+    assert not guard.findings, "\n".join(map(str, guard.findings.values()))
+    assert guard.refused > INPUTS / 10, "chance made hardly anything bad"
+
+
+def test_every_other_value_of_every_byte_is_tried_once() -> None:
+    sample = compiled(FeatureLevelRecord, 0).encode(next(examples(FeatureLevelRecord, 0)))
+    inputs = list(changed(sample))
+    assert len(set(inputs)) == len(inputs) == 255 * len(sample) and sample not in inputs
+    guard = Guard("every-byte", Check(FeatureLevelRecord, 0), REFUSALS)
+    assert not any(map(guard.run, inputs)) and guard.read and guard.refused
+    assert (FeatureLevelRecord, 0) in all_messages()
+
+
+def test_what_breaks_is_told_from_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refusals count as good; of one cause only the first input is kept, with the line that runs it again."""
+    monkeypatch.setattr(guard_module, "SECONDS_MAX", 0.2)
+    monkeypatch.setattr(guard_module, "RESIDENT_BYTES_MAX", 64 << 20)
+
+    def check(data: bytes) -> None:
+        match data:
+            case b"refused":
+                raise MalformedMessage(None, None, "", "bad")
+            case b"index" | b"index again":
+                data[len(data)]
+            case b"slow":
+                time.sleep(0.3)
+            case b"large":
+                b"x" * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + (128 << 20))  # more than all that was there before
+            case b"deep":
+                check(data)
+
+    guard = Guard("codecs", check, REFUSALS)
+    assert guard.run(b"refused") is None and guard.run(b"fine") is None and (guard.read, guard.refused) == (1, 1)
+    found = [guard.run(data) for data in (b"index", b"index again", b"slow", b"large", b"deep")]
+    assert [finding is not None for finding in found] == [True, False, True, True, True]
+    assert "IndexError" in str(found[0]) and f"--again codecs {b'index'.hex()}" in str(found[0])
+    assert "s are allowed" in str(found[2]) and "MiB are allowed" in str(found[3]) and "RecursionError" in str(found[4])
+
+
+@pytest.mark.parametrize("name, data", FINDINGS)
+def test_what_once_broke_a_target_does_not_again(name: str, data: str) -> None:
+    guard = Guard(name, TARGETS[name].check, REFUSALS)
+    assert guard.run(bytes.fromhex(data)) is None, next(iter(guard.findings.values())).what
