@@ -18,6 +18,7 @@ from protocol.schema import Message
 
 Decoder = Callable[[bytes, int], tuple[Message, int]]
 DecodeFailure = Callable[[bytes, int, Exception], Exception]
+DecodeAgain = Callable[[bytes, int, Exception], tuple[Message, int]]
 TagReaders = Mapping[int, str]
 """From the id of a layout to the function that reads its tagged fields."""
 
@@ -28,9 +29,10 @@ class DecoderWriter:
     `_run` holds fixed fields that are not read yet: (code, size, where to put it). The byte to be read next is `position + _ahead`.
     """
 
-    def __init__(self, source: Source, tag_readers: TagReaders) -> None:
+    def __init__(self, source: Source, tag_readers: TagReaders, *, is_lenient: bool) -> None:
         self._source = source
         self._tag_readers = tag_readers
+        self._is_lenient = is_lenient
         self._run: list[tuple[str, int, str]] = []
         self._ahead = 0
         self._lengths: list[str] = []
@@ -138,10 +140,9 @@ class DecoderWriter:
             end = source.fresh("end")
             source.line(f"{end} = {self._at(-1 if flexible else 0)} + {length}")
             piece = f"[{self._at()}:{end}]"
-            if is_text and nullable:
-                source.line(f"{target} = buffer{piece}.decode() if {length} > {int(flexible)} else ''")
-            elif is_text:
-                source.line(f"{target} = buffer{piece}.decode()")
+            if is_text:
+                text = f"decode_leniently(buffer{piece})" if self._is_lenient else f"buffer{piece}.decode()"
+                source.line(f"{target} = {text}" + (f" if {length} > {int(flexible)} else ''" if nullable else ""))
             else:
                 source.line(f"{target} = {'view' if primitive is Primitive.RECORDS else 'buffer'}{piece}")
             source.line(f"position = {end}")
@@ -212,7 +213,7 @@ class DecoderWriter:
                     source.line(f"position += len({elements}) * {sweep.size}")
                     self._loop(element, elements, f"len({elements})", count, flexible=True)
             return
-        if not can_be_alike(element):
+        if self._is_lenient or not can_be_alike(element):
             self._loop(element, elements, "0", count, flexible=element.flexible)
             return
         shapes = source.bind(source.fresh("shapes"), Shapes(element))

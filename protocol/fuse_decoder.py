@@ -6,20 +6,29 @@ Source: org.apache.kafka.message.MessageDataGenerator (order of fields and tags)
 from struct import error as struct_error
 
 from protocol import fuse_slow
-from protocol.fuse_decode import DecodeFailure, Decoder, DecoderWriter
+from protocol.declaration import Primitive
+from protocol.fuse_decode import DecodeAgain, DecodeFailure, Decoder, DecoderWriter
 from protocol.fuse_source import Source
-from protocol.resolve import ArrayLayout, StructureLayout, field_holds_records, holds_records
+from protocol.resolve import ArrayLayout, StructureLayout, field_holds, holds
+from protocol.utf8 import decode_leniently
 
 
-def fused_decoder(layout: StructureLayout, failure: DecodeFailure) -> Decoder:
-    """Compile `decode(buffer, position) -> (object, position behind it)`; anything wrong is raised as what `failure` makes of it."""
-    return decoder_source(layout, failure).compile(layout, "decode")
+def fused_decoder(layout: StructureLayout, failure: DecodeFailure, again: DecodeAgain | None) -> Decoder:
+    """Compile `decode(buffer, position) -> (object, position behind it)`; anything wrong is raised as what `failure` makes of it.
+
+    `again` is called for text that is no UTF-8, and where a buffer turns out not to be bytes. Without it, text is read leniently.
+    """
+    return decoder_source(layout, failure, again).compile(layout, "decode" if again else "decode leniently", "decode")
 
 
-def decoder_source(layout: StructureLayout, failure: DecodeFailure) -> Source:
+def decoder_source(layout: StructureLayout, failure: DecodeFailure, again: DecodeAgain | None) -> Source:
     """Write the source of the decoder."""
     source = Source(
         {
+            "again": again,
+            "as_bytes": fuse_slow.as_bytes,
+            "decode_leniently": decode_leniently,
+            "longer_count": fuse_slow.longer_count,
             "longer_varint": fuse_slow.longer_varint,
             "longer_string": fuse_slow.longer_string,
             "keep_tags": fuse_slow.keep_tags,
@@ -31,58 +40,60 @@ def decoder_source(layout: StructureLayout, failure: DecodeFailure) -> Source:
         }
     )
     readers: dict[int, str] = {}
-    _write_tag_readers(source, layout, readers)
+    _write_tag_readers(source, layout, readers, is_lenient=again is None)
     with source.block("def decode(buffer, position=0):"):
         source.line("start = position")
         with source.block("try:"):
-            if holds_records(layout):
+            if holds(layout, Primitive.BYTES):
+                with source.block("if type(buffer) is not bytes:"):
+                    source.line("buffer = as_bytes(buffer)")
+            if holds(layout, Primitive.RECORDS):
                 source.line("view = memoryview(buffer)")
-            writer = DecoderWriter(source, readers)
+            writer = DecoderWriter(source, readers, is_lenient=again is None)
             writer.structure(layout, "it")
             writer.finish()
+        if again is not None:
+            with source.block("except (UnicodeDecodeError, AttributeError) as error:"):
+                source.line("return again(buffer, start, error)")
         with source.block("except (struct_error, IndexError, ValueError) as error:"):
             source.line("raise failure(buffer, start, error) from error")
     return source
 
 
-def _write_tag_readers(source: Source, layout: StructureLayout, readers: dict[int, str]) -> None:
+def _write_tag_readers(source: Source, layout: StructureLayout, readers: dict[int, str], *, is_lenient: bool) -> None:
     """Write, for each structure that knows tagged fields, the function that reads them; inner structures first."""
     for field in (*layout.fields, *layout.tags):
         shape = field.type.element if isinstance(field.type, ArrayLayout) else field.type
         if isinstance(shape, StructureLayout):
-            _write_tag_readers(source, shape, readers)
+            _write_tag_readers(source, shape, readers, is_lenient=is_lenient)
     if not layout.tags:
         return
     name = readers[id(layout)] = source.fresh(f"tags_of_{layout.cls.__name__}")
     with source.block(f"def {name}(count, buffer, position, it):"):
-        if any(field_holds_records(field) for field in layout.tags):
+        if any(field_holds(field, Primitive.RECORDS) for field in layout.tags):
             source.line("view = memoryview(buffer)")
         for field in layout.tags:
             source.line(f"it.{field.name} = {source.default(field.declared)}")
         source.line("it._tags = None")
-        source.line("last_tag = -1")
         with source.block("if count > 127:"):
-            source.line("count, position = longer_varint(count, buffer, position)")
+            source.line("count, position = longer_count(count, buffer, position)")
         with source.block("for _ in range(count):"):
-            _write_tag_reader(source, layout, readers)
+            _write_tag_reader(source, layout, readers, is_lenient=is_lenient)
         with source.block("if position > len(buffer):"):
             source.line('raise ValueError("the tagged fields end behind the message")')
         source.line("return position")
 
 
-def _write_tag_reader(source: Source, layout: StructureLayout, readers: dict[int, str]) -> None:
+def _write_tag_reader(source: Source, layout: StructureLayout, readers: dict[int, str], *, is_lenient: bool) -> None:
     """Write what is done for each tagged field: one that is known is read in place, another one is kept."""
     source.line("tag, size = buffer[position], buffer[position + 1]")
     source.line("position += 2")
     with source.block("if tag > 127 or size > 127:"):
         source.line("tag, size, position = longer_tag(buffer, position - 2)")
-    with source.block("if tag <= last_tag:"):
-        source.line('raise ValueError("tags do not ascend")')
-    source.line("last_tag = tag")
     source.line("expected = position + size")
     for index, field in enumerate(layout.tags):
         with source.block(f"{'elif' if index else 'if'} tag == {field.tag}:"):
-            writer = DecoderWriter(source, readers)
+            writer = DecoderWriter(source, readers, is_lenient=is_lenient)
             writer.field(field, f"it.{field.name}")
             writer.synchronize()
     with source.block("else:"):

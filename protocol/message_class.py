@@ -23,7 +23,7 @@ from protocol.declaration import (
 )
 
 if TYPE_CHECKING:
-    from protocol.message_codec import MessageConstruct
+    from protocol.message_construct import MessageConstruct
 
 T = TypeVar("T")
 

@@ -48,7 +48,7 @@ def frame_record_version(value: bytes) -> int:
 
 
 @cache
-def _codec(record_class: RecordClass, number: int, version: int) -> CompiledMessage:
+def _codec(record_class: RecordClass, number: int, version: int) -> CompiledMessage[Message]:
     """Return the codec of a kind of record. Raises MalformedMessage for one that is not declared."""
     try:
         cls = record_class(number)

@@ -20,6 +20,7 @@ from protocol.message_codec import CompiledMessage, compiled, construct_of
 from protocol.messages import registry
 from protocol.resolve import holds_records
 from protocol.schema import Message, declaration_of
+from protocol.utf8 import decode_leniently
 
 REQUEST_HEAD = Struct(">hhih")
 """API key, API version, correlation id, size of the client id."""
@@ -74,7 +75,10 @@ def read_request_head(frame: bytes) -> RequestHead:
         client_id = None
         if client_id_size >= 0:
             position += client_id_size
-            client_id = frame[10:position].decode()
+            try:
+                client_id = frame[10:position].decode()
+            except UnicodeDecodeError:
+                client_id = decode_leniently(frame[10:position])
         if api_version >= first_flexible:
             tag_count = frame[position]
             position += 1
@@ -168,8 +172,8 @@ def decode_response_body(api_key: int, api_version: int, frame: bytes) -> Messag
 class Route:
     """All that is needed to read and write one API at one version."""
 
-    request: CompiledMessage
-    response: CompiledMessage
+    request: CompiledMessage[Message]
+    response: CompiledMessage[Message]
     request_header_version: int
     response_header_version: int
     request_holds_records: bool
@@ -206,7 +210,7 @@ class FirstFlexible(dict[int, int]):
         return first
 
 
-def _route(api_key: int, request: CompiledMessage, response: CompiledMessage) -> Route:
+def _route(api_key: int, request: CompiledMessage[Message], response: CompiledMessage[Message]) -> Route:
     header_version = response_header_version(api_key, flexible=response.layout.flexible)
     head = SIZED_RESPONSE_HEAD[header_version]
 

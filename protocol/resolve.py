@@ -5,7 +5,6 @@ Source: the JSON message definitions of Apache Kafka (`versions`, `nullableVersi
 """
 
 from dataclasses import dataclass
-from functools import cache
 
 from protocol.declaration import ArrayOf, Declaration, Field, Fresh, Primitive, StructureOf, VersionRange, WireType
 from protocol.message_class import has_fresh_default, shared_default
@@ -57,12 +56,31 @@ class StructureLayout:
         return tuple(field for field in self.absent if not field.ignorable)
 
 
-@cache
+class UnknownVersion(ValueError):
+    """A version that a message does not declare."""
+
+    def __init__(self, name: str, versions: VersionRange, version: int) -> None:
+        super().__init__(name, versions, version)
+        self.name = name
+        self.versions = versions
+        self.version = version
+
+    def __str__(self) -> str:
+        return f"{self.name} has versions {self.versions}, not {self.version}"
+
+
 def layout_of(cls: type, version: int) -> StructureLayout:
-    """Return the layout of a message at a version that it declares."""
-    declaration = declaration_of(cls)
-    assert version in declaration.versions, f"{declaration.name} has versions {declaration.versions}, not {version}"
-    return _structure_layout(cls, version, declaration.flexible)
+    """Return the layout of a message at a version; UnknownVersion if it does not declare that."""
+    found = _LAYOUTS.get((cls, version))
+    if found is None:
+        declaration = declaration_of(cls)
+        if version not in declaration.versions:
+            raise UnknownVersion(declaration.name, declaration.versions, version)
+        found = _LAYOUTS[cls, version] = _structure_layout(cls, version, declaration.flexible)
+    return found
+
+
+_LAYOUTS: dict[tuple[type, int], StructureLayout] = {}
 
 
 def default_of(field: Field) -> object:
@@ -90,13 +108,18 @@ def is_default(field: Field, value: Message) -> bool:
 
 def holds_records(layout: StructureLayout) -> bool:
     """Tell whether record batches can be in there, which are never copied."""
-    return any(field_holds_records(field) for field in (*layout.fields, *layout.tags))
+    return holds(layout, Primitive.RECORDS)
 
 
-def field_holds_records(field: PresentField) -> bool:
-    """Tell whether a field is made of record batches, or has them inside."""
+def holds(layout: StructureLayout, primitive: Primitive) -> bool:
+    """Tell whether anything of this type can be in there."""
+    return any(field_holds(field, primitive) for field in (*layout.fields, *layout.tags))
+
+
+def field_holds(field: PresentField, primitive: Primitive) -> bool:
+    """Tell whether a field is of this type, or has such inside."""
     shape = field.type.element if isinstance(field.type, ArrayLayout) else field.type
-    return shape is Primitive.RECORDS or (isinstance(shape, StructureLayout) and holds_records(shape))
+    return shape is primitive or (isinstance(shape, StructureLayout) and holds(shape, primitive))
 
 
 def _structure_layout(cls: type, version: int, flexible_versions: VersionRange) -> StructureLayout:

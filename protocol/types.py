@@ -13,10 +13,8 @@ from typing import IO
 import construct
 
 from protocol.declaration import Primitive
-
-LAST_INT32 = 0x7FFFFFFF
-STRING_SIZE_MAX = 0x7FFF
-"""Kafka refuses longer strings on both sides, compact ones too."""
+from protocol.limits import LAST_INT32, LAST_UINT32, STRING_SIZE_MAX
+from protocol.utf8 import decode_leniently
 
 
 class WireError(construct.ConstructError):  # type: ignore[misc]
@@ -81,7 +79,7 @@ class Uuid(WireType):
 
 
 class UnsignedVarint(WireType):
-    """LEB128, at most five bytes, at most 2^31 - 1: Kafka holds it in a signed int."""
+    """LEB128 of at most five bytes; bits above the 32nd are lost, as in Kafka."""
 
     def _parse(self, stream: IO[bytes], context: object, path: str) -> int:
         value = 0
@@ -90,9 +88,7 @@ class UnsignedVarint(WireType):
             byte = read_exactly(stream, 1, path)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                if value > LAST_INT32:
-                    raise WireError(path, f"the varint {value} is above 2^31 - 1", start)
-                return value
+                return value & LAST_UINT32
         raise WireError(path, "the varint has more than five bytes", start)
 
     def _build(self, obj: int, stream: IO[bytes], context: object, path: str) -> object:
@@ -121,7 +117,10 @@ FIXED: Mapping[Primitive, WireType] = {
 
 
 class Length(WireType):
-    """The number before a string, bytes or an array, None for null: a signed number, or in compact form a varint of one more (0 is null)."""
+    """The number before a string, bytes or an array, None for null: a signed number, or in compact form a varint of one more (0 is null).
+
+    Kafka holds the varint in a signed int, too: one that is negative there is null, the lowest negative one a number too high for anything.
+    """
 
     def __init__(self, number: WireType, *, compact: bool, nullable: bool) -> None:
         super().__init__()
@@ -131,7 +130,9 @@ class Length(WireType):
 
     def _parse(self, stream: IO[bytes], context: object, path: str) -> int | None:
         start = stream.tell()
-        length = int(self._number._parse(stream, context, path)) - self._compact
+        length = int(self._number._parse(stream, context, path))
+        if self._compact:
+            length = -1 if length > LAST_INT32 + 1 else length - 1
         if length >= 0:
             return length
         if not self._nullable:
@@ -156,7 +157,7 @@ def compact_length(*, nullable: bool) -> Length:
 
 
 class Text(WireType):
-    """A string: length in bytes, then UTF-8."""
+    """A string: length in bytes, then UTF-8, of which what is none is replaced."""
 
     def __init__(self, length: Length) -> None:
         super().__init__()
@@ -169,10 +170,7 @@ class Text(WireType):
             return None
         if size > STRING_SIZE_MAX:
             raise WireError(path, f"a string of {size} bytes is longer than {STRING_SIZE_MAX}", start)
-        try:
-            return read_exactly(stream, size, path).decode()
-        except UnicodeDecodeError as error:
-            raise WireError(path, f"not UTF-8: {error.reason}", start) from error
+        return decode_leniently(read_exactly(stream, size, path))
 
     def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
         if obj is None:
@@ -269,7 +267,8 @@ class NullableStructure(WireType):
 class TaggedFields(WireType):
     """The end of each structure of a flexible version: count, then (tag, size, content) by ascending tag; a dict from tag to value.
 
-    Unknown tags have their raw bytes as value. Repeated or descending tags are refused, as KIP-482 demands.
+    Unknown tags have their raw bytes as value. Tags are written in ascending order, but as in Kafka they are read in any, and of one that is repeated
+    the last counts.
     """
 
     def __init__(self, known: Mapping[int, tuple[str, construct.Construct]]) -> None:
@@ -278,13 +277,10 @@ class TaggedFields(WireType):
 
     def _parse(self, stream: IO[bytes], context: object, path: str) -> dict[int, object]:
         values: dict[int, object] = {}
-        last_tag = -1
-        for _ in range(UNSIGNED_VARINT._parse(stream, context, path)):
+        count = UNSIGNED_VARINT._parse(stream, context, path)
+        for _ in range(count if count <= LAST_INT32 else 0):
             start = stream.tell()
             tag = UNSIGNED_VARINT._parse(stream, context, path)
-            if tag <= last_tag:
-                raise WireError(path, f"tag {tag} stands after tag {last_tag}", start)
-            last_tag = tag
             size = UNSIGNED_VARINT._parse(stream, context, path)
             if tag not in self._known:
                 values[tag] = read_exactly(stream, size, path)

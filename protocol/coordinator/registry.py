@@ -60,7 +60,7 @@ def parse_record(topic: CoordinatorTopic, key: bytes, value: bytes | None) -> tu
         classes = record_classes(topic, record_type)
     except KeyError:
         return None
-    found = compiled(classes.key, KEY_VERSION).decode(key, PREFIX_BYTES)[0]
+    found: Message = compiled(classes.key, KEY_VERSION).decode(key, PREFIX_BYTES)[0]
     return found, None if value is None else parse_version_prefixed(classes.value, value)
 
 

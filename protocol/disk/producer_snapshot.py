@@ -5,7 +5,6 @@ Source: KIP-98, ProducerStateManager, ProducerSnapshot.json (a message of Kafka'
 """
 
 from collections.abc import Iterable
-from typing import cast
 
 from crc32c import crc32c
 
@@ -64,4 +63,4 @@ def parse_producer_snapshot(data: bytes) -> list[ProducerSnapshotEntry]:
         raise MalformedFile(FILE, malformed.reason) from malformed
     if position != len(data):
         raise MalformedFile(FILE, f"{len(data) - position} bytes are left")
-    return cast("list[ProducerSnapshotEntry]", snapshot.producer_entries)
+    return snapshot.producer_entries

@@ -10,7 +10,7 @@ from random import Random
 from protocol.declaration import LAST_VERSION, Primitive
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import CompiledMessage, compiled, construct_of
+from protocol.message_codec import CompiledMessage, compiled
 from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 from protocol.schema import Message, declaration_of
 
@@ -48,7 +48,7 @@ class QuickToRefuse(CompiledMessage):
 @cache
 def quick_codec(message_class: type, version: int) -> CompiledMessage:
     """Return the codec for sweeps over many wrong frames."""
-    return QuickToRefuse(construct_of(message_class, version))
+    return QuickToRefuse(layout_of(message_class, version))
 
 
 def check_outcome(message_class: type, version: int, content: bytes) -> bool:

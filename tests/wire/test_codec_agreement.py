@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from protocol.drift.declared import declared_messages
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import DISAGREEMENT, CompiledMessage, MessageConstruct, compiled, construct_of
+from protocol.message_codec import DISAGREEMENT, CompiledMessage, compiled, construct_of
+from protocol.message_construct import MessageConstruct
 from protocol.resolve import layout_of
 from tests.wire.hostile_bytes import check_mutations, check_outcome, crowded, declared_versions, dice_for, quick_codec, short_frame
 

@@ -10,7 +10,8 @@ from protocol.drift.declared import declared_messages
 from protocol.examples import example
 from protocol.fuse_sweep import READERS_MAX, SEEN_MAX, Shapes, can_be_alike, read_none
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import DISAGREEMENT, CompiledMessage, MessageConstruct
+from protocol.message_codec import DISAGREEMENT, CompiledMessage
+from protocol.message_construct import MessageConstruct
 from protocol.messages.k00_produce import BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from protocol.messages.k03_metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from protocol.resolve import ArrayLayout, StructureLayout, layout_of
@@ -73,7 +74,7 @@ def test_learned_shapes_change_nothing(learnable: type) -> None:
     for version in {versions.first, (versions.first + versions.last) // 2, versions.last}:
         dice = Random(f"{learnable.__name__} {version}").randrange
         reference = MessageConstruct(layout_of(learnable, version))
-        fused = CompiledMessage(reference)
+        fused = CompiledMessage(reference.layout)
         for _ in range(6):
             message = example(reference.layout, dice)
             _liken(message, reference.layout, 1 + dice(4))
@@ -91,7 +92,7 @@ def test_learned_shapes_change_nothing(learnable: type) -> None:
 
 @pytest.mark.parametrize("odd", range(5))
 def test_one_element_of_another_shape_ends_the_sweep_and_no_more(odd: int) -> None:
-    codec = CompiledMessage(MessageConstruct(layout_of(MetadataResponse, 12)))
+    codec = CompiledMessage(layout_of(MetadataResponse, 12))
     usual = [_partition(index, 1, 2, 3) for index in range(5)]
     for _ in range(3):
         codec.decode(codec.encode(_metadata(*usual)), 0)
@@ -104,7 +105,7 @@ def test_one_element_of_another_shape_ends_the_sweep_and_no_more(odd: int) -> No
 
 def test_structures_that_appear_for_once_are_seen() -> None:
     """Errors of single records are as rare as they are important."""
-    codec = CompiledMessage(MessageConstruct(layout_of(ProduceResponse, 8)))
+    codec = CompiledMessage(layout_of(ProduceResponse, 8))
     usual = [PartitionProduceResponse(index=index, base_offset=index) for index in range(4)]
     strange = PartitionProduceResponse(index=9, record_errors=[BatchIndexAndErrorMessage(batch_index=1)], error_message="no")
     for partitions in ([*usual], [*usual], [*usual], [*usual[:2], strange, *usual[2:]], [strange, *usual]):

@@ -154,13 +154,30 @@ def test_a_frame_cut_anywhere_is_malformed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "client_id"),
+    [
+        ("0016 0004 00000007 0001 ff 00", "\ufffd"),
+        ("0016 0004 00000007 0003 61 ff 62 00", "a\ufffdb"),
+        ("0016 0004 00000007 0001 63 02 07 01 aa 05 01 bb", "c"),
+        ("0016 0004 00000007 0001 63 02 05 00 05 01 bb", "c"),
+        ("0016 0004 00000007 0001 63 01 ffffffff0f 00", "c"),
+    ],
+)
+def test_a_header_may_be_odd_as_far_as_kafka_takes_it(header: str, client_id: str) -> None:
+    """A name that is no UTF-8, tags in any order, tags that are repeated."""
+    frame = bytes.fromhex(header)
+    head = read_request_head(frame)
+    assert (head.client_id, head.body_position) == (client_id, len(frame))
+
+
+@pytest.mark.parametrize(
     ("frame", "path"),
     [
         ("", "request_api_key"),
         ("0016 0004 0000", "correlation_id"),
         ("0016 0001 00000007 0005 6161", "client_id"),
-        ("0016 0004 00000007 0001 ff 00", "client_id"),
-        ("0016 0004 00000007 0001 63 02 05 00 05 00", "(tagged)"),
+        ("0016 0004 00000007 0003 ff 00", "client_id"),
+        ("0016 0004 00000007 0001 63 02 05 00 05 09", "(tagged)"),
         ("0016 0004 00000007 0001 63 01 05 7f 00", "(tagged)"),
     ],
 )
