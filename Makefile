@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test interop lint types doors bench fuzz up down fmt docs lock clean
+.PHONY: help setup demo test interop oracle lint types doors bench fuzz up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -44,6 +44,9 @@ test: lint types doors ## Everything that needs no real client or Apache Kafka: 
 
 interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven are there
 	$(PYTEST) -m interop $(ARGS)
+
+oracle: setup ## Put every requirement to Apache Kafka itself, 3.9 and the newest, from Maven
+	$(BIN)/python -m tests.apache_kafka.oracle $(ARGS)
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -13,7 +13,7 @@ import msgspec
 from kraftsim.catalogue import Catalogue
 from kraftsim.cli.kinds import listing
 from kraftsim.cli.main import VERBS, kraftsim
-from kraftsim.conformance.runner import all_requirements
+from kraftsim.conformance.selection import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.node.call import Handler
@@ -90,18 +90,19 @@ def settings() -> str:
 
 
 def requirements() -> str:
-    """Every sentence that `python -m kraftsim.conformance` checks."""
-    found = all_requirements()
+    """Every sentence that `kraftsim conformance` checks, with its number."""
+    count = len(all_requirements(release=""))
     lines = [
         "# Requirements\n",
-        f"The {len(found)} sentences that [conformance](conformance.md) puts to a running node. Apache Kafka meets every one of them.\n",
+        f"The sentences that [`kraftsim conformance`](conformance.md) puts to a running node: {count} hold for the newest release.",
+        "Apache Kafka meets every one of them. Numbers stay; one that is given up is not used again. No release beside a sentence: all since 3.5.\n",
     ]
-    by_api: dict[str, list[str]] = {}
-    for each in found:
-        since = f"; since {each.since}" if each.since else ""
-        by_api.setdefault(each.api, []).append(f"- {each.sentence} *({each.source}{since})*")
-    for api, sentences in by_api.items():
-        lines += [f"## {api}\n", *sentences, ""]
+    for section in sections():
+        lines += [f"## {section.label} {section.title}\n", "| number | the node keeps this | source | release |", "|---|---|---|---|"]
+        for each in section.entries:
+            words = (_escaped(each.sentence), _escaped(each.source), each.releases())
+            lines.append(f"| {each.label} | {' | '.join(words)} |".replace("|  |", "| |"))
+        lines.append("")
     return "\n".join(lines)
 
 
@@ -159,6 +160,10 @@ def _range(versions: tuple[int, int] | None) -> str:
 
 def _camel(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _paragraph(text: str | None) -> str:

@@ -12,7 +12,7 @@ KINDS = {
     "faults": "kraftsim.faults.fault:FAULTS",
     "invariants": "kraftsim.invariants.invariant:INVARIANTS",
     "releases": "kraftsim.releases.catalogue:RELEASES",
-    "requirements": "kraftsim.conformance.requirement:REQUIREMENTS_BY_API",
+    "requirements": "kraftsim.conformance.requirement:SECTIONS",
 }
 """Kinds with one file per entry: kind -> module:catalogue."""
 

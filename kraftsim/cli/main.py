@@ -20,6 +20,7 @@ VERBS = {
     "report": "Write the HTML report of a run.",
     "decode": "Print what frames say: from hex, a file, or a packet capture.",
     "dump": "Print the files of a log directory: segments, indexes, snapshots, checkpoints.",
+    "conformance": "Put numbered requirements to any running node, and say which it does not meet.",
     "list": "List scenarios, bugs, invariants, releases, and other things.",
     "doctor": "Say what is found on this machine and what is missing.",
 }

@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceRequest, ProduceResponse
 from protocol.records import Record
 
-REQUIREMENTS = Requirements("produce")
+REQUIREMENTS = Requirements("produce", 1, "Batches that are taken and refused")
 VALIDATE = "ProduceRequest.validateRecords"
 LOG_VALIDATOR = "LogValidator.validateMessagesAndAssignOffsets"
 LOG_START_SINCE = 5
@@ -37,7 +37,7 @@ def _refused(target: Target, records: bytes, error: ErrorCode, what: str, *, log
         expect_equal(produce(peer, topic.name, batch()).base_offset, 0, f"{what}: the offset of the next good batch")
 
 
-@REQUIREMENTS.that("a batch is appended and answered with its first offset", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(1, "a batch is appended and answered with its first offset", source="KafkaApis.handleProduceRequest")
 def appended(target: Target) -> None:
     topic = target.topic()
     end = 0
@@ -51,7 +51,7 @@ def appended(target: Target) -> None:
                 end += records
 
 
-@REQUIREMENTS.that("a topic that keeps append times answers with the broker's clock", source="KIP-32; message.timestamp.type=LogAppendTime")
+@REQUIREMENTS.that(2, "a topic that keeps append times answers with the broker's clock", source="KIP-32; message.timestamp.type=LogAppendTime")
 def log_append_time(target: Target) -> None:
     topic = target.topic(configs={"message.timestamp.type": "LogAppendTime"})
     old = build_batch([Record(timestamp=1000, value=b"old")])
@@ -62,7 +62,7 @@ def log_append_time(target: Target) -> None:
     expect(before - 60_000 <= row.log_append_time_ms <= wall_ms() + 60_000, f"appended at {row.log_append_time_ms}, it is {before}")
 
 
-@REQUIREMENTS.that("several topics and partitions are answered each by itself", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(3, "several topics and partitions are answered each by itself", source="KafkaApis.handleProduceRequest")
 def each_by_itself(target: Target) -> None:
     topic = target.topic()
     asked = produce_request(topic.name, batch())
@@ -75,7 +75,9 @@ def each_by_itself(target: Target) -> None:
     expect_equal(found, {(True, 0): ErrorCode.NONE, (True, 17): absent, (False, 0): absent}, "errors by (known topic, partition)")
 
 
-@REQUIREMENTS.that("an unknown topic, an unknown partition and an impossible name are refused with error 3", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(
+    4, "an unknown topic, an unknown partition and an impossible name are refused with error 3", source="KafkaApis.handleProduceRequest"
+)
 def unknown_partitions(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
@@ -86,7 +88,7 @@ def unknown_partitions(target: Target) -> None:
                 expect_equal((row.base_offset, row.log_start_offset), (-1, -1), "offsets of a refusal")
 
 
-@REQUIREMENTS.that("acks other than -1, 0 and 1 are refused with error 21", source="ReplicaManager.isValidRequiredAcks")
+@REQUIREMENTS.that(5, "acks other than -1, 0 and 1 are refused with error 21", source="ReplicaManager.isValidRequiredAcks")
 def bad_acks(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
@@ -97,7 +99,7 @@ def bad_acks(target: Target) -> None:
         expect_equal(produce(peer, topic.name, batch(), acks=LEADER).base_offset, 0, "the offset of the next good batch")
 
 
-@REQUIREMENTS.that("acks=0 is not answered, and the batch is in the log", source="KafkaApis.sendNoOpResponseExemptThrottle")
+@REQUIREMENTS.that(6, "acks=0 is not answered, and the batch is in the log", source="KafkaApis.sendNoOpResponseExemptThrottle")
 def silence(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
@@ -108,7 +110,7 @@ def silence(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    "acks=0 with a batch that is refused closes the connection", source="KafkaApis.handleProduceRequest: the only way to tell the producer"
+    7, "acks=0 with a batch that is refused closes the connection", source="KafkaApis.handleProduceRequest: the only way to tell the producer"
 )
 def silence_is_broken(target: Target) -> None:
     topic = target.topic()
@@ -117,7 +119,7 @@ def silence_is_broken(target: Target) -> None:
         expect(peer.is_closed_by_node(), "the connection stays open after a refused batch with acks=0")
 
 
-@REQUIREMENTS.that("a wrong checksum is refused with error 2", source="LogValidator: DefaultRecordBatch.ensureValid")
+@REQUIREMENTS.that(8, "a wrong checksum is refused with error 2", source="LogValidator: DefaultRecordBatch.ensureValid")
 def wrong_checksum(target: Target) -> None:
     for position in (-1, 17, 30):
         damaged = bytearray(batch(3))
@@ -125,14 +127,14 @@ def wrong_checksum(target: Target) -> None:
         _refused(target, bytes(damaged), ErrorCode.CORRUPT_MESSAGE, f"byte {position} changed")
 
 
-@REQUIREMENTS.that("no batch, two batches, and a batch cut short are refused with error 87", source=VALIDATE)
+@REQUIREMENTS.that(9, "no batch, two batches, and a batch cut short are refused with error 87", source=VALIDATE)
 def not_one_batch(target: Target) -> None:
     cases = {"no batch": b"", "two batches": batch() * 2, "a cut batch": batch(3)[:-5], "half a header": batch()[:30], "five bytes": batch()[:5]}
     for what, records in cases.items():
         _refused(target, records, ErrorCode.INVALID_RECORD, what)
 
 
-@REQUIREMENTS.that("message formats 0 and 1 are refused with error 87, unknown ones with error 2", source=VALIDATE)
+@REQUIREMENTS.that(10, "message formats 0 and 1 are refused with error 87, unknown ones with error 2", source=VALIDATE)
 def other_formats(target: Target) -> None:
     for magic, error in ((0, ErrorCode.INVALID_RECORD), (1, ErrorCode.INVALID_RECORD), (3, ErrorCode.CORRUPT_MESSAGE)):
         changed = bytearray(batch())
@@ -141,7 +143,7 @@ def other_formats(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    "a base offset other than 0, a control batch, and a producer id without a sequence are refused with error 87", source=LOG_VALIDATOR
+    11, "a base offset other than 0, a control batch, and a producer id without a sequence are refused with error 87", source=LOG_VALIDATOR
 )
 def what_producers_may_not_say(target: Target) -> None:
     one = [Record(timestamp=wall_ms(), value=b"x")]
@@ -155,13 +157,13 @@ def what_producers_may_not_say(target: Target) -> None:
         _refused(target, records, ErrorCode.INVALID_RECORD, what, log_start=0)
 
 
-@REQUIREMENTS.that("a batch above message.max.bytes is refused with error 10", source="UnifiedLog.analyzeAndValidateRecords")
+@REQUIREMENTS.that(12, "a batch above message.max.bytes is refused with error 10", source="UnifiedLog.analyzeAndValidateRecords")
 def too_large(target: Target) -> None:
     large = build_batch([Record(timestamp=wall_ms(), value=bytes(BATCH_LIMIT))])
     _refused(target, large, ErrorCode.MESSAGE_TOO_LARGE, "a batch above the limit")
 
 
-@REQUIREMENTS.that("every compression is taken; zstd since version 7, before it is refused with error 76", source="KIP-110")
+@REQUIREMENTS.that(13, "every compression is taken; zstd since version 7, before it is refused with error 76", source="KIP-110")
 def compressions(target: Target) -> None:
     topic = target.topic()
     end = 0
@@ -177,13 +179,13 @@ def compressions(target: Target) -> None:
                 end += 5
 
 
-@REQUIREMENTS.that("a transactional batch without a transactional id is refused with error 53", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(14, "a transactional batch without a transactional id is refused with error 53", source="KafkaApis.handleProduceRequest")
 def transactional_without_id(target: Target) -> None:
     records = build_batch([Record(timestamp=wall_ms(), value=b"x")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     _refused(target, records, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch")
 
 
-@REQUIREMENTS.that("records without a key are refused by a compacted topic with error 87, each one named since version 8", source="KIP-467")
+@REQUIREMENTS.that(15, "records without a key are refused by a compacted topic with error 87, each one named since version 8", source="KIP-467")
 def keyless_on_compacted(target: Target) -> None:
     topic = target.topic(configs={"cleanup.policy": "compact"})
     with target.peer(topic.leader) as peer:
@@ -195,6 +197,7 @@ def keyless_on_compacted(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
+    16,
     "records with timestamps out of range are refused with error 32, each one named with its range since version 8",
     source="KIP-937; LogValidator",
     since="3.6",
@@ -218,7 +221,7 @@ def timestamps_out_of_range(target: Target) -> None:
                 expect_equal(row.error_message, "One or more records have been rejected due to invalid timestamp", f"version {version}: message")
 
 
-@REQUIREMENTS.that("null records are never answered, and the connection stays", source="asked of Apache Kafka 3.8.1", since="3.8")
+@REQUIREMENTS.that(17, "null records are never answered, and the connection stays", source="asked of Apache Kafka 3.8.1", since="3.8")
 def null_records(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
@@ -226,7 +229,7 @@ def null_records(target: Target) -> None:
         expect(peer.is_silent(1.0), "null records are answered, or close the connection")
 
 
-@REQUIREMENTS.that("a request without topics is answered without topics", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(18, "a request without topics is answered without topics", source="KafkaApis.handleProduceRequest")
 def nothing_to_do(target: Target) -> None:
     with target.peer() as peer:
         for version in produce_versions(target):

@@ -11,7 +11,7 @@ from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceResponse
 
-REQUIREMENTS = Requirements("produce-sequences")
+REQUIREMENTS = Requirements("produce", 2, "Sequences of idempotent producers")
 APPEND_INFO = "ProducerAppendInfo.checkSequence"
 LAST_SEQUENCE = 2**31 - 1
 REMEMBERED_BATCHES = 5
@@ -52,7 +52,7 @@ def _on_its_leader(target: Target) -> tuple[_Producer, Peer]:
     return producer, target.peer(producer.topic.leader)
 
 
-@REQUIREMENTS.that("batches in sequence are appended one after the other", source="KIP-98")
+@REQUIREMENTS.that(1, "batches in sequence are appended one after the other", source="KIP-98")
 def in_sequence(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -61,7 +61,7 @@ def in_sequence(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    "a repeated batch is answered with its first offset and not appended", source="KIP-98; UnifiedLog: a duplicate ends the append as success"
+    2, "a repeated batch is answered with its first offset and not appended", source="KIP-98; UnifiedLog: a duplicate ends the append as success"
 )
 def repeated(target: Target) -> None:
     producer, peer = _on_its_leader(target)
@@ -74,7 +74,9 @@ def repeated(target: Target) -> None:
         producer.appended(peer, 9, 1, offset=9)
 
 
-@REQUIREMENTS.that("the last five batches are remembered; an older one is refused with error 45", source="ProducerStateEntry.NUM_BATCHES_TO_RETAIN")
+@REQUIREMENTS.that(
+    3, "the last five batches are remembered; an older one is refused with error 45", source="ProducerStateEntry.NUM_BATCHES_TO_RETAIN"
+)
 def five_batches(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -86,7 +88,7 @@ def five_batches(target: Target) -> None:
             producer.appended(peer, sequence, 1, offset=sequence)
 
 
-@REQUIREMENTS.that("a gap is refused with error 45, and does not move the sequence", source=APPEND_INFO)
+@REQUIREMENTS.that(4, "a gap is refused with error 45, and does not move the sequence", source=APPEND_INFO)
 def gap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -96,7 +98,7 @@ def gap(target: Target) -> None:
         producer.appended(peer, 5, 1, offset=5)
 
 
-@REQUIREMENTS.that("a batch that overlaps others without repeating one is refused with error 45", source=APPEND_INFO)
+@REQUIREMENTS.that(5, "a batch that overlaps others without repeating one is refused with error 45", source=APPEND_INFO)
 def overlap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -106,7 +108,7 @@ def overlap(target: Target) -> None:
             producer.refused(peer, sequence, records, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
-@REQUIREMENTS.that("an older epoch is refused with error 47, and so is a repeat of it", source="ProducerAppendInfo.checkProducerEpoch")
+@REQUIREMENTS.that(6, "an older epoch is refused with error 47, and so is a repeat of it", source="ProducerAppendInfo.checkProducerEpoch")
 def older_epoch(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -116,7 +118,7 @@ def older_epoch(target: Target) -> None:
             producer.refused(peer, sequence, 1, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
-@REQUIREMENTS.that("a newer epoch begins at sequence 0; anything else is refused with error 45", source=APPEND_INFO)
+@REQUIREMENTS.that(7, "a newer epoch begins at sequence 0; anything else is refused with error 45", source=APPEND_INFO)
 def newer_epoch(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -128,7 +130,7 @@ def newer_epoch(target: Target) -> None:
         producer.appended(peer, 2, 1, offset=6, epochs_ahead=1)
 
 
-@REQUIREMENTS.that("a producer that the partition does not know may begin at any sequence", source="KIP-360, since 2.5")
+@REQUIREMENTS.that(8, "a producer that the partition does not know may begin at any sequence", source="KIP-360, since 2.5")
 def unknown_producer(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -137,7 +139,7 @@ def unknown_producer(target: Target) -> None:
         producer.refused(peer, 0, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
-@REQUIREMENTS.that("sequence 0 follows 2147483647", source="KAFKA-7692; DefaultRecordBatch.incrementSequence")
+@REQUIREMENTS.that(9, "sequence 0 follows 2147483647", source="KAFKA-7692; DefaultRecordBatch.incrementSequence")
 def wrap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -148,7 +150,7 @@ def wrap(target: Target) -> None:
         producer.appended(peer, 1, 1, offset=3)
 
 
-@REQUIREMENTS.that("a batch may lie across the wrap, and its repeat is known", source="KAFKA-7692")
+@REQUIREMENTS.that(10, "a batch may lie across the wrap, and its repeat is known", source="KAFKA-7692")
 def across_the_wrap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -159,7 +161,7 @@ def across_the_wrap(target: Target) -> None:
         producer.appended(peer, 2, 1, offset=5)
 
 
-@REQUIREMENTS.that("producers do not disturb each other, nor batches without a producer", source="KIP-98")
+@REQUIREMENTS.that(11, "producers do not disturb each other, nor batches without a producer", source="KIP-98")
 def side_by_side(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     other, _ = target.producer_id()

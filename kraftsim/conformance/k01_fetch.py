@@ -15,7 +15,7 @@ from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FIRST_SESSION_EPOCH, READ_COMMITTED, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
-REQUIREMENTS = Requirements("fetch")
+REQUIREMENTS = Requirements("fetch", 1, "Reading a partition")
 HANDLER = "KafkaApis.handleFetchRequest"
 FORMAT_2_SINCE = 4
 """The first version of Fetch that may be answered with message format 2, the only one that is built here."""
@@ -75,7 +75,7 @@ def _versions(target: Target, since: int = FORMAT_2_SINCE) -> list[int]:
     return list(target.versions(ApiKey.FETCH, since=since))
 
 
-@REQUIREMENTS.that("records come back as they were produced, in whole batches, in every version", source=HANDLER)
+@REQUIREMENTS.that(1, "records come back as they were produced, in whole batches, in every version", source=HANDLER)
 def reads_back(target: Target) -> None:
     topic = target.topic()
     sent = [batch(3), batch(1), batch(2)]
@@ -96,7 +96,7 @@ def reads_back(target: Target) -> None:
         expect(all(each.crc_is_valid() for each in split_batches(bytes(row.records or b""))), f"version {version}: a checksum is wrong")
 
 
-@REQUIREMENTS.that("an offset inside a batch is answered with that whole batch first", source="FileRecords.searchForOffsetWithSize")
+@REQUIREMENTS.that(2, "an offset inside a batch is answered with that whole batch first", source="FileRecords.searchForOffsetWithSize")
 def inside_a_batch(target: Target) -> None:
     topic = filled_topic(target, batches=3, records=4)
     for version in _versions(target):
@@ -106,7 +106,7 @@ def inside_a_batch(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    "the end of the log is answered with nothing, beyond it and below 0 with error 1", source="UnifiedLog.read; OffsetOutOfRangeException"
+    3, "the end of the log is answered with nothing, beyond it and below 0 with error 1", source="UnifiedLog.read; OffsetOutOfRangeException"
 )
 def out_of_range(target: Target) -> None:
     topic = filled_topic(target, batches=2)
@@ -118,7 +118,7 @@ def out_of_range(target: Target) -> None:
         _refused(target, topic, ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}", _versions(target), offset)
 
 
-@REQUIREMENTS.that("an unknown topic or partition is answered with error 3, an unknown topic id with error 100", source="KIP-516")
+@REQUIREMENTS.that(4, "an unknown topic or partition is answered with error 3, an unknown topic id with error 100", source="KIP-516")
 def unknown_partitions(target: Target) -> None:
     topic = target.topic()
     absent = Topic(name=target.fresh_name("absent"), topic_id=NO_ID, leader=topic.leader)
@@ -128,7 +128,7 @@ def unknown_partitions(target: Target) -> None:
     _refused(target, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "an unknown partition", _versions(target), partition=5)
 
 
-@REQUIREMENTS.that("a leader epoch ahead of the leader's is answered with error 75", source="KIP-320")
+@REQUIREMENTS.that(5, "a leader epoch ahead of the leader's is answered with error 75", source="KIP-320")
 def unknown_leader_epoch(target: Target) -> None:
     topic = filled_topic(target, batches=1)
 
@@ -138,7 +138,7 @@ def unknown_leader_epoch(target: Target) -> None:
     _refused(target, topic, ErrorCode.UNKNOWN_LEADER_EPOCH, "epoch 1000", _versions(target, since=EPOCHS_SINCE), change=ahead)
 
 
-@REQUIREMENTS.that("a reader whose log goes on where the leader's epoch has ended is told where to cut", source="KIP-595: diverging epochs")
+@REQUIREMENTS.that(6, "a reader whose log goes on where the leader's epoch has ended is told where to cut", source="KIP-595: diverging epochs")
 def diverging_epoch(target: Target) -> None:
     topic = filled_topic(target, batches=3)
 
@@ -153,7 +153,7 @@ def diverging_epoch(target: Target) -> None:
         expect_equal(bytes(row.records or b""), b"", f"version {version}: records")
 
 
-@REQUIREMENTS.that("at least one whole batch comes, whatever the limits on bytes", source="KIP-74")
+@REQUIREMENTS.that(7, "at least one whole batch comes, whatever the limits on bytes", source="KIP-74")
 def one_batch_at_least(target: Target) -> None:
     topic = filled_topic(target, batches=3)
     for version in _versions(target):
@@ -162,7 +162,7 @@ def one_batch_at_least(target: Target) -> None:
             expect_equal(_first_offsets(row), [0], f"version {version}, limits {max_bytes} and {partition_max_bytes}: first offsets")
 
 
-@REQUIREMENTS.that("the limit of a partition holds behind the first batch", source="KIP-74")
+@REQUIREMENTS.that(8, "the limit of a partition holds behind the first batch", source="KIP-74")
 def partition_limit(target: Target) -> None:
     topic = filled_topic(target, batches=10)
     for version in _versions(target):
@@ -173,7 +173,7 @@ def partition_limit(target: Target) -> None:
         expect(len(bytes(row.records or b"")) <= limit, f"version {version}: {len(bytes(row.records or b''))} bytes, the limit is {limit}")
 
 
-@REQUIREMENTS.that("committed reading is answered with a list of aborted transactions, here an empty one", source="KIP-98")
+@REQUIREMENTS.that(9, "committed reading is answered with a list of aborted transactions, here an empty one", source="KIP-98")
 def committed_reading(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target):
@@ -183,7 +183,7 @@ def committed_reading(target: Target) -> None:
         expect_equal((row.aborted_transactions, _first_offsets(row)), ([], [0]), f"version {version}: aborted transactions, first offsets")
 
 
-@REQUIREMENTS.that("a leader without enough bytes waits for max_wait_ms, and then answers what it has", source="DelayedFetch")
+@REQUIREMENTS.that(10, "a leader without enough bytes waits for max_wait_ms, and then answers what it has", source="DelayedFetch")
 def waits(target: Target) -> None:
     topic = filled_topic(target, batches=2)
     version = target.newest(ApiKey.FETCH)
@@ -195,7 +195,7 @@ def waits(target: Target) -> None:
         expect(SHORT_MS * 0.9 <= took_ms < LONG_MS, f"answered after {took_ms:.0f} ms, max_wait_ms is {SHORT_MS}")
 
 
-@REQUIREMENTS.that("a waiting fetch is answered as soon as something is produced", source="DelayedFetch; ReplicaManager.tryCompleteActions")
+@REQUIREMENTS.that(11, "a waiting fetch is answered as soon as something is produced", source="DelayedFetch; ReplicaManager.tryCompleteActions")
 def woken(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     version = target.newest(ApiKey.FETCH)
@@ -210,7 +210,7 @@ def woken(target: Target) -> None:
     expect(time.monotonic() - started < LONG_MS / 1000, "the fetch slept on")
 
 
-@REQUIREMENTS.that("a fetch that asks for nothing, or meets an error, does not wait", source="ReplicaManager.fetchMessages")
+@REQUIREMENTS.that(12, "a fetch that asks for nothing, or meets an error, does not wait", source="ReplicaManager.fetchMessages")
 def does_not_wait(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     version = target.newest(ApiKey.FETCH)
@@ -223,7 +223,7 @@ def does_not_wait(target: Target) -> None:
     expect(time.monotonic() - started < LONG_MS / 1000, "an answer that needs no waiting came late")
 
 
-@REQUIREMENTS.that("an unknown session is answered with error 70 and no topics", source="KIP-227")
+@REQUIREMENTS.that(13, "an unknown session is answered with error 70 and no topics", source="KIP-227")
 def unknown_session(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target, since=SESSIONS_SINCE):
@@ -236,7 +236,7 @@ def unknown_session(target: Target) -> None:
             expect_equal((answer.session_id, answer.responses), (0, []), f"version {version}: session, topics")
 
 
-@REQUIREMENTS.that("a request to open a session is answered in full, with a session or without", source="KIP-227")
+@REQUIREMENTS.that(14, "a request to open a session is answered in full, with a session or without", source="KIP-227")
 def opening_a_session(target: Target) -> None:
     topic = filled_topic(target, batches=2)
     for version in _versions(target, since=SESSIONS_SINCE):

@@ -26,7 +26,7 @@ from protocol.messages.k02_list_offsets import (
 )
 from protocol.records import Record
 
-REQUIREMENTS = Requirements("list-offsets")
+REQUIREMENTS = Requirements("list-offsets", 1, "ListOffsets")
 HANDLER = "KafkaApis.handleListOffsetRequest"
 EPOCHS_SINCE = 4
 SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9, EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11}
@@ -59,7 +59,7 @@ def _epoch_at(version: int) -> int:
     return 0 if version >= EPOCHS_SINCE else -1
 
 
-@REQUIREMENTS.that("the beginning and the end of a partition are told in every version", source=HANDLER)
+@REQUIREMENTS.that(1, "the beginning and the end of a partition are told in every version", source=HANDLER)
 def both_ends(target: Target) -> None:
     for topic, end in ((target.topic(), 0), (_timed_topic(target), 8)):
         for version in target.versions(ApiKey.LIST_OFFSETS):
@@ -73,7 +73,7 @@ def both_ends(target: Target) -> None:
                     expect_equal((row.timestamp, row.offset, row.leader_epoch), (-1, offset, _epoch_at(version)), f"{what}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that("a point in time is answered with the first record that is not older", source="KIP-79")
+@REQUIREMENTS.that(2, "a point in time is answered with the first record that is not older", source="KIP-79")
 def point_in_time(target: Target) -> None:
     topic = _timed_topic(target)
     for version in target.versions(ApiKey.LIST_OFFSETS, since=1):
@@ -95,7 +95,7 @@ def point_in_time(target: Target) -> None:
             )
 
 
-@REQUIREMENTS.that("that nothing is found is no error: timestamp, offset and epoch are -1", source="KIP-79")
+@REQUIREMENTS.that(3, "that nothing is found is no error: timestamp, offset and epoch are -1", source="KIP-79")
 def nothing_found(target: Target) -> None:
     full, empty = _timed_topic(target), target.topic()
     for version in target.versions(ApiKey.LIST_OFFSETS, since=1):
@@ -106,6 +106,7 @@ def nothing_found(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
+    4,
     "a special timestamp is refused with error 35 by versions before the one that brought it",
     source="KafkaApis.handleListOffsetRequestV1AndAbove",
     since="3.9",
@@ -120,7 +121,7 @@ def specials_too_early(target: Target) -> None:
                 expect_equal((row.timestamp, row.offset, row.leader_epoch), (-1, -1, -1), f"version {version}, {timestamp}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that("since version 7 the record with the largest timestamp is told", source="KIP-734")
+@REQUIREMENTS.that(5, "since version 7 the record with the largest timestamp is told", source="KIP-734")
 def largest_timestamp(target: Target) -> None:
     full, empty = _timed_topic(target), target.topic()
     for version in target.versions(ApiKey.LIST_OFFSETS, since=SPECIAL_SINCE[MAX_TIMESTAMP]):
@@ -130,7 +131,7 @@ def largest_timestamp(target: Target) -> None:
             expect_equal((row.timestamp, row.offset, row.leader_epoch), found, f"version {version}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that("without a remote store the local log begins where the log begins, and nothing is tiered", source="KIP-405; KIP-1005")
+@REQUIREMENTS.that(6, "without a remote store the local log begins where the log begins, and nothing is tiered", source="KIP-405; KIP-1005")
 def without_tiers(target: Target) -> None:
     topic = _timed_topic(target)
     for timestamp, found in ((EARLIEST_LOCAL_TIMESTAMP, (-1, 0, 0)), (LATEST_TIERED_TIMESTAMP, (-1, -1, -1))):
@@ -140,7 +141,7 @@ def without_tiers(target: Target) -> None:
             expect_equal((row.timestamp, row.offset, row.leader_epoch), found, f"version {version}, {timestamp}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that("an unknown topic or partition is answered with error 3", source=HANDLER)
+@REQUIREMENTS.that(7, "an unknown topic or partition is answered with error 3", source=HANDLER)
 def unknown_partitions(target: Target) -> None:
     topic = target.topic()
     absent = Topic(name=target.fresh_name("absent"), topic_id=bytes(16), leader=topic.leader)
@@ -151,7 +152,7 @@ def unknown_partitions(target: Target) -> None:
             expect_equal((row.timestamp, row.offset, row.leader_epoch), (-1, -1, -1), f"version {version}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that("a partition that is asked for twice is answered with error 42", source=HANDLER)
+@REQUIREMENTS.that(8, "a partition that is asked for twice is answered with error 42", source=HANDLER)
 def asked_twice(target: Target) -> None:
     topic = target.topic()
     twice = [ListOffsetsPartition(partition_index=0, timestamp=LATEST_TIMESTAMP)] * 2
@@ -160,7 +161,7 @@ def asked_twice(target: Target) -> None:
         expect_equal(sorted(set(codes)), [ErrorCode.INVALID_REQUEST], f"version {version}: errors")
 
 
-@REQUIREMENTS.that("a leader epoch ahead of the leader's is answered with error 75", source="KIP-320")
+@REQUIREMENTS.that(9, "a leader epoch ahead of the leader's is answered with error 75", source="KIP-320")
 def unknown_leader_epoch(target: Target) -> None:
     topic = target.topic()
     for version in target.versions(ApiKey.LIST_OFFSETS, since=EPOCHS_SINCE):

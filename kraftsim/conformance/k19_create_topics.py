@@ -19,7 +19,7 @@ from protocol.messages.k19_create_topics import (
     CreateTopicsResponse,
 )
 
-REQUIREMENTS = Requirements("create-topics")
+REQUIREMENTS = Requirements("create-topics", 1, "CreateTopics")
 CONTROL = "ReplicationControlManager.createTopics"
 DETAILS_SINCE = 5
 IDS_SINCE = 7
@@ -58,7 +58,7 @@ def _refused(target: Target, topic: CreatableTopic, error: ErrorCode, what: str)
         expect(version == 0 or bool(row.error_message), f"version {version}, {what}: no error message")
 
 
-@REQUIREMENTS.that("a topic is made; since version 5 the answer says how, since version 7 under which id", source="KIP-525; KIP-516")
+@REQUIREMENTS.that(1, "a topic is made; since version 5 the answer says how, since version 7 under which id", source="KIP-525; KIP-516")
 def made(target: Target) -> None:
     for version in target.versions(ApiKey.CREATE_TOPICS):
         name = target.fresh_name()
@@ -73,38 +73,38 @@ def made(target: Target) -> None:
             expect_equal(row.error_message, None, f"version {version}: error message")
 
 
-@REQUIREMENTS.that("-1 partitions and replicas are the broker's defaults", source="KIP-464")
+@REQUIREMENTS.that(2, "-1 partitions and replicas are the broker's defaults", source="KIP-464")
 def defaults(target: Target) -> None:
     row = _create(target, target.newest(ApiKey.CREATE_TOPICS), _plain(target.fresh_name(), BROKER_DEFAULT, BROKER_DEFAULT))[0]
     expect_error(row.error_code, ErrorCode.NONE, "defaults")
     expect(row.num_partitions >= 1 and row.replication_factor >= 1, f"{row.num_partitions} partitions, {row.replication_factor} replicas")
 
 
-@REQUIREMENTS.that("a topic that exists is refused with error 36", source=CONTROL)
+@REQUIREMENTS.that(3, "a topic that exists is refused with error 36", source=CONTROL)
 def exists(target: Target) -> None:
     _refused(target, _plain(target.topic().name), ErrorCode.TOPIC_ALREADY_EXISTS, "a topic that exists")
 
 
-@REQUIREMENTS.that("0 and less than -1 partitions are refused with error 37", source=CONTROL)
+@REQUIREMENTS.that(4, "0 and less than -1 partitions are refused with error 37", source=CONTROL)
 def bad_partitions(target: Target) -> None:
     for partitions in (0, -2):
         _refused(target, _plain(target.fresh_name(), partitions), ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions")
 
 
-@REQUIREMENTS.that("a replication factor of 0, below -1, or above the number of brokers is refused with error 38", source=CONTROL)
+@REQUIREMENTS.that(5, "a replication factor of 0, below -1, or above the number of brokers is refused with error 38", source=CONTROL)
 def bad_replication_factor(target: Target) -> None:
     for factor in (0, -2, MORE_THAN_THERE_ARE):
         _refused(target, _plain(target.fresh_name(), 1, factor), ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}")
 
 
-@REQUIREMENTS.that("a name that no topic can have is refused with error 17", source="Topic.validate")
+@REQUIREMENTS.that(6, "a name that no topic can have is refused with error 17", source="Topic.validate")
 def bad_names(target: Target) -> None:
     for name in ("", ".", "..", "a b", "a/b", "x" * 250, "é"):
         _refused(target, _plain(name), ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name {name[:10]!r}")
 
 
 @REQUIREMENTS.that(
-    "a name that differs from another only in '.' and '_' is refused with error 17", source="Topic.hasCollision: metrics cannot tell them apart"
+    7, "a name that differs from another only in '.' and '_' is refused with error 17", source="Topic.hasCollision: metrics cannot tell them apart"
 )
 def colliding_names(target: Target) -> None:
     name = target.fresh_name("a.b")
@@ -112,7 +112,7 @@ def colliding_names(target: Target) -> None:
     _refused(target, _plain(name.replace(".", "_")), ErrorCode.INVALID_TOPIC_EXCEPTION, "the second of the two")
 
 
-@REQUIREMENTS.that("a name that stands twice in a request is refused once, with error 42", source="ControllerApis.createTopics")
+@REQUIREMENTS.that(8, "a name that stands twice in a request is refused once, with error 42", source="ControllerApis.createTopics")
 def duplicate_names(target: Target) -> None:
     name = target.fresh_name()
     rows = _create(target, target.newest(ApiKey.CREATE_TOPICS), _plain(name), _plain(name))
@@ -120,7 +120,7 @@ def duplicate_names(target: Target) -> None:
     expect_error(rows[0].error_code, ErrorCode.INVALID_REQUEST, "the name")
 
 
-@REQUIREMENTS.that("each topic of a request is made or refused by itself", source="KIP-4")
+@REQUIREMENTS.that(9, "each topic of a request is made or refused by itself", source="KIP-4")
 def each_by_itself(target: Target) -> None:
     good, there = target.fresh_name(), target.topic().name
     rows = _create(target, target.newest(ApiKey.CREATE_TOPICS), _plain(good), _plain(there), _plain("a b"))
@@ -129,13 +129,13 @@ def each_by_itself(target: Target) -> None:
     expect_equal(found, expected, "errors by topic")
 
 
-@REQUIREMENTS.that("a request without topics is answered without topics", source=CONTROL)
+@REQUIREMENTS.that(10, "a request without topics is answered without topics", source=CONTROL)
 def no_topics(target: Target) -> None:
     for version in target.versions(ApiKey.CREATE_TOPICS):
         expect_equal(_create(target, version), [], f"version {version}: topics of the answer")
 
 
-@REQUIREMENTS.that("validate_only checks like a creation and makes nothing", source="KIP-4, v1")
+@REQUIREMENTS.that(11, "validate_only checks like a creation and makes nothing", source="KIP-4, v1")
 def validate_only(target: Target) -> None:
     there = target.topic().name
     for version in target.versions(ApiKey.CREATE_TOPICS, since=1):
@@ -149,7 +149,7 @@ def validate_only(target: Target) -> None:
         expect_error(answer.topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"version {version}: the topic was made")
 
 
-@REQUIREMENTS.that("replicas assigned by hand are kept", source=CONTROL)
+@REQUIREMENTS.that(12, "replicas assigned by hand are kept", source=CONTROL)
 def assigned_by_hand(target: Target) -> None:
     with target.peer() as peer:
         broker = peer.ask(MetadataRequest(topics=[]), target.newest(ApiKey.METADATA), MetadataResponse).brokers[0].node_id
@@ -158,7 +158,7 @@ def assigned_by_hand(target: Target) -> None:
     expect_equal((row.num_partitions, row.replication_factor), (2, 1), "partitions, replication factor")
 
 
-@REQUIREMENTS.that("an assignment beside a number of partitions or replicas is refused with error 42", source=CONTROL)
+@REQUIREMENTS.that(13, "an assignment beside a number of partitions or replicas is refused with error 42", source=CONTROL)
 def assignment_and_numbers(target: Target) -> None:
     for partitions, factor in ((1, BROKER_DEFAULT), (BROKER_DEFAULT, 1), (1, 1)):
         wanted = _assigned(target.fresh_name(), [(0, [1])], partitions, factor)
@@ -166,6 +166,7 @@ def assignment_and_numbers(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
+    14,
     "an assignment with holes, repeats, unknown brokers or no replicas is refused with error 39",
     source="ReplicationControlManager.validateManualPartitionAssignment",
 )
@@ -183,7 +184,7 @@ def bad_assignments(target: Target) -> None:
         _refused(target, _assigned(target.fresh_name(), assignments), ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
 
 
-@REQUIREMENTS.that("an unknown configuration, a bad value and a null value are refused with error 40", source="ConfigurationControlManager")
+@REQUIREMENTS.that(15, "an unknown configuration, a bad value and a null value are refused with error 40", source="ConfigurationControlManager")
 def bad_configs(target: Target) -> None:
     for key, value in (("no.such.key", "1"), ("cleanup.policy", "sometimes"), ("segment.bytes", "many"), ("cleanup.policy", None)):
         wanted = _plain(target.fresh_name())

@@ -13,7 +13,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 
-REQUIREMENTS = Requirements("init-producer-id")
+REQUIREMENTS = Requirements("init-producer-id", 1, "Without a transactional id")
 COORDINATOR = "TransactionCoordinator.handleInitProducerId"
 WITH_CURRENT_ID_SINCE = 3
 BLOCK_SIZE = 1000
@@ -31,7 +31,7 @@ def _ask_until_answered(target: Target, version: int, asked: InitProducerIdReque
                 return answer
 
 
-@REQUIREMENTS.that("every version hands out fresh ids with epoch 0, none of them twice", source="KIP-98; KIP-730")
+@REQUIREMENTS.that(1, "every version hands out fresh ids with epoch 0, none of them twice", source="KIP-98; KIP-730")
 def fresh_ids(target: Target) -> None:
     ids = []
     for version in target.versions(ApiKey.INIT_PRODUCER_ID):
@@ -45,7 +45,7 @@ def fresh_ids(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    "more ids than a block holds are handed out, each once; the only refusals between are 14 (or 7 before 3.6)", source="KIP-730; KAFKA-15459"
+    2, "more ids than a block holds are handed out, each once; the only refusals between are 14 (or 7 before 3.6)", source="KIP-730; KAFKA-15459"
 )
 def beyond_a_block(target: Target) -> None:
     ids: list[int] = []
@@ -66,7 +66,7 @@ def beyond_a_block(target: Target) -> None:
     expect(1 in steps and min(steps) >= 1, f"ids of one broker do not rise: steps {sorted(steps)[:5]}")
 
 
-@REQUIREMENTS.that("of a producer's id and epoch both or neither are given, else error 42", source=COORDINATOR)
+@REQUIREMENTS.that(3, "of a producer's id and epoch both or neither are given, else error 42", source=COORDINATOR)
 def half_given(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.INIT_PRODUCER_ID, since=WITH_CURRENT_ID_SINCE):
@@ -83,7 +83,7 @@ def half_given(target: Target) -> None:
                     )
 
 
-@REQUIREMENTS.that("without a transactional id a given id and epoch are ignored, and a fresh id is handed out", source=COORDINATOR)
+@REQUIREMENTS.that(4, "without a transactional id a given id and epoch are ignored, and a fresh id is handed out", source=COORDINATOR)
 def given_id_is_ignored(target: Target) -> None:
     for version in target.versions(ApiKey.INIT_PRODUCER_ID, since=WITH_CURRENT_ID_SINCE):
         before, epoch = target.producer_id()
@@ -94,7 +94,7 @@ def given_id_is_ignored(target: Target) -> None:
         expect_equal(answer.producer_epoch, 0, f"version {version}: epoch")
 
 
-@REQUIREMENTS.that("an empty transactional id is refused with error 42", source=COORDINATOR)
+@REQUIREMENTS.that(5, "an empty transactional id is refused with error 42", source=COORDINATOR)
 def empty_transactional_id(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.INIT_PRODUCER_ID):
@@ -102,7 +102,7 @@ def empty_transactional_id(target: Target) -> None:
             expect_error(answer.error_code, ErrorCode.INVALID_REQUEST, f"version {version}")
 
 
-@REQUIREMENTS.that("without a transactional id the transaction time-out does not matter", source=COORDINATOR)
+@REQUIREMENTS.that(6, "without a transactional id the transaction time-out does not matter", source=COORDINATOR)
 def timeout_does_not_matter(target: Target) -> None:
     for timeout_ms in (0, -1, 2**31 - 1):
         asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms)

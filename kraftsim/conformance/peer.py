@@ -5,10 +5,13 @@ It judges nodes from outside, so it shares nothing with them but the codec.
 
 import itertools
 import socket
+import struct
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TypeVar
 
+from kraftsim.conformance.transcript import Transcript
 from protocol.requests import decode_response, request_chunks
 from protocol.schema import Message, declaration_of
 
@@ -27,14 +30,31 @@ class PeerSilent(TimeoutError):
     """The node keeps the connection open and says nothing."""
 
 
-class Peer:
-    """One connection. Use as a context manager."""
+class OutOfTime(Exception):
+    """The check has used up its time."""
 
-    def __init__(self, host: str, port: int, timeout_seconds: float = ANSWER_SECONDS) -> None:
+
+class Peer:
+    """One connection. Use as a context manager.
+
+    Nothing on it waits beyond `give_up_at` (of time.monotonic), and what goes over it is written into the transcript.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_seconds: float = ANSWER_SECONDS,
+        give_up_at: float | None = None,
+        transcript: Transcript | None = None,
+    ) -> None:
         self._correlation_ids = itertools.count(1)
         self._received = b""
         self._timeout_seconds = timeout_seconds
-        self._socket = socket.create_connection((host, port), timeout=timeout_seconds)
+        self._give_up_at = give_up_at
+        self._transcript = transcript or Transcript()
+        self._number = self._transcript.next_connection()
+        self._socket = socket.create_connection((host, port), timeout=self._patience(timeout_seconds))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @classmethod
@@ -74,54 +94,87 @@ class Peer:
 
     def send_bytes(self, data: bytes) -> None:
         """Send bytes as they are. A node that has closed already is noticed when its answer is missing."""
+        self._transcript.sent(self._number, data)
+        self._socket.settimeout(self._patience(self._timeout_seconds))
         try:
             self._socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             return
+        except TimeoutError as trouble:
+            raise PeerSilent("the node does not take what is sent") from trouble
 
     def finish_sending(self) -> None:
         """Close the sending half; answers can still come."""
+        self._transcript.ended(self._number, "this side has finished sending")
         self._socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """End the connection as a client that dies: the node gets a reset."""
+        self._transcript.ended(self._number, "this side resets the connection")
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
 
     def receive_frame(self, timeout_seconds: float | None = None) -> bytes:
         """Return the next frame without its size. Raises PeerClosed or PeerSilent."""
         size = int.from_bytes(self._receive(4, timeout_seconds), signed=True)
-        return self._receive(size, timeout_seconds)
+        frame = self._receive(size, timeout_seconds)
+        self._transcript.came(self._number, frame)
+        return frame
 
     def is_closed_by_node(self, within_seconds: float = 5.0) -> bool:
         """Tell whether the node closes the connection, without a byte, in that time."""
         try:
-            self._receive(1, within_seconds)
+            self._received = self._receive(1, within_seconds) + self._received
         except PeerClosed:
             return True
         except PeerSilent:
             return False
+        self._write_down_what_came()
         return False
 
     def is_silent(self, for_seconds: float = 0.3) -> bool:
         """Tell whether the node says nothing for a while and keeps the connection."""
         try:
-            self._receive(1, for_seconds)
+            self._received = self._receive(1, for_seconds) + self._received
         except PeerSilent:
             return True
         except PeerClosed:
             return False
+        self._write_down_what_came()
         return False
 
+    def _write_down_what_came(self) -> None:
+        """Where nothing should have come, show what did: a whole frame if it is one."""
+        self._transcript.came(self._number, self._received[4:] if len(self._received) >= 8 else self._received)
+
     def _receive(self, size: int, timeout_seconds: float | None) -> bytes:
-        self._socket.settimeout(self._timeout_seconds if timeout_seconds is None else timeout_seconds)
+        wait_seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         while len(self._received) < size:
+            self._socket.settimeout(self._patience(wait_seconds))
             try:
                 data = self._socket.recv(65536)
             except TimeoutError as trouble:
+                self._patience(wait_seconds)
+                self._transcript.ended(self._number, f"nothing came for {wait_seconds:g} s")
                 raise PeerSilent("no answer") from trouble
             except ConnectionResetError as trouble:
+                self._transcript.ended(self._number, "the node reset the connection")
                 raise PeerClosed("connection reset") from trouble
             if not data:
+                self._transcript.ended(self._number, "the node closed the connection")
                 raise PeerClosed("connection closed")
             self._received += data
         wanted, self._received = self._received[:size], self._received[size:]
         return wanted
+
+    def _patience(self, wait_seconds: float) -> float:
+        """Return how long one step may wait. Raises OutOfTime if the check may not wait at all any more."""
+        if self._give_up_at is None:
+            return wait_seconds
+        left_seconds = self._give_up_at - time.monotonic()
+        if left_seconds <= 0:
+            raise OutOfTime
+        return min(wait_seconds, left_seconds)
 
 
 def api_key_of(body: Message) -> int:

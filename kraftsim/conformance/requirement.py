@@ -1,4 +1,8 @@
-"""What a requirement is: a sentence, where it is written, and a check that a running node passes or does not."""
+"""What a requirement is: a number, a sentence, where it is written, and a check that a running node passes or does not.
+
+Numbers are given by hand and stay: `wire/3.2` is the second requirement of the third section of the chapter `wire`, in every release of this suite.
+A requirement that is given up takes its number with it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,45 +12,90 @@ from kraftsim.conformance.target import Target
 
 Check = Callable[[Target], None]
 
+CHAPTERS = (
+    "wire",
+    "api-versions",
+    "metadata",
+    "create-topics",
+    "init-producer-id",
+    "produce",
+    "list-offsets",
+    "fetch",
+    "controller",
+)
+"""In the order in which they are judged: what all else stands on first, what leaves traces in the cluster last."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
     """One sentence about a node. The check returns if the node keeps it, and raises Unmet if not."""
 
-    api: str
+    section: "Requirements"
+    number: int
     sentence: str
     source: str
     check: Check
     since: str = ""
     """The first release line of Apache Kafka that does so; empty for as long as anybody cares."""
+    until: str = ""
+    """The last release line of Apache Kafka that does so; empty if the newest one does."""
+
+    @property
+    def label(self) -> str:
+        """The number by which others cite it, for example wire/3.2."""
+        return f"{self.section.label}.{self.number}"
 
     def holds_for(self, release: str) -> bool:
         """Tell whether a release line does so; an empty release is the newest one."""
-        return not self.since or not release or _as_numbers(self.since) <= _as_numbers(release)
+        if not release:
+            return not self.until
+        asked = as_numbers(release)
+        return (not self.since or as_numbers(self.since) <= asked) and (not self.until or asked <= as_numbers(self.until))
+
+    def releases(self) -> str:
+        """Say which releases do so, or nothing if all do."""
+        words = [f"since {self.since}" if self.since else "", f"until {self.until}" if self.until else ""]
+        return ", ".join(word for word in words if word)
 
 
 @dataclass(slots=True)
 class Requirements:
-    """The requirements of one file, in the order in which they are written there: usually those of one API."""
+    """One section: the requirements of one file, in the order in which they are written there."""
 
-    name: str
+    chapter: str
+    section: int
+    title: str
     entries: list[Requirement] = field(default_factory=list)
 
-    def that(self, sentence: str, *, source: str, since: str = "") -> Callable[[Check], Check]:
-        """Add the decorated check under a sentence that begins 'The node ...' in the reader's mind."""
+    @property
+    def label(self) -> str:
+        """The number of the section, for example wire/3."""
+        return f"{self.chapter}/{self.section}"
+
+    @property
+    def name(self) -> str:
+        """What the catalogue calls it."""
+        return self.label
+
+    def that(self, number: int, sentence: str, *, source: str, since: str = "", until: str = "") -> Callable[[Check], Check]:
+        """Add the decorated check under a number and a sentence. The number must be higher than those before it: none is used twice."""
 
         def add(check: Check) -> Check:
-            assert sentence not in {entry.sentence for entry in self.entries}, f"{sentence} is written twice"
-            self.entries.append(Requirement(api=self.name, sentence=sentence, source=source, check=check, since=since))
+            assert not self.entries or number > self.entries[-1].number, f"{self.label}.{number} does not rise"
+            self.entries.append(Requirement(section=self, number=number, sentence=sentence, source=source, check=check, since=since, until=until))
             return check
 
         return add
 
 
-REQUIREMENTS_BY_API: Catalogue[Requirements] = Catalogue(
-    "kraftsim.conformance", "REQUIREMENTS", Requirements, apart=("peer", "target", "expect", "runner", "batches", "__main__")
+SECTIONS: Catalogue[Requirements] = Catalogue(
+    "kraftsim.conformance",
+    "REQUIREMENTS",
+    Requirements,
+    apart=("batches", "expect", "junit", "peer", "release_line", "runner", "selection", "target", "throw_away", "transcript", "wire_bytes"),
 )
 
 
-def _as_numbers(release: str) -> tuple[int, ...]:
+def as_numbers(release: str) -> tuple[int, ...]:
+    """Return a release line as numbers that compare. Raises ValueError for anything but numbers and dots."""
     return tuple(int(part) for part in release.split("."))

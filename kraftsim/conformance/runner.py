@@ -2,64 +2,132 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
-from kraftsim.conformance.expect import Unmet
-from kraftsim.conformance.peer import PeerClosed, PeerSilent
-from kraftsim.conformance.requirement import REQUIREMENTS_BY_API, Requirement
+from kraftsim.conformance.expect import Inapplicable, Unmet
+from kraftsim.conformance.peer import OutOfTime, PeerClosed, PeerSilent
+from kraftsim.conformance.requirement import Requirement
 from kraftsim.conformance.target import Target
 from protocol.malformed import MalformedMessage
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+CHECK_SECONDS = 60.0
+"""Longer than any check takes that gets its answers, also on a slow machine."""
+ALIVE_SECONDS = 10.0
+
+
+class Verdict(Enum):
+    """What a check found."""
+
+    MET = "met"
+    UNMET = "not met"
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found. `why` is empty where the requirement is met."""
+    """What one check found. `why` is empty where the requirement is met.
+
+    It says what was looked at (`what`), what was `expected` of it and what `came`; `transcript` shows what went over the wire.
+    """
 
     requirement: Requirement
-    why: str
-    seconds: float
+    verdict: Verdict
+    why: str = ""
+    what: str = ""
+    expected: str = ""
+    came: str = ""
+    transcript: list[str] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def is_met(self) -> bool:
         """Whether the node keeps the requirement."""
-        return not self.why
+        return self.verdict is Verdict.MET
 
     def as_row(self) -> dict[str, object]:
         """Return the finding as plain values."""
         of = self.requirement
         return {
-            "api": of.api,
-            "requirement": of.sentence,
+            "requirement": of.label,
+            "section": of.section.title,
+            "sentence": of.sentence,
             "source": of.source,
-            "met": self.is_met,
+            "since": of.since,
+            "until": of.until,
+            "verdict": self.verdict.value,
             "why": self.why,
+            "expected": self.expected,
+            "came": self.came,
+            "transcript": self.transcript,
             "seconds": round(self.seconds, 3),
         }
 
 
-def all_requirements(apis: Iterable[str] = (), release: str = "") -> list[Requirement]:
-    """Return the requirements in the order of files and then of lines.
-
-    With `apis` only those of the named ones (KeyError for others), with a `release` line, like 3.5, only those that it meets already.
-    """
-    chapters = [REQUIREMENTS_BY_API.named(api) for api in apis] or REQUIREMENTS_BY_API.all()
-    return [requirement for chapter in chapters for requirement in chapter.entries if requirement.holds_for(release)]
+class NodeLost(OSError):
+    """The node answered before, and does not answer any more."""
 
 
-def judge(requirement: Requirement, target: Target) -> Finding:
+def judge(requirement: Requirement, target: Target, seconds: float = CHECK_SECONDS) -> Finding:
     """Run one check. An answer that cannot be read and a connection that ends are findings, too; no connection at all is an OSError."""
     started = time.monotonic()
+    target.begin(seconds)
     try:
         requirement.check(target)
-        why = ""
-    except (Unmet, PeerClosed, PeerSilent, MalformedMessage) as trouble:
-        why = f"{type(trouble).__name__}: {trouble}" if not isinstance(trouble, Unmet) else str(trouble)
-    return Finding(requirement=requirement, why=why, seconds=time.monotonic() - started)
+    except Inapplicable as lack:
+        return Finding(requirement=requirement, verdict=Verdict.SKIPPED, why=str(lack), seconds=time.monotonic() - started)
+    except Unmet as trouble:
+        unmet = trouble
+    except OutOfTime:
+        unmet = Unmet("the check ran out of time", f"all answers within {seconds:g} s", "fewer")
+    except (PeerClosed, PeerSilent) as trouble:
+        unmet = Unmet("an answer is missing", "an answer", str(trouble))
+    except MalformedMessage as trouble:
+        unmet = Unmet("an answer is malformed", "an answer that can be read", str(trouble))
+    else:
+        return Finding(requirement=requirement, verdict=Verdict.MET, seconds=time.monotonic() - started)
+    return Finding(
+        requirement=requirement,
+        verdict=Verdict.UNMET,
+        why=str(unmet),
+        what=unmet.what,
+        expected=unmet.expected,
+        came=unmet.came,
+        transcript=target.transcript.lines(),
+        seconds=time.monotonic() - started,
+    )
 
 
-def judge_all(target: Target, requirements: Iterable[Requirement], tell: Callable[[Finding], None] = lambda finding: None) -> Iterator[Finding]:
-    """Run the checks in order, handing each finding to `tell` at once."""
+def judge_all(
+    target: Target,
+    requirements: Iterable[Requirement],
+    release: str = "",
+    seconds: float = CHECK_SECONDS,
+    before: Callable[[Requirement], None] = lambda requirement: None,
+) -> Iterator[Finding]:
+    """Run the checks in order and yield each finding at once; `before` hears of each check when it begins.
+
+    What does not hold for the release line is skipped. Raises NodeLost if, after a requirement that is not met, nobody answers any more.
+    """
     for requirement in requirements:
-        finding = judge(requirement, target)
-        tell(finding)
+        if not requirement.holds_for(release):
+            why = f"holds {requirement.releases()}; the node is judged as {release or 'the newest release'}"
+            yield Finding(requirement=requirement, verdict=Verdict.SKIPPED, why=why)
+            continue
+        before(requirement)
+        finding = judge(requirement, target, seconds)
         yield finding
+        if finding.verdict is Verdict.UNMET:
+            require_alive(target, requirement.label)
+
+
+def require_alive(target: Target, since: str = "") -> None:
+    """Ask for ApiVersions, which every node answers. Raises NodeLost if this one does not."""
+    target.begin(ALIVE_SECONDS)
+    try:
+        with target.peer(timeout_seconds=ALIVE_SECONDS) as peer:
+            peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    except (OSError, OutOfTime, MalformedMessage) as trouble:
+        told = str(trouble) or type(trouble).__name__
+        raise NodeLost(f"it does not answer any more after {since}: {told}" if since else f"it does not answer ApiVersions: {told}") from trouble

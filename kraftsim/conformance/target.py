@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kraftsim.conformance.expect import Unmet, error_name
-from kraftsim.conformance.peer import Peer, split_address
+from kraftsim.conformance.expect import Inapplicable, Unmet, error_name
+from kraftsim.conformance.peer import ANSWER_SECONDS, Peer, split_address
+from kraftsim.conformance.transcript import Transcript
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages import registry
@@ -40,45 +41,70 @@ class Topic:
 
 
 class Target:
-    """A cluster, by the address of one of its brokers."""
+    """A cluster, by the address of one of its brokers; with `controller`, the address of its active controller's own listener, too."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, controller: str = "") -> None:
         split_address(address)
+        if controller:
+            split_address(controller)
         self.address = address
+        self.controller = controller
+        self.transcript = Transcript()
+        self._give_up_at: float | None = None
         self._numbers = itertools.count(1)
-        self._ranges: Mapping[int, tuple[int, int]] | None = None
+        self._ranges: dict[str, Mapping[int, tuple[int, int]]] = {}
 
-    def peer(self, address: str | None = None) -> Peer:
+    def begin(self, seconds: float) -> None:
+        """Begin a check: what it does is written down from here on, and it may take so long."""
+        self.transcript = Transcript()
+        self._give_up_at = time.monotonic() + seconds
+
+    def peer(self, address: str | None = None, timeout_seconds: float = ANSWER_SECONDS) -> Peer:
         """Return a new connection to the node, or to another one of its cluster."""
-        return Peer.at(address or self.address)
+        host, port = split_address(address or self.address)
+        return Peer(host, port, timeout_seconds, self._give_up_at, self.transcript)
+
+    def controller_peer(self) -> Peer:
+        """Return a new connection to the controller. Raises Inapplicable if nobody said where it is."""
+        return self.peer(self.controller_address())
+
+    def controller_address(self) -> str:
+        """Return where the controller listens. Raises Inapplicable if nobody said so."""
+        if not self.controller:
+            raise Inapplicable("no controller was named")
+        return self.controller
 
     def fresh_name(self, word: str = "conformance") -> str:
         """Return a name that nobody has used on this cluster."""
         return f"{word}-{os.getpid()}-{time.time_ns() // 1000}-{next(self._numbers)}"
 
-    def ranges(self) -> Mapping[int, tuple[int, int]]:
-        """Return what the node advertises: API key -> first and last version."""
-        if self._ranges is None:
-            with self.peer() as peer:
+    def ranges(self, address: str | None = None) -> Mapping[int, tuple[int, int]]:
+        """Return what the node, or another one of its cluster, advertises: API key -> first and last version."""
+        place = address or self.address
+        if place not in self._ranges:
+            with self.peer(place) as peer:
                 answer = peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-            self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        return self._ranges
+            self._ranges[place] = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        return self._ranges[place]
 
-    def range_of(self, api_key: ApiKey) -> tuple[int, int]:
+    def range_of(self, api_key: ApiKey, address: str | None = None) -> tuple[int, int]:
         """Return the first and last version of an API that the node advertises. Raises Unmet if it does not."""
-        if api_key not in self.ranges():
+        if api_key not in self.ranges(address):
             raise Unmet(f"{api_key.name} is not advertised")
-        return self.ranges()[api_key]
+        return self.ranges(address)[api_key]
 
-    def versions(self, api_key: ApiKey, since: int = 0) -> Iterator[int]:
+    def versions(self, api_key: ApiKey, since: int = 0, address: str | None = None) -> Iterator[int]:
         """Yield the versions of an API, from `since` on, that the node advertises and this side can speak."""
         ours_first, ours_last = registry.versions_of(api_key)
-        first, last = self.range_of(api_key)
+        first, last = self.range_of(api_key, address)
         return iter(range(max(first, ours_first, since), min(last, ours_last) + 1))
 
-    def newest(self, api_key: ApiKey, until: int = 99) -> int:
-        """Return the newest version of an API, not above `until`, that both sides speak."""
-        return max(version for version in self.versions(api_key) if version <= until)
+    def newest(self, api_key: ApiKey, until: int = 99, address: str | None = None) -> int:
+        """Return the newest version of an API, not above `until`, that both sides speak. Raises Unmet if there is none."""
+        common = [version for version in self.versions(api_key, address=address) if version <= until]
+        if not common:
+            raise Unmet(f"{api_key.name} is advertised in no version that this side speaks")
+        return common[-1]
 
     def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> Topic:
         """Make a topic with one replica and return when its partitions have leaders that answer."""

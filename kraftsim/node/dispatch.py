@@ -173,7 +173,7 @@ class Dispatcher(Generic[N]):
     def _not_offered(self, head: RequestHead, route: Route[N] | None) -> Answer:
         if route is None:
             return Closing(f"api key {head.api_key} is not offered on this listener")
-        if head.api_key == ApiKey.API_VERSIONS and head.api_version > route.last_version:
+        if head.api_key == ApiKey.API_VERSIONS:  # too high, or negative
             return self._offer.unsupported_version_answer()
         return Closing(f"api key {head.api_key} is offered in versions {route.first_version} to {route.last_version}, not {head.api_version}")
 

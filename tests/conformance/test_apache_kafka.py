@@ -2,8 +2,10 @@
 
 import pytest
 
+from kraftsim.conformance.release_line import release_line_of
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import all_requirements, judge
+from kraftsim.conformance.runner import Verdict, judge
+from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -11,35 +13,45 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitPr
 from tests.apache_kafka.harness import ApacheKafka
 
 pytestmark = pytest.mark.interop
-REQUIREMENTS = all_requirements()
+LINES = {"apache_kafka_3_5": "3.5", "apache_kafka": "3.9", "apache_kafka_4": "4.1", "apache_kafka_newest": "4.4"}
+"""From the fixture to its release line."""
 
 
 def sentence(requirement: Requirement) -> str:
     """How a requirement is called in the list of tests."""
-    return f"{requirement.api}: {requirement.sentence}"
+    return f"{requirement.label} {requirement.sentence}"
 
 
-@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=sentence)
-def test_apache_kafka_3_9_meets(requirement, apache_kafka):
-    finding = judge(requirement, Target(apache_kafka.bootstrap))
-    assert finding.is_met, finding.why
+def target_of(kafka: ApacheKafka) -> Target:
+    """A node that is broker and controller at once, both of which are judged."""
+    return Target(kafka.bootstrap, kafka.controller)
 
 
-@pytest.mark.parametrize("requirement", all_requirements(release="3.5"), ids=sentence)
-def test_apache_kafka_3_5_meets(requirement, apache_kafka_3_5):
-    finding = judge(requirement, Target(apache_kafka_3_5.bootstrap))
-    assert finding.is_met, finding.why
+def cases(*, holding: bool) -> list[object]:
+    """Every requirement for every release for which it holds, or does not."""
+    return [
+        pytest.param(fixture, requirement, id=f"{line} {sentence(requirement)}")
+        for fixture, line in LINES.items()
+        for requirement in all_requirements()
+        if requirement.holds_for(line) is holding
+    ]
 
 
-@pytest.mark.parametrize("requirement", [each for each in REQUIREMENTS if not each.holds_for("3.5")], ids=sentence)
-def test_apache_kafka_3_5_does_not_meet_what_came_later(requirement, apache_kafka_3_5):
-    assert not judge(requirement, Target(apache_kafka_3_5.bootstrap)).is_met
+@pytest.mark.parametrize(("fixture", "requirement"), cases(holding=True))
+def test_apache_kafka_meets(fixture, requirement, request):
+    finding = judge(requirement, target_of(request.getfixturevalue(fixture)))
+    assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
-@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=sentence)
-def test_apache_kafka_4_1_meets(requirement, apache_kafka_4):
-    finding = judge(requirement, Target(apache_kafka_4.bootstrap))
-    assert finding.is_met, finding.why
+@pytest.mark.parametrize(("fixture", "requirement"), cases(holding=False))
+def test_apache_kafka_does_not_meet_what_came_later_or_went(fixture, requirement, request):
+    """Else the release that the requirement names is wrong."""
+    assert judge(requirement, target_of(request.getfixturevalue(fixture))).verdict is not Verdict.MET
+
+
+@pytest.mark.parametrize(("fixture", "line"), LINES.items(), ids=LINES.values())
+def test_the_release_is_guessed_from_what_a_node_advertises(fixture, line, request):
+    assert release_line_of(target_of(request.getfixturevalue(fixture))).name == line
 
 
 def test_the_first_question_for_a_producer_id_is_answered_14(apache_kafka):

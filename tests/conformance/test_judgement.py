@@ -9,8 +9,9 @@ import pytest
 
 from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent, framed, split_address
-from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import all_requirements, judge
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.runner import judge
+from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -43,6 +44,13 @@ def node_that_says(answer: bytes | None) -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
         for connection in held:
             connection.close()
+
+
+def made(check, since="", until=""):
+    """A requirement in a section of its own."""
+    section = Requirements("wire", 99, "Made up")
+    section.that(1, "a sentence", source="nowhere", since=since, until=until)(check)
+    return section.entries[0]
 
 
 @pytest.mark.parametrize(
@@ -78,33 +86,73 @@ def test_an_answer_to_another_request_is_no_answer():
 def test_a_node_that_answers_badly_meets_no_requirement_of_api_versions(answer):
     """No answer, an answer cut short, and a well-formed answer that offers nothing."""
     with node_that_says(answer) as address:
-        findings = [judge(requirement, Target(address)) for requirement in all_requirements(["api_versions"])]
+        findings = [judge(requirement, Target(address)) for requirement in all_requirements(["api-versions", "wire/4"])]
     assert findings
-    needing_nothing = {"AllocateProducerIds and the other APIs between brokers and controllers are not advertised to clients"}
-    assert {finding.requirement.sentence for finding in findings if finding.is_met} <= needing_nothing
+    assert [finding.requirement.label for finding in findings if finding.is_met] == []
 
 
 def test_a_node_that_is_not_there_is_no_finding():
-    requirement = Requirement(api="x", sentence="s", source="s", check=lambda target: target.peer().close())
+    requirement = made(lambda target: target.peer().close())
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(OSError, match="refused"):
         judge(requirement, Target(f"127.0.0.1:{port}"))
 
 
-def test_every_requirement_has_a_sentence_and_a_source_of_its_own():
+def test_every_requirement_has_a_number_a_sentence_and_a_source_of_its_own():
     requirements = all_requirements()
-    assert len(requirements) >= 100
+    assert len(requirements) >= 190
     assert all(requirement.source.strip() and requirement.sentence.strip() for requirement in requirements)
-    assert len({(requirement.api, requirement.sentence) for requirement in requirements}) == len(requirements)
-    assert len({requirement.check for requirement in requirements}) == len(requirements), "a check is written twice"
+    for what in ("label", "check"):
+        assert len({getattr(requirement, what) for requirement in requirements}) == len(requirements), f"a {what} is used twice"
+    assert len({(requirement.section.label, requirement.sentence) for requirement in requirements}) == len(requirements)
 
 
-def test_what_came_later_is_left_out_for_an_older_release():
-    named = [Requirement(api="x", sentence="s", source="s", check=lambda target: None, since=since) for since in ("", "3.5", "3.6", "3.10", "4.0")]
-    assert [each.since for each in named if each.holds_for("3.6")] == ["", "3.5", "3.6"]
-    assert all(each.holds_for("") for each in named)
-    assert len(all_requirements(release="3.5")) < len(all_requirements())
+def test_the_wire_has_sixty_requirements_and_more():
+    assert len(all_requirements(["wire"])) >= 60
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "release", "holds"),
+    [
+        ("", "", "3.6", True),
+        ("3.5", "", "3.6", True),
+        ("3.6", "", "3.6", True),
+        ("3.10", "", "3.6", False),
+        ("4.0", "", "3.6", False),
+        ("", "3.5", "3.6", False),
+        ("", "3.9", "3.6", True),
+        ("4.0", "", "", True),
+        ("", "3.9", "", False),
+    ],
+)
+def test_a_requirement_holds_from_or_until_the_release_it_names(since, until, release, holds):
+    """The empty release is the newest one."""
+    assert made(lambda target: None, since=since, until=until).holds_for(release) is holds
+
+
+@pytest.mark.parametrize(
+    ("pattern", "labels"),
+    [
+        ("wire/1.2", ["wire/1.2"]),
+        ("WIRE/1.2", ["wire/1.2"]),
+        ("wire/1.[23]", ["wire/1.2", "wire/1.3"]),
+        ("byte by byte", ["wire/1.6"]),
+        ("produce/2.1", ["produce/2.1"]),
+    ],
+)
+def test_a_pattern_means_numbers_sections_or_words(pattern, labels):
+    assert [requirement.label for requirement in all_requirements([pattern])] == labels
+
+
+def test_a_section_is_no_beginning_of_another_number():
+    assert {requirement.section.label for requirement in all_requirements(["wire/1"])} == {"wire/1"}
+    assert {requirement.section.chapter for requirement in all_requirements(["produce"])} == {"produce"}
+
+
+def test_a_pattern_that_means_nothing_is_a_mistake():
+    with pytest.raises(KeyError, match="wire/99"):
+        all_requirements(["wire", "wire/99"])
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1:", ":9092", "127.0.0.1:port"])

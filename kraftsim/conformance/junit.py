@@ -1,0 +1,64 @@
+"""Findings as JUnit XML, which every CI system shows: a suite per section, a case per requirement.
+
+Source: the elements and attributes that the schema of Jenkins' xUnit plug-in (junit-10.xsd) and the readers of GitHub and GitLab share.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from xml.etree import ElementTree
+
+from kraftsim.conformance.runner import Finding, Verdict
+
+NAME = "kraftsim conformance"
+NOT_FOR_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(findings: Sequence[Finding], properties: Mapping[str, str], started_at: str) -> bytes:
+    """Return the document. `properties` stand in every suite; `started_at` is a time as in 2026-01-31T12:00:00."""
+    root = ElementTree.Element("testsuites", {"name": NAME, **_counts(findings, with_skipped=False)})
+    for label, group in groupby(findings, key=lambda finding: finding.requirement.section.label):
+        root.append(_suite(label, list(group), properties, started_at))
+    ElementTree.indent(root)
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _suite(label: str, findings: list[Finding], properties: Mapping[str, str], started_at: str) -> ElementTree.Element:
+    title = findings[0].requirement.section.title
+    suite = ElementTree.Element("testsuite", {"name": f"{label} {title}", "timestamp": started_at, **_counts(findings, with_skipped=True)})
+    rows = ElementTree.SubElement(suite, "properties")
+    for name, value in properties.items():
+        ElementTree.SubElement(rows, "property", {"name": name, "value": _clean(value)})
+    for finding in findings:
+        suite.append(_case(finding))
+    return suite
+
+
+def _case(finding: Finding) -> ElementTree.Element:
+    of = finding.requirement
+    class_name = f"conformance.{of.section.chapter}.{of.section.section}"
+    case = ElementTree.Element("testcase", {"name": _clean(f"{of.label} {of.sentence}"), "classname": class_name, "time": f"{finding.seconds:.3f}"})
+    if finding.verdict is Verdict.SKIPPED:
+        ElementTree.SubElement(case, "skipped", {"message": _clean(finding.why)})
+    if finding.verdict is Verdict.UNMET:
+        failure = ElementTree.SubElement(case, "failure", {"message": _clean(finding.why), "type": "Unmet"})
+        halves = [f"expected: {finding.expected}", f"came: {finding.came}"] if finding.expected or finding.came else []
+        failure.text = _clean("\n".join([f"source: {of.source}", *halves, *finding.transcript]))
+    return case
+
+
+def _counts(findings: Sequence[Finding], *, with_skipped: bool) -> dict[str, str]:
+    counts = {
+        "tests": str(len(findings)),
+        "failures": str(sum(finding.verdict is Verdict.UNMET for finding in findings)),
+        "errors": "0",
+        "time": f"{sum(finding.seconds for finding in findings):.3f}",
+    }
+    if with_skipped:
+        counts["skipped"] = str(sum(finding.verdict is Verdict.SKIPPED for finding in findings))
+    return counts
+
+
+def _clean(text: str) -> str:
+    return NOT_FOR_XML.sub("\ufffd", text)

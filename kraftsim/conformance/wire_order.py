@@ -1,0 +1,181 @@
+"""Correlation and order: a connection has one request in process at a time, and its answers leave in the order of the requests.
+
+Source: Selector (a channel is muted until its answer is sent); SocketServer; KIP-219.
+"""
+
+import time
+from threading import Thread
+
+from kraftsim.conformance.batches import batch, produce_request
+from kraftsim.conformance.expect import expect, expect_equal
+from kraftsim.conformance.peer import Peer, framed, request_bytes
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target, Topic
+from kraftsim.conformance.wire_bytes import answer_on, api_versions, expect_closed, head, int32, metadata, next_answer, string
+from protocol.api_keys import ApiKey
+from protocol.messages.k03_metadata import MetadataRequest
+from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.schema import Message
+
+REQUIREMENTS = Requirements("wire", 6, "Correlation and order of answers")
+MUTED = "SocketServer: a channel is muted until its answer is sent"
+WAIT_MS = 400
+SLACK_SECONDS = 0.05
+"""What a clock may be early by."""
+PIPELINED = 1000
+PRODUCE_VERSION = 9
+
+
+def _waiting_fetch(topic: Topic, correlation_id: int, wait_ms: int = WAIT_MS) -> bytes:
+    """Fetch v4 of an empty partition that wants a byte: answered when its time is over."""
+    limits = int32(-1) + int32(wait_ms) + int32(1) + int32(1_000_000) + b"\x00"
+    partition = int32(1) + int32(0) + bytes(8) + int32(1_000_000)
+    return head(ApiKey.FETCH, 4, correlation_id) + limits + int32(1) + string(topic.name.encode()) + partition
+
+
+def _send_all(peer: Peer, payloads: list[bytes]) -> None:
+    peer.send_bytes(b"".join(map(framed, payloads)))
+
+
+@REQUIREMENTS.that(1, "requests of several APIs in one piece are answered in their order", source=f"KIP-219; {MUTED}")
+def pipelined_requests(target: Target) -> None:
+    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
+    pattern: list[tuple[Message, int]] = [
+        (MetadataRequest(topics=None), 9),
+        (ApiVersionsRequest(), 0),
+        (init, 1),
+        (MetadataRequest(topics=[]), 4),
+        (ApiVersionsRequest(), 2),
+    ]
+    payloads = [request_bytes(body, version, number)[4:] for number, (body, version) in enumerate(pattern * 4)]
+    with target.peer() as peer:
+        _send_all(peer, payloads)
+        for number, payload in enumerate(payloads):
+            next_answer(peer, payload, f"request {number}")
+
+
+@REQUIREMENTS.that(2, "a thousand requests at once are answered in their order", source=MUTED)
+def a_long_pipeline(target: Target) -> None:
+    payloads = [api_versions(number) if number % 3 else metadata(number) for number in range(PIPELINED)]
+    with target.peer() as peer:
+        _send_all(peer, payloads)
+        for number, payload in enumerate(payloads):
+            next_answer(peer, payload, f"request {number}")
+
+
+@REQUIREMENTS.that(3, "what is asked behind a Fetch that waits is answered behind it", source=MUTED)
+def behind_a_waiting_fetch(target: Target) -> None:
+    topic = target.topic()
+    payloads = [_waiting_fetch(topic, 1), api_versions(2), metadata(3)]
+    started = time.monotonic()
+    with target.peer(topic.leader) as peer:
+        _send_all(peer, payloads)
+        next_answer(peer, payloads[0], "the Fetch that waits")
+        expect(time.monotonic() - started >= WAIT_MS / 1000 - SLACK_SECONDS, f"Fetch with nothing to read did not wait for {WAIT_MS} ms")
+        for payload in payloads[1:]:
+            next_answer(peer, payload, "a request behind it")
+
+
+@REQUIREMENTS.that(4, "several Fetches that wait, sent at once, wait one after the other", source=MUTED)
+def one_at_a_time(target: Target) -> None:
+    topic = target.topic()
+    payloads = [_waiting_fetch(topic, number, WAIT_MS // 2) for number in range(3)]
+    started = time.monotonic()
+    with target.peer(topic.leader) as peer:
+        _send_all(peer, payloads)
+        for number, payload in enumerate(payloads, start=1):
+            next_answer(peer, payload, f"Fetch {number}")
+            waited_seconds = time.monotonic() - started
+            expect(waited_seconds >= number * (WAIT_MS // 2) / 1000 - SLACK_SECONDS, f"Fetch {number} was answered after {waited_seconds:.3f} s")
+
+
+@REQUIREMENTS.that(5, "a Fetch that waits keeps no other connection waiting", source="SocketServer; DelayedFetch")
+def beside_a_waiting_fetch(target: Target) -> None:
+    topic = target.topic()
+    with target.peer(topic.leader) as slow, target.peer(topic.leader) as quick:
+        asked = _waiting_fetch(topic, 1, 2000)
+        slow.send_bytes(framed(asked))
+        started = time.monotonic()
+        for number in range(5):
+            answer_on(quick, metadata(number), "a request on another connection")
+        expect(time.monotonic() - started < 2.0, "the other connection was answered after the Fetch")
+
+
+@REQUIREMENTS.that(6, "correlation ids may repeat, fall and jump", source="ResponseHeader.json: a number is sent back")
+def odd_correlation_ids(target: Target) -> None:
+    payloads = [metadata(number) for number in (5, 5, 4, -3, 2**31 - 1, -(2**31), 5, 0)]
+    with target.peer() as peer:
+        _send_all(peer, payloads)
+        for payload in payloads:
+            next_answer(peer, payload, f"correlation id {int.from_bytes(payload[4:8], signed=True)}")
+
+
+@REQUIREMENTS.that(7, "connections do not share correlation ids", source="RequestContext: a header belongs to its connection")
+def independent_connections(target: Target) -> None:
+    with target.peer() as one, target.peer() as other:
+        for number in range(5):
+            one.send_bytes(framed(metadata(number)))
+            other.send_bytes(framed(api_versions(number)))
+        for number in range(5):
+            next_answer(other, api_versions(number), "the second connection")
+            next_answer(one, metadata(number), "the first connection")
+
+
+@REQUIREMENTS.that(8, "a produce without acknowledgement leaves no gap in the answers", source="KafkaApis.sendNoOpResponseExemptThrottle")
+def no_gap(target: Target) -> None:
+    topic = target.topic()
+    silent = request_bytes(produce_request(topic.name, batch(), acks=0), PRODUCE_VERSION, 2)
+    with target.peer(topic.leader) as peer:
+        peer.send_bytes(framed(metadata(1)) + silent + framed(metadata(3)) + silent + framed(metadata(4)))
+        for number in (1, 3, 4):
+            next_answer(peer, metadata(number), "a request beside produces without acknowledgement")
+
+
+@REQUIREMENTS.that(9, "a request that was sent whole is answered although the sender has stopped sending", source="asked of Apache Kafka 3.9.1")
+def half_closed(target: Target) -> None:
+    with target.peer() as peer:
+        peer.send_bytes(framed(metadata()))
+        peer.finish_sending()
+        next_answer(peer, metadata(), "a request before the end")
+        expect_closed(peer, "after the last answer")
+
+
+@REQUIREMENTS.that(
+    10, "all whole requests before the end of sending are answered, then the connection is closed", source="asked of Apache Kafka 3.9.1"
+)
+def half_closed_pipeline(target: Target) -> None:
+    payloads = [metadata(number) for number in range(20)]
+    with target.peer() as peer:
+        peer.send_bytes(b"".join(map(framed, payloads)) + framed(metadata(20))[:-1])
+        peer.finish_sending()
+        for payload in payloads:
+            next_answer(peer, payload, "a request before the end")
+        expect_closed(peer, "after the last answer, with half a request left")
+
+
+@REQUIREMENTS.that(
+    11, "who does not read its answers gets them later, all and in order, and disturbs nobody", source="Selector: a channel is muted while it sends"
+)
+def slow_reader(target: Target) -> None:
+    payloads = [api_versions(number) for number in range(3000)]
+    with target.peer() as lazy, target.peer() as quick:
+        sender = Thread(target=_send_all, args=(lazy, payloads), daemon=True)
+        sender.start()
+        for number in range(5):
+            answer_on(quick, metadata(number), "a request beside a client that does not read")
+            time.sleep(SLACK_SECONDS)
+        for number, payload in enumerate(payloads):
+            next_answer(lazy, payload, f"request {number}")
+        sender.join()
+
+
+@REQUIREMENTS.that(12, "answers are those of the requests, not only their numbers", source="RequestChannel")
+def right_answers(target: Target) -> None:
+    with target.peer() as peer:
+        alone = [answer_on(peer, question, "a question of its own")[4:] for question in (api_versions(), metadata())]
+        payloads = [metadata(number) if number % 3 else api_versions(number) for number in range(40)]
+        _send_all(peer, payloads)
+        for number, payload in enumerate(payloads):
+            answer = next_answer(peer, payload, "in a pipeline")[4:]
+            expect_equal(len(answer), len(alone[1 if number % 3 else 0]), f"bytes of the answer to request {number}")
