@@ -1,20 +1,19 @@
 """From a message class and a version to the fused codec of that pair, which nodes use.
 
-Its functions are made when first called. The readable Construct of the same pair is made only where it is asked for: by `Message.construct(version)`
-(`message_construct`), or to say in which field something is wrong.
+Its functions are made when first called, and only then what makes them is imported. The readable Construct of the same pair (`message_construct`)
+is made only where it is asked for: by `Message.construct(version)`, or to say in which field something is wrong.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from protocol.declaration import Declaration
-from protocol.fuse_decoder import fused_decoder
-from protocol.fuse_encode import Chunks, fused_builder, fused_encoder, fused_packer
 from protocol.malformed import MalformedMessage
 from protocol.resolve import StructureLayout, layout_of
 from protocol.schema import declaration_of
 
 if TYPE_CHECKING:
+    from protocol.fuse_encode import Chunks
     from protocol.message_construct import MessageConstruct
 
 T = TypeVar("T")
@@ -43,7 +42,7 @@ class CompiledMessage(Generic[T]):
 
     decode: DecodeFunction[T]
     encode: Callable[[T], bytes]
-    encode_into: Callable[[T, Chunks], None]
+    encode_into: "Callable[[T, Chunks], None]"
 
     def __init__(self, layout: StructureLayout) -> None:
         self.layout = layout
@@ -75,6 +74,8 @@ class CompiledMessage(Generic[T]):
 
         `prefix` are struct codes; messages with unknown tags or wrong values are handed to `otherwise`, with the same arguments.
         """
+        from protocol.fuse_encode import fused_packer
+
         return fused_packer(self.layout, prefix, otherwise)
 
     def _first_decode(self, buffer: bytes, position: int = 0) -> tuple[T, int]:
@@ -85,18 +86,24 @@ class CompiledMessage(Generic[T]):
         self._make_encode()
         return self.encode(message)
 
-    def _first_encode_into(self, message: T, chunks: Chunks) -> None:
+    def _first_encode_into(self, message: T, chunks: "Chunks") -> None:
         self._make_encode_into()
         self.encode_into(message, chunks)
 
     def _make_decode(self) -> None:
+        from protocol.fuse_decoder import fused_decoder
+
         self.decode = cast("DecodeFunction[T]", fused_decoder(self.layout, self._decode_failure, self._decode_again))
 
     def _make_encode(self) -> None:
+        from protocol.fuse_encode import fused_builder
+
         general = fused_builder(self.layout, self._encode_failure)
         self.encode = self.packer("", general) or general
 
     def _make_encode_into(self) -> None:
+        from protocol.fuse_encode import fused_encoder
+
         self.encode_into = fused_encoder(self.layout, self._encode_failure)
 
     def _decode_again(self, buffer: bytes, start: int, error: Exception) -> tuple[T, int]:
@@ -106,6 +113,8 @@ class CompiledMessage(Generic[T]):
         if not isinstance(error, UnicodeDecodeError):
             raise error
         if self._lenient is None:
+            from protocol.fuse_decoder import fused_decoder
+
             self._lenient = cast("DecodeFunction[T]", fused_decoder(self.layout, self._decode_failure, None))
         return self._lenient(buffer, start)
 

@@ -5,10 +5,9 @@ Source: none of Kafka's; the numbers are its API keys and record types.
 """
 
 import os
-from pathlib import Path
 
 
-def numbered_modules(folder: Path, letter: str) -> dict[int, str]:
+def numbered_modules(folder: str, letter: str) -> dict[int, str]:
     """Map each number to the name of its module, in the order of the files' names. Other files of the folder are not looked at."""
     found: dict[int, str] = {}
     for file in sorted(os.listdir(folder)):

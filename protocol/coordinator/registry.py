@@ -6,9 +6,9 @@ Source: CoordinatorRecordSerde, GroupCoordinatorRecordSerde, ShareCoordinatorRec
 """
 
 import importlib
+import os
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from protocol.message_codec import compiled
@@ -91,4 +91,4 @@ def record_classes(topic: CoordinatorTopic, record_type: int) -> RecordClasses:
 @cache
 def _module_names(topic: CoordinatorTopic) -> dict[int, str]:
     """Map each type to the name of its file."""
-    return numbered_modules(Path(__file__).parent, _LETTERS[topic])
+    return numbered_modules(os.path.dirname(__file__), _LETTERS[topic])

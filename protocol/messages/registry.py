@@ -4,8 +4,8 @@ Modules are imported when first asked for: a node uses few of them, and none of 
 """
 
 import importlib
+import os
 from functools import cache
-from pathlib import Path
 
 from protocol.api_keys import ApiKey
 from protocol.numbered_files import name_in_kafka, numbered_modules
@@ -48,7 +48,7 @@ def is_flexible(api_key: int, version: int) -> bool:
 @cache
 def _module_names() -> dict[int, str]:
     """Map each key to the name of its file."""
-    return numbered_modules(Path(__file__).parent, "k")
+    return numbered_modules(os.path.dirname(__file__), "k")
 
 
 def _class_of(api_key: int, suffix: str) -> type:

@@ -4,8 +4,8 @@ The frame is that of `record_frames`; the key of a log record is null.   Source:
 """
 
 import importlib
+import os
 from functools import cache
-from pathlib import Path
 
 from protocol.numbered_files import name_in_kafka, numbered_modules
 from protocol.record_frames import FRAME_VERSION, build_frame, frame_record_version, parse_frame
@@ -44,4 +44,4 @@ def record_class(number: int) -> type:
 @cache
 def _module_names() -> dict[int, str]:
     """Map each number to the name of its file."""
-    return numbered_modules(Path(__file__).parent, "m")
+    return numbered_modules(os.path.dirname(__file__), "m")

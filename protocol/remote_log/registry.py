@@ -5,9 +5,9 @@ Source: KIP-405; RemoteLogMetadataSerde, BytesApiMessageSerde.
 """
 
 import importlib
+import os
 from enum import IntEnum
 from functools import cache
-from pathlib import Path
 
 from protocol.numbered_files import name_in_kafka, numbered_modules
 from protocol.record_frames import build_frame, frame_record_version, parse_frame
@@ -68,4 +68,4 @@ def record_class(number: int) -> type:
 @cache
 def _module_names() -> dict[int, str]:
     """Map each number to the name of its file."""
-    return numbered_modules(Path(__file__).parent, "r")
+    return numbered_modules(os.path.dirname(__file__), "r")
