@@ -27,6 +27,8 @@ from protocol.malformed import MalformedMessage
 GOLDEN = Path(__file__).parents[1] / "tests" / "wire" / "kafka_3_9_1"
 METADATA_LOG = "__cluster_metadata-0"
 BASE_OFFSET = 0
+FILE_NAME_BYTES_MAX = 255
+"""More than that no file system lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def _with_right_checksum(data: bytes) -> bytes:
 
 
 def _parse_names(data: bytes) -> object:
-    name = data.decode(errors="surrogateescape")
+    name = data[:FILE_NAME_BYTES_MAX].decode(errors="surrogateescape")
     return parse_segment_file_name(name), parse_metadata_snapshot_name(name), parse_partition_directory_name(name)
 
 
@@ -70,6 +72,13 @@ KINDS = (
     FileKind(parse_metadata_snapshot, None, ("bootstrap.checkpoint",), with_right_checksums),
     FileKind(_parse_names, None),
 )
+TEXTS = (
+    (1, b'{"data_version":0,"leaderId":1e9,"leaderEpoch":true}'),
+    (2, b"0\n1\norders 1_0 +7\n"),
+    (4, b"version=1\nnode.id=1\ncluster.id=a=b#c\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\n"),
+    (6, b'{"version":0,"brokerEpoch":1e99}'),
+    (6, b"[[[[]]]]"),
+)
 NAMES = ("00000000000000000021.txnindex", "00000000000000000021-0000000003.checkpoint", "orders-7", "00000000000000000021.log.deleted")
 
 
@@ -93,6 +102,8 @@ def file_seeds() -> Iterator[bytes]:
         for file in kind.files:
             yield bytes((number,)) + (GOLDEN / file).read_bytes()
     yield bytes((1,)) + build_quorum_state(QuorumState(leader_id=1, voted_directory_id=bytes(range(16))), DYNAMIC_VOTERS_VERSION)
+    for number, text in TEXTS:
+        yield bytes((number,)) + text
     for name in NAMES:
         yield bytes((len(KINDS) - 1,)) + name.encode()
 

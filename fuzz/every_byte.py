@@ -1,6 +1,6 @@
-"""Every value of every byte: a sample of each message at each version is changed in each of its bytes to each of the 255 other values.
+"""Every value of every byte: samples of each message at each version are changed in each of their bytes to each of the 255 other values.
 
-All changes go through the fused codec, which asks the reference about what it refuses; of those that it reads, the reference sees every sixteenth.
+Two samples each: a short one with one of everything, of which the reference sees every 32nd change, and a longer one by chance.
 
     python -m fuzz.every_byte [SHARE/SHARES]
 """
@@ -12,35 +12,30 @@ from collections.abc import Iterator, Sequence
 from fuzz.guard import Guard
 from fuzz.message_targets import all_messages, check_message, examples
 from fuzz.targets import REFUSALS
-from protocol.malformed import MalformedMessage
-from protocol.message_codec import DISAGREEMENT, CompiledMessage, compiled
+from protocol.message_codec import compiled
+from tests.wire.hostile_bytes import check_outcome, short_frame
 
 NAME = "every-byte"
 SECONDS_PER_LINE = 5.0
-COMPARED_EVERY = 16
+COMPARED_EVERY = 32
+BY_CHANCE_BYTES_MAX = 80
 
 
 class Check:
     """Reads changed samples of one message at one version."""
 
-    def __init__(self, cls: type, version: int) -> None:
+    def __init__(self, cls: type, version: int, compared_every: int) -> None:
         self._cls = cls
         self._version = version
-        self._codec: CompiledMessage = compiled(cls, version)
+        self._compared_every = compared_every
         self._calls = 0
 
     def __call__(self, data: bytes) -> None:
         self._calls += 1
-        if self._calls % COMPARED_EVERY == 0:
+        if self._compared_every and self._calls % self._compared_every == 0:
             check_message(self._cls, self._version, data)
-            return
-        try:
-            message, position = self._codec.decode(data, 0)
-        except MalformedMessage as malformed:
-            assert DISAGREEMENT not in malformed.reason, malformed
-            raise
-        assert 0 <= position <= len(data), f"read until {position} of {len(data)} bytes"
-        self._codec.encode(message)
+        else:
+            check_outcome(self._cls, self._version, data)
 
 
 def changed(sample: bytes) -> Iterator[bytes]:
@@ -61,13 +56,15 @@ def main(arguments: Sequence[str]) -> int:
     started = said = time.monotonic()
     inputs = findings = 0
     for number, (cls, version) in enumerate(pairs, 1):
-        guard = Guard(NAME, Check(cls, version), REFUSALS)
-        for data in changed(compiled(cls, version).encode(next(examples(cls, version)))):
-            finding = guard.run(data)
-            if finding is not None:
-                print(f"\n{cls.__name__} v{version}: BROKEN by {data.hex()}\n{finding.what}", flush=True)
-        inputs += guard.inputs
-        findings += len(guard.findings)
+        samples = (compiled(cls, version).encode(next(examples(cls, version))), short_frame(cls, version, BY_CHANCE_BYTES_MAX))
+        for sample, compared_every in zip(samples, (COMPARED_EVERY, 0), strict=True):
+            guard = Guard(NAME, Check(cls, version, compared_every), REFUSALS)
+            for data in changed(sample):
+                finding = guard.run(data)
+                if finding is not None:
+                    print(f"\n{cls.__name__} v{version}: BROKEN by {data.hex()}\n{finding.what}", flush=True)
+            inputs += guard.inputs
+            findings += len(guard.findings)
         now = time.monotonic()
         if now - said >= SECONDS_PER_LINE or number == len(pairs):
             said = now

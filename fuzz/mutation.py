@@ -8,7 +8,8 @@ from random import Random
 
 EXTREME_BYTES = (0, 1, 0x7F, 0x80, 0xFF)
 LARGEST = tuple(number.to_bytes(size, signed=True) for size in (2, 4, 8) for number in (-1, 1, (1 << 8 * size - 1) - 1, -(1 << 8 * size - 1)))
-EXTREME_NUMBERS = (*LARGEST, b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01")
+EXTREME_WORDS = (b"1e999", b"NaN", b"-Infinity", b"null", b"true", b"[" * 3000, b"9" * 30, b"1_0", b"\xd9\xa3", b"\\ud800")
+EXTREMES = (*LARGEST, *EXTREME_WORDS, b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01")
 CHANGES_MAX = 4
 INPUT_BYTES_MAX = 8192
 
@@ -26,7 +27,7 @@ def mutated(dice: Random, data: bytes, others: Sequence[bytes]) -> bytes:
             case 2 if position < len(changed):
                 changed[position] ^= 1 << dice.randrange(8)
             case 3:
-                number = dice.choice(EXTREME_NUMBERS)
+                number = dice.choice(EXTREMES)
                 changed[position : position + len(number)] = number
             case 4:
                 del changed[position : position + dice.randint(1, 8)]

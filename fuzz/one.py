@@ -19,6 +19,7 @@ INPUT_BYTES_MAX = 8192
 RESIDENT_MIB_MAX = 3072
 SECONDS_PER_INPUT_MAX = 20
 SECONDS_PER_LINE = 5.0
+WORD_BYTES_MAX = 60
 INPUTS_PER_LOOK_AT_THE_CLOCK = 64
 
 
@@ -89,12 +90,17 @@ def main() -> None:
 
 
 def _by_coverage(atheris: Any, run: Run, seeds: list[bytes], corpus: Path, seconds: float) -> None:
+    from fuzz.mutation import EXTREMES
+
     begin = corpus / "seeds"
     begin.mkdir(parents=True, exist_ok=True)
     (corpus / "found").mkdir(exist_ok=True)
     for number, seed in enumerate(seeds):
         (begin / f"{number:06}").write_bytes(seed)
+    words = (word.hex(" ").replace(" ", r"\x") for word in EXTREMES if len(word) < WORD_BYTES_MAX)
+    (corpus / "words").write_text("".join(rf'"\x{word}"' + "\n" for word in words))
     options = [
+        f"-dict={corpus / 'words'}",
         f"-max_len={INPUT_BYTES_MAX}",
         f"-timeout={SECONDS_PER_INPUT_MAX}",
         f"-rss_limit_mb={RESIDENT_MIB_MAX}",

@@ -6,6 +6,7 @@ Source: KIP-966 (the epoch, 3.7), CleanShutdownFileHandler.
 
 import json
 
+from protocol.disk.java_integers import parse_int64
 from protocol.disk.malformed_file import MalformedFile
 
 FILE = ".kafka_cleanshutdown"
@@ -24,6 +25,6 @@ def parse_clean_shutdown(data: bytes) -> int:
     if not data:
         return NO_BROKER_EPOCH
     try:
-        return int(json.loads(data)["brokerEpoch"])
-    except (ValueError, TypeError, KeyError) as failure:
+        return parse_int64(str(json.loads(data)["brokerEpoch"]))
+    except (ValueError, TypeError, KeyError, RecursionError) as failure:
         raise MalformedFile(FILE, repr(failure)) from failure

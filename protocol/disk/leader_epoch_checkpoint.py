@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from protocol.disk.checkpoint_lines import build_checkpoint, parse_checkpoint
+from protocol.disk.java_integers import parse_int32, parse_int64
 from protocol.disk.malformed_file import MalformedFile
 
 FILE = "leader-epoch-checkpoint"
@@ -27,7 +28,7 @@ def build_leader_epoch_checkpoint(starts: Sequence[EpochStart]) -> bytes:
 def parse_leader_epoch_checkpoint(data: bytes) -> list[EpochStart]:
     """Return the epochs as they stand. Raises MalformedFile."""
     try:
-        return [EpochStart(int(leader_epoch), int(start_offset)) for leader_epoch, start_offset in parse_checkpoint(FILE, data, 2)]
+        return [EpochStart(parse_int32(leader_epoch), parse_int64(start_offset)) for leader_epoch, start_offset in parse_checkpoint(FILE, data, 2)]
     except ValueError as failure:
         if isinstance(failure, MalformedFile):
             raise

@@ -5,6 +5,7 @@ Version 0 is ZooKeeper's (broker.id), version 1 KRaft's (node.id); directory.id 
 
 from dataclasses import dataclass
 
+from protocol.disk.java_integers import parse_int32
 from protocol.disk.malformed_file import MalformedFile
 from protocol.uuids import parse_uuid_text, uuid_text
 
@@ -43,13 +44,13 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     """Return what the file says. Raises MalformedFile when a version 1 file names no node or no cluster."""
     properties = dict(_properties(data))
     try:
-        version = int(properties.get("version", ZOOKEEPER_VERSION))
+        version = parse_int32(properties.get("version", str(ZOOKEEPER_VERSION)))
         node_id = properties.get("broker.id" if version == ZOOKEEPER_VERSION else "node.id")
         directory_id = properties.get("directory.id")
         meta = MetaProperties(
             version=version,
             cluster_id=properties.get("cluster.id"),
-            node_id=None if node_id is None else int(node_id),
+            node_id=None if node_id is None else parse_int32(node_id),
             directory_id=None if directory_id is None else parse_uuid_text(directory_id),
         )
     except ValueError as failure:

@@ -6,6 +6,7 @@ Of a log directory: the high watermark, how far the log is on disk for certain, 
 from collections.abc import Mapping
 
 from protocol.disk.checkpoint_lines import build_checkpoint, parse_checkpoint
+from protocol.disk.java_integers import parse_int32, parse_int64
 from protocol.disk.malformed_file import MalformedFile
 
 TopicPartition = tuple[str, int]
@@ -19,7 +20,7 @@ def build_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 def parse_offset_checkpoint(data: bytes, file: str = "offset checkpoint") -> dict[TopicPartition, int]:
     """Return the offset of every partition named. Raises MalformedFile."""
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in parse_checkpoint(file, data, 3)}
+        return {(topic, parse_int32(partition)): parse_int64(offset) for topic, partition, offset in parse_checkpoint(file, data, 3)}
     except ValueError as failure:
         if isinstance(failure, MalformedFile):
             raise

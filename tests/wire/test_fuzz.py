@@ -23,8 +23,11 @@ from protocol.metadata.m12_feature_level import FeatureLevelRecord
 SEED_STEP = 9
 """Every so many seeds are run here; all of them take as long as all codecs take to compile."""
 INPUTS = 300
-FINDINGS: list[tuple[str, str]] = []
-"""Inputs that broke a target once, and what was wrong."""
+FINDINGS: list[tuple[str, bytes]] = [
+    ("disk", b'\x06{"brokerEpoch":1e999}'),  # OverflowError
+    ("disk", b"\x06" + b"[" * 3000),  # RecursionError
+]
+"""Inputs that broke a target once, and how."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -48,7 +51,7 @@ def test_every_other_value_of_every_byte_is_tried_once() -> None:
     sample = compiled(FeatureLevelRecord, 0).encode(next(examples(FeatureLevelRecord, 0)))
     inputs = list(changed(sample))
     assert len(set(inputs)) == len(inputs) == 255 * len(sample) and sample not in inputs
-    guard = Guard("every-byte", Check(FeatureLevelRecord, 0), REFUSALS)
+    guard = Guard("every-byte", Check(FeatureLevelRecord, 0, 8), REFUSALS)
     assert not any(map(guard.run, inputs)) and guard.read and guard.refused
     assert (FeatureLevelRecord, 0) in all_messages()
 
@@ -80,6 +83,6 @@ def test_what_breaks_is_told_from_what_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("name, data", FINDINGS)
-def test_what_once_broke_a_target_does_not_again(name: str, data: str) -> None:
+def test_what_once_broke_a_target_does_not_again(name: str, data: bytes) -> None:
     guard = Guard(name, TARGETS[name].check, REFUSALS)
-    assert guard.run(bytes.fromhex(data)) is None, next(iter(guard.findings.values())).what
+    assert guard.run(data) is None, next(iter(guard.findings.values())).what

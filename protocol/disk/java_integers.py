@@ -1,0 +1,27 @@
+"""Integers in text files, as Java's Integer.parseInt and Long.parseLong take them: plain digits that fit.
+
+Python's int() takes more: underscores, spaces, digits of other scripts, and numbers without end.   Source: CheckpointFile, MetaProperties.
+"""
+
+import re
+
+_PLAIN = re.compile("[+-]?[0-9]{1,40}")
+
+
+def parse_int32(text: str) -> int:
+    """Return the number. Raises ValueError."""
+    return _parse(text, 32)
+
+
+def parse_int64(text: str) -> int:
+    """Return the number. Raises ValueError."""
+    return _parse(text, 64)
+
+
+def _parse(text: str, bits: int) -> int:
+    if not _PLAIN.fullmatch(text):
+        raise ValueError(f"{text[:60]!r} is no integer")
+    number = int(text)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{number} does not fit into {bits} bits")
+    return number

@@ -1,0 +1,41 @@
+"""Integers in Kafka's text files: what Java reads, and nothing more."""
+
+from collections.abc import Callable
+
+import pytest
+
+from protocol.disk.java_integers import parse_int32, parse_int64
+from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
+from protocol.disk.malformed_file import MalformedFile
+from protocol.disk.offset_checkpoint import parse_offset_checkpoint
+
+
+@pytest.mark.parametrize(
+    "parse, text, value",
+    [
+        (parse_int32, "2147483647", 2**31 - 1),
+        (parse_int32, "-2147483648", -(2**31)),
+        (parse_int32, "+007", 7),
+        (parse_int64, "9223372036854775807", 2**63 - 1),
+        (parse_int64, "-9223372036854775808", -(2**63)),
+    ],
+)
+def test_plain_digits_that_fit_are_a_number(parse: Callable[[str], int], text: str, value: int) -> None:
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "-", "1_0", " 1", "1 ", "\u0663", "1e3", "0x1", "9" * 5000, "2147483648", "-2147483649"])
+def test_what_java_does_not_take_is_refused(text: str) -> None:
+    """Python's int() takes six of these."""
+    with pytest.raises(ValueError):
+        parse_int32(text)
+
+
+@pytest.mark.parametrize("text", ["9223372036854775808", "-9223372036854775809"])
+def test_an_offset_that_no_log_reaches_makes_the_file_malformed(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_int64(text)
+    with pytest.raises(MalformedFile):
+        parse_offset_checkpoint(f"0\n1\norders 0 {text}\n".encode())
+    with pytest.raises(MalformedFile):
+        parse_leader_epoch_checkpoint(f"0\n1\n1 {text}\n".encode())
