@@ -233,7 +233,7 @@ class LabNode:
                     bytes(memoryview(content)[batch.position : batch.position + batch.size_bytes]) for batch in split_batches(content)
                 ]
             case do.Flush(end_offset=end_offset):
-                self.lab.after(self.lab.random.randrange(5), self._flushed(self.incarnation, end_offset, len(self.disk.batches)))
+                self.lab.after(self.lab.random.randrange(self.lab.flush_ms), self._flushed(self.incarnation, end_offset, len(self.disk.batches)))
             case do.Truncate(end_offset=end_offset):
                 self.disk.batches = [batch for batch in self.disk.batches if next(split_batches(batch)).base_offset < end_offset]
                 self.disk.flushed = min(self.disk.flushed, len(self.disk.batches))
@@ -290,6 +290,8 @@ class Lab:
         self.static_voters = VoterSet(VoterNode(key=ReplicaKey(node_id), endpoints={LISTENER: address_of(node_id)}) for node_id in range(1, size + 1))
         self.now_ms = 0
         self.loss = 0.0
+        self.flush_ms = 5
+        """A flush takes less than this; a slow disk leaves much to lose."""
         self.cut: dict[tuple[int, int], None] = {}
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, int], int] = {}

@@ -2,8 +2,11 @@
 
 import pytest
 
-from kraftsim.core.raft.roles import Follower
+from kraftsim.core.raft.leadership import Leadership
+from kraftsim.core.raft.raft_log import RaftLog
+from kraftsim.core.raft.roles import Follower, Leader
 from kraftsim.core.raft.settings import RaftSettings
+from kraftsim.core.raft.voter_set import ReplicaKey, VoterNode, VoterSet
 from tests.core.quorum_lab import Lab
 
 
@@ -31,7 +34,7 @@ def test_a_leader_is_elected_and_everybody_follows(size: int, has_pre_vote: bool
 
 @pytest.mark.parametrize("seed", range(40))
 def test_nothing_committed_is_lost_and_no_epoch_has_two_leaders(seed: int) -> None:
-    """Crashes with and without loss of power, cut links, lost messages; then peace, in which somebody must lead and everybody agree."""
+    """Crashes with and without loss of power, outages of all, slow disks, cut links, lost messages; then peace, in which somebody must lead and everybody agree."""
     lab = Lab(seed, size=3 if seed % 4 else 5, settings=RaftSettings(has_pre_vote=seed % 2 == 1))
     for node in lab.nodes.values():
         node.start()
@@ -39,7 +42,7 @@ def test_nothing_committed_is_lost_and_no_epoch_has_two_leaders(seed: int) -> No
     for _ in range(60):
         lab.run(dice.randrange(50, 900))
         node = lab.nodes[dice.randrange(len(lab.nodes)) + 1]
-        match dice.randrange(8):
+        match dice.randrange(10):
             case 0 if node.replica is not None:
                 node.crash(power_loss=dice.random() < 0.5)
             case 1 | 2 if node.replica is None:
@@ -50,12 +53,19 @@ def test_nothing_committed_is_lost_and_no_epoch_has_two_leaders(seed: int) -> No
                 lab.cut.clear()
             case 5:
                 lab.loss = dice.choice([0.0, 0.1, 0.3])
+            case 6:
+                lab.flush_ms = dice.choice([5, 400])
+            case 7 if seed % 3 == 0:
+                for dark in lab.nodes.values():
+                    if dark.replica is not None:
+                        dark.crash(power_loss=True)
+                    dark.start()
             case _:
                 leader = lab.leader()
                 if leader is not None:
                     leader.write()
     lab.cut.clear()
-    lab.loss = 0.0
+    lab.loss, lab.flush_ms = 0.0, 5
     for node in lab.nodes.values():
         if node.replica is None:
             node.start()
@@ -69,3 +79,47 @@ def test_nothing_committed_is_lost_and_no_epoch_has_two_leaders(seed: int) -> No
     for node in lab.nodes.values():
         assert node.disk.batches == leader.disk.batches
         assert node.replica is not None and node.replica.quorum.log.high_watermark == leader.disk.end_offset()
+
+
+def leadership_of(ends: dict[int, int], *, epoch_start_offset: int) -> tuple[Leadership, RaftLog]:
+    voters = VoterSet(VoterNode(key=ReplicaKey(node_id)) for node_id in (1, *ends))
+    leadership = Leadership(own=ReplicaKey(1), epoch=3, epoch_start_offset=epoch_start_offset, voters=voters, granting=(), now_ms=0)
+    log = RaftLog(end_offset=20)
+    for node_id, end_offset in ends.items():
+        leadership.on_fetch(ReplicaKey(node_id), end_offset, log.end_offset, 0, 0)
+    return leadership, log
+
+
+@pytest.mark.parametrize(
+    "ends, flushed, epoch_start, committed",
+    [
+        ({2: 20, 3: 0}, 20, 10, 20),
+        ({2: 20, 3: 20}, 5, 10, 20),  # a majority without the leader
+        ({2: 12, 3: 20}, 5, 10, 12),
+        ({2: 15, 3: 0}, 12, 10, 12),  # the leader's own log counts as far as it is flushed (KAFKA-10533)
+        ({2: 10, 3: 10}, 20, 10, None),  # a majority has it all but the leader's first record: nothing of former epochs counts (KAFKA-12619)
+        ({2: 11, 3: 0}, 20, 10, 11),
+        ({2: 20, 3: 3, 4: 3, 5: 3}, 20, 10, None),
+        ({2: 20, 3: 18, 4: 3, 5: 3}, 20, 10, 18),
+    ],
+)
+def test_what_a_majority_has_is_committed_once_the_epochs_first_record_is(
+    ends: dict[int, int], flushed: int, epoch_start: int, committed: int | None
+) -> None:
+    leadership, log = leadership_of(ends, epoch_start_offset=epoch_start)
+    log.flushed_end_offset = flushed
+    assert leadership.high_watermark(log) == committed
+
+
+def test_a_leader_that_hears_no_majority_resigns_in_time() -> None:
+    lab = started(Lab(11, size=3))
+    lab.run(2_000)
+    leader = lab.leader()
+    assert leader is not None and leader.replica is not None
+    for other in lab.nodes:
+        if other != leader.id:
+            lab.cut[other, leader.id] = None
+            lab.cut[leader.id, other] = None
+    lab.run(leader.replica.quorum.settings.check_quorum_ms + 100)
+    assert not isinstance(leader.replica.quorum.role, Leader)
+    assert lab.leader() is not None and lab.leader() is not leader

@@ -33,6 +33,8 @@ from protocol.uuids import ZERO_UUID
 
 LeadershipFactory = Callable[..., Leadership]
 MAX_SHIFT: Final = 20
+LAST_EPOCH: Final = 2**31 - 1
+"""An epoch is an int32."""
 
 
 class FatalQuorumError(Exception):
@@ -171,6 +173,8 @@ class Quorum:
     def become_candidate(self, now_ms: int, *, retries: int = 1) -> None:
         """Open an election in a new epoch, with the own vote."""
         assert self.is_voter, "only voters are elected"
+        if self.epoch >= LAST_EPOCH:
+            raise FatalQuorumError(f"there is no epoch after {self.epoch}")
         candidate = Candidate(epoch=self.epoch + 1, election_at_ms=self.election_timeout(now_ms), retries=retries)
         candidate.canvass.grant(self.own.id)
         self._enter(candidate)
@@ -294,13 +298,7 @@ class Quorum:
             return True
         if leader_id == self.own.id:
             return False  # it led this epoch, and resigned
-        match self.role:
-            case Follower(endpoints=known):
-                return len(endpoints) > len(known)
-            case Unattached() | Prospective():
-                return bool(endpoints)
-            case _:
-                return False
+        return isinstance(self.role, Unattached | Follower | Prospective) and len(endpoints) > len(self.leader_endpoints)
 
     def _note(self) -> None:
         state = self.persisted()
