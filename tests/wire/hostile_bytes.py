@@ -14,7 +14,6 @@ from protocol.message_codec import CompiledMessage, compiled
 from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 from protocol.schema import Message, declaration_of
 
-EVERY_VALUE = range(256)
 SMALLEST: Mapping[Primitive, object] = {Primitive.STRING: "", Primitive.BYTES: b"", Primitive.UUID: bytes(16), Primitive.BOOLEAN: False}
 
 
@@ -96,8 +95,3 @@ def check_mutations(message_class: type, version: int, values: Iterable[int], *,
                 tried += 1
         frame[position] = original
     return tried
-
-
-def check_all_mutations(message_class: type, version: int, *, size_max: int = 200) -> int:
-    """Try every value in the place of every byte of an example: for `make fuzz`, a second or so per message and version."""
-    return check_mutations(message_class, version, EVERY_VALUE, size_max=size_max)
