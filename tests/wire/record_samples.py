@@ -99,6 +99,7 @@ def logged() -> dict[str, bytes]:
         "a time before 1970": batch_at(50, (RECORDS[0]._replace(timestamp=-5),)),
         "gaps of compaction": build_batch([RECORDS[0]._replace(offset=52), RECORDS[1]._replace(offset=60)], base_offset=50),
         "a delete horizon": batch_at(50, delete_horizon_ms=TIME + 1000),
+        "times as far apart as can be": batch_at(50, (Record(0, -1, None, b""), Record(1, 2**63 - 1, None, b""), Record(2, 0, None, b""))),
         "an empty batch": empty,
         "an empty batch before another": empty + batch_at(60),
     }

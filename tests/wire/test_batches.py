@@ -12,7 +12,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 from kio.records.readers import read_batch as kio_read_batch
 
-from protocol.batches import RecordBatch, TimestampType, build_batch, split_batches
+from protocol.batches import RecordBatch, TimestampType, build_batch, build_empty_batch, split_batches
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch, MalformedRecord, TornBatch, UndecodableRecords, UnsupportedMagic
@@ -214,6 +214,12 @@ def attributes(number: int) -> bytes:
         (lambda: record_body(b"\x0e\x00\x00\x00\x01\x02a\x7e"), MalformedRecord, ErrorCode.INVALID_RECORD),
         (lambda: record_body(b"\x10\x00\x00\x00\x01\x01\x02\x01\x01"), MalformedRecord, ErrorCode.INVALID_RECORD),
         (lambda: record_body(b"\xff" * 12), MalformedRecord, ErrorCode.INVALID_RECORD),
+        (lambda: record_body(b"\x8e\x80\x80\x80\x80\x00\x00\x00\x00\x01\x02a\x00"), MalformedRecord, ErrorCode.INVALID_RECORD),
+        (lambda: record_body(b"\x2e\x00\x00" + b"\x80" * 11 + b"\x00" * 10), MalformedRecord, ErrorCode.INVALID_RECORD),
+        (lambda: record_body(b"", -1), MalformedRecord, ErrorCode.INVALID_RECORD),
+        (lambda: record_body(b"", 2**31 - 1), MalformedRecord, ErrorCode.INVALID_RECORD),
+        (lambda: record_body(bytes(1000), 2**31 - 1), MalformedRecord, ErrorCode.INVALID_RECORD),
+        (lambda: changed(build_batch(RECORDS[:2]), 0, b"\x7f" + b"\xff" * 7), MalformedRecord, ErrorCode.INVALID_RECORD),
     ],
 )
 def test_bad_bytes_are_refused_with_the_code_that_a_broker_answers(make: Callable[[], bytes], error: type[MalformedBatch], code: ErrorCode) -> None:
@@ -221,6 +227,26 @@ def test_bad_bytes_are_refused_with_the_code_that_a_broker_answers(make: Callabl
     with pytest.raises(error) as found:
         list(RecordBatch(make()).records())
     assert found.value.error_code is code
+
+
+def test_timestamps_go_on_at_the_other_end_as_javas_numbers_do() -> None:
+    """The deltas of a batch have 64 bits, and so have the timestamps: a builder wraps, and so must a reader."""
+    for first, second in ((-1, 2**63 - 1), (2**63 - 1, -1), (2**63 - 1, 0), (-(2**63), 2**63 - 1), (2**62, 2**62 + 1)):
+        records = [Record(0, first, None, b"a"), Record(1, second, None, b"b")]
+        assert list(RecordBatch(build_batch(records)).records()) == records
+
+
+def test_compaction_sets_a_delete_horizon_and_leaves_empty_batches() -> None:
+    """KIP-534: the horizon stands where the base timestamp was, and the records count from it. KIP-98: a header alone keeps a producer known."""
+    horizon = RecordBatch(build_batch(RECORDS, delete_horizon_ms=TIME + 5000))
+    assert horizon.delete_horizon_ms == horizon.base_timestamp == TIME + 5000 and list(horizon.records()) == RECORDS
+    assert RecordBatch(PRODUCED).delete_horizon_ms is None
+    built = RecordBatch(build_batch(RECORDS, base_offset=0, leader_epoch=3, producer_id=7, producer_epoch=1, base_sequence=9, transactional=True))
+    empty = RecordBatch(build_empty_batch(built))
+    assert empty.crc_is_valid() and list(empty.records()) == [] and empty.size_bytes == 61
+    for name in ("base_offset", "last_offset", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "partition_leader_epoch"):
+        assert getattr(empty, name) == getattr(built, name)
+    assert empty.is_transactional and empty.base_timestamp == -1
 
 
 def test_records_never_end_in_anything_but_our_error() -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batches import NO_TIMESTAMP, RecordBatch, TimestampType
+from protocol.batches import RecordBatch, TimestampType, build_batch
 from protocol.compression import Compression
 from protocol.down_conversion import down_convert, down_convert_in_pieces
 from protocol.malformed_batches import MalformedBatch
 from protocol.message_set_builder import build_message_set
 from protocol.message_sets import AnyBatch, split_any_batches
 from protocol.offset_assignment import AssignedRecords, LogFormat, assign_offsets
+from protocol.records import NO_TIMESTAMP, Record
 from tests.apache_kafka.class_path import Missing, class_path, java
 from tests.wire.record_samples import OLD_CODECS, RECORDS, TIME, logged, produced
 
@@ -114,6 +115,22 @@ def test_a_leader_assigns_offsets_and_converts_as_kafka_does() -> None:
             last_offset, max_timestamp, was_rebuilt, theirs = answer.split(" ")
             assert (ours.last_offset, ours.max_timestamp, ours.was_rebuilt) == (int(last_offset), int(max_timestamp), was_rebuilt == "true"), case
             assert same(bytes.fromhex(theirs), ours.data), case
+
+
+def test_what_kafka_compressed_is_read_whatever_its_size() -> None:
+    """Its compressors stream: no frame says its size, and blocks end where buffers were full."""
+    values = (
+        b"",
+        b"value " * 100_000,
+        b"".join(number.to_bytes(4) for number in range(60_000)),
+        bytes(number * number % 251 for number in range(150_000)),
+    )
+    records = [Record(number, TIME + number, None, value) for number, value in enumerate(values)]
+    codecs = [codec for codec in Compression if codec is not Compression.NONE]
+    plain = build_batch(records)
+    for codec, answer in zip(codecs, asked([f"assign 2 {codec:d} 0 0 0 {NOW} {plain.hex()}" for codec in codecs]), strict=True):
+        batch = RecordBatch(bytes.fromhex(answer.split(" ")[3]))
+        assert batch.compression is codec and batch.crc_is_valid() and list(batch.records()) == records, codec
 
 
 def test_records_are_converted_for_old_consumers_as_kafka_does() -> None:

@@ -1,6 +1,8 @@
 """The codecs of record batches, in the framings that other clients write and read."""
 
+import contextlib
 import struct
+import time
 import zlib
 
 import cramjam
@@ -8,6 +10,7 @@ import pytest
 
 from protocol.compression import XERIAL_HEADER, Compression, compress, decompress
 from protocol.lz4_frames import HEADER as LZ4_FRAME_HEADER
+from protocol.lz4_frames import with_right_checksum
 from protocol.malformed_batches import UndecodableRecords
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
@@ -34,6 +37,60 @@ def test_lz4_is_written_in_independent_blocks(data: bytes) -> None:
 def test_lz4_frames_of_other_clients_are_read() -> None:
     for frame in (cramjam.lz4.compress(NOISE), cramjam.lz4.compress(b"value " * 20_000)):
         assert len(decompress(Compression.LZ4, bytes(frame))) in (len(NOISE), 120_000)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"content_checksum": True}, {"block_linked": False}, {"content_checksum": False, "block_linked": True}], ids=str
+)
+def test_lz4_frames_of_every_make_are_read(options: dict[str, bool]) -> None:
+    """With checksums or without, in blocks that depend on each other (which the Java client refuses) or not."""
+    compressor = cramjam.lz4.Compressor(**options)
+    compressor.compress(NOISE + b"value " * 20_000)
+    frame = bytes(compressor.finish())
+    assert decompress(Compression.LZ4, frame) == decompress(Compression.LZ4, frame + b"behind") == NOISE + b"value " * 20_000
+    assert decompress(Compression.LZ4, with_right_checksum(memoryview(frame[:6] + b"?" + frame[7:]))) == NOISE + b"value " * 20_000
+
+
+def test_zstd_frames_need_not_say_their_size_nor_be_alone() -> None:
+    """A client that streams does not know the size when it writes the header; other frames may follow, or be there to be skipped (RFC 8878)."""
+    compressor = cramjam.zstd.Compressor()
+    for _ in range(20):
+        compressor.compress(b"value " * 10_000)
+    streamed = bytes(compressor.finish())
+    skipped = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+    assert decompress(Compression.ZSTD, streamed) == b"value " * 200_000
+    assert decompress(Compression.ZSTD, compress(Compression.ZSTD, b"one") + skipped + streamed) == b"one" + b"value " * 200_000
+    for bad in (streamed + b"\x00", skipped[:-1], streamed[:-1], streamed[:4]):
+        with pytest.raises(UndecodableRecords):
+            decompress(Compression.ZSTD, bad)
+
+
+def test_snappy_headers_differ_between_writers() -> None:
+    """The magic is the same, the versions behind it are not, and no reader minds."""
+    framed = compress(Compression.SNAPPY, b"value")
+    assert decompress(Compression.SNAPPY, framed[:8] + bytes(8) + framed[16:]) == b"value"
+    with pytest.raises(UndecodableRecords):
+        decompress(Compression.SNAPPY, framed[:12])
+
+
+def test_what_follows_a_gzip_member_and_is_none_is_ignored() -> None:
+    """As Java's GZIPInputStream does."""
+    assert decompress(Compression.GZIP, compress(Compression.GZIP, b"one") + b"behind") == b"one"
+    with pytest.raises(UndecodableRecords):
+        decompress(Compression.GZIP, b"")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_broken_data_is_refused_as_soon_as_good_data_is_read(codec: Compression) -> None:
+    """No codec is asked again with more room: what a block can hold is known from its headers."""
+    whole = bytearray(compress(codec, b"value " * 3000))
+    started = time.perf_counter()
+    for position in range(16, len(whole)):
+        whole[position] ^= 0x55
+        with contextlib.suppress(UndecodableRecords):
+            assert len(decompress(codec, whole)) < 1 << 22
+        whole[position] ^= 0x55
+    assert (time.perf_counter() - started) / (len(whole) - 16) < 0.02
 
 
 def test_snappy_is_read_raw_and_framed_and_written_framed() -> None:
