@@ -1,85 +1,78 @@
-"""How fast the codec is, against the two other Python codecs of Kafka's protocol, in one process and in turns.
+"""How fast the codec is: against the two other Python codecs of Kafka's protocol, interpreted construct and code written by hand, in one process.
 
-    python bench/bench_codec.py [--rounds 7] [--only Produce,InitProducerId]
+    python bench/bench_codec.py [--runs 3] [--rounds 7] [--only Produce,InitProducerId]
 
-Each declared request and response is measured at its newest version that kio knows, and at its newest one without tagged
-fields. All codecs get the same bytes: typical values, three elements per list. Before anything is timed, what the others
-build must equal what we build. Figures are the best of the rounds; ratios are geometric means: they are to be trusted,
-microseconds drift with the machine.
+All codecs get the same bytes of the same messages (bench/codec_messages.py) and make every field of them; each round gives every codec its turn. A
+run keeps the best of its rounds and comes to geometric means over the messages; what is printed last is the median of the runs. The ratios are to be
+trusted, microseconds drift with the machine.
 """
 
 import argparse
 import gc
-import importlib
-import io
-import pkgutil
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import repeat
 from math import exp, log
 from pathlib import Path
+from statistics import median
 from time import perf_counter
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from protocol.declaration import Primitive, snake_case
+from bench.by_hand import jobs_by_hand
+from bench.codec_messages import Sample, samples
+from bench.codec_peers import Job, construct_jobs, kafka_python_jobs, kio_jobs
 from protocol.message_codec import compiled
-from protocol.messages import registry
-from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default_of
-from protocol.schema import declaration_of
 
-Job = Callable[[], object]
+OURS = "ours"
+PEERS = ("kio", "kafka-python", "construct", "by hand")
+SUMS = (("parse",), ("build",), ("parse", "build"))
 SECONDS_PER_BATCH = 0.004
-LIST_SIZE = 3
-RECORDS_SIZE = 1024
-TIMESTAMP_MS = 1_700_000_000_000
-UNLIKE = "builds other bytes"
 
 
 @dataclass(slots=True)
 class Row:
-    """One message at one version; `best` holds seconds per (codec, job)."""
+    """One message at one version; `best` holds the seconds of each (codec, job), the best of a run."""
 
-    name: str
-    version: int
+    title: str
     size_bytes: int
     jobs: dict[tuple[str, str], Job]
     best: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def seconds(self, codec: str) -> float | None:
-        """Return parse plus build, or None if the codec does not know the message."""
-        if (codec, "parse") not in self.best:
+    def ratio(self, codec: str, sums: tuple[str, ...]) -> float | None:
+        """Return the time of a codec over ours, or None if it does not know the message."""
+        if (codec, "parse") not in self.jobs:
             return None
-        return self.best[codec, "parse"] + self.best[codec, "build"]
+        return sum(self.best[codec, job] for job in sums) / sum(self.best[OURS, job] for job in sums)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="comma-separated beginnings of message names")
     options = parser.parse_args(arguments)
-    wanted = tuple(options.only.split(","))
-    rows = [row for row in all_rows() if row.name.startswith(wanted)]
-    measure(rows, options.rounds)
-    for line in table(rows):
-        print(line)
+    rows = [_row(sample) for sample in samples() if sample.title.startswith(tuple(options.only.split(",")))]
+    means: dict[tuple[str, tuple[str, ...]], list[float]] = {}
+    for _ in range(options.runs):
+        measure(rows, options.rounds)
+        for codec, sums, ratios in _ratios(rows):
+            means.setdefault((codec, sums), []).append(exp(sum(map(log, ratios)) / len(ratios)))
+    print("\n".join(_table(rows)))
+    print(f"\ntime of the other / ours, geometric mean over the messages: median of {options.runs} runs [all of them]; least and most of one message")
+    for codec, sums, ratios in _ratios(rows):
+        runs = means[codec, sums]
+        listed = " ".join(f"{mean:.2f}" for mean in runs)
+        print(f"{codec:>12s}, {' + '.join(sums):13s} {median(runs):6.2f}x [{listed}]  {min(ratios):.2f} - {max(ratios):.2f}, {len(ratios)} messages")
     return 0
-
-
-def all_rows() -> list[Row]:
-    """Prepare every declared message."""
-    rows = []
-    for api_key in registry.declared_api_keys():
-        for cls in (registry.request_class(api_key), registry.response_class(api_key)):
-            rows += [_row(cls, version) for version in _versions(cls)]
-    return rows
 
 
 def measure(rows: list[Row], rounds: int) -> None:
     """Time all jobs of all rows in turns, `rounds` times, and keep the best of each: what disturbs the machine for a moment spoils one round."""
     counts = [{key: _batch_size(job) for key, job in row.jobs.items()} for row in rows]
+    for row in rows:
+        row.best = {}
     for _ in range(rounds):
         for row, count_of in zip(rows, counts, strict=True):
             for key, job in row.jobs.items():
@@ -87,172 +80,67 @@ def measure(rows: list[Row], rounds: int) -> None:
                 row.best[key] = min(seconds, row.best.get(key, seconds))
 
 
-def table(rows: list[Row]) -> list[str]:
-    """Return the lines to print: microseconds for parsing and for building, and the ratio of the sums."""
-    lines = [
-        f"{'message':36s} {'bytes':>6s}  {'kraftsim':>15s} {'kio':>15s} {'kafka-python':>15s}   kio/ours  kpy/ours",
-        f"{'us parse / build':>92s}",
-    ]
-    for row in rows:
-        cells = [_cell(row, codec) for codec in ("ours", "kio", "kafka-python")]
-        ratios = [f"{_ratio(row, codec):8.1f}x" if _ratio(row, codec) else f"{'-':>9s}" for codec in ("kio", "kafka-python")]
-        lines.append(
-            f"{row.name + ' v' + str(row.version):36s} {row.size_bytes:6d}  {cells[0]:>15s} {cells[1]:>15s} {cells[2]:>15s}  {' '.join(ratios)}"
-        )
-    for codec in ("kio", "kafka-python"):
-        for jobs in (("parse",), ("build",), ("parse", "build")):
-            ratios_of = [
-                sum(row.best[codec, job] for job in jobs) / sum(row.best["ours", job] for job in jobs) for row in rows if (codec, "parse") in row.best
-            ]
-            if ratios_of:
-                mean = exp(sum(map(log, ratios_of)) / len(ratios_of))
-                spread = f"{min(ratios_of):.1f} - {max(ratios_of):.1f}"
-                lines.append(f"{codec:>12s} / ours, {' + '.join(jobs):13s} {mean:5.2f}x  [{spread}], geometric mean of {len(ratios_of)} messages")
-    return lines
-
-
-def _row(cls: type, version: int) -> Row:
+def _row(sample: Sample) -> Row:
+    cls, version = type(sample.message), sample.version
     codec = compiled(cls, version)
-    message = _typical(codec.layout)
-    frame = codec.encode(message)
-    assert codec.parse(frame) == message
-    jobs: dict[tuple[str, str], Job] = {
-        ("ours", "parse"): lambda decode=codec.decode: decode(frame, 0),  # type: ignore[misc]
-        ("ours", "build"): lambda encode=codec.encode: encode(message),  # type: ignore[misc]
-    }
-    jobs |= _kio_jobs(cls, version, frame) | _kafka_python_jobs(cls, version, frame)
-    return Row(declaration_of(cls).name, version, len(frame), jobs)
+    frame = codec.encode(sample.message)
+    message = codec.parse(frame)
+    assert message == sample.message and codec.encode(message) == frame, f"{sample.title} does not come back as it was"
+    jobs: dict[tuple[str, str], Job] = {(OURS, "parse"): (codec.decode, frame, 0), (OURS, "build"): (codec.encode, message)}
+    peers = zip(PEERS, (kio_jobs, kafka_python_jobs, construct_jobs, jobs_by_hand), strict=True)
+    for peer, jobs_of in peers:
+        pair = jobs_of(cls, version, frame)
+        if pair is not None:
+            jobs[peer, "parse"], jobs[peer, "build"] = pair
+    return Row(f"{sample.title} v{version}", len(frame), jobs)
 
 
-def _versions(cls: type) -> list[int]:
-    """Return the newest version that kio knows (else the newest), and the newest one without tagged fields."""
-    declaration = declaration_of(cls)
-    versions = range(declaration.versions.first, declaration.versions.last + 1)
-    known = [version for version in versions if _kio_class(cls, version) is not None] or list(versions)
-    plain = [version for version in known if version not in declaration.flexible]
-    return sorted({*plain[-1:], known[-1]})
-
-
-def _kio_class(cls: type, version: int) -> Any:
-    declaration = declaration_of(cls)
-    api_name = snake_case(declaration.name.removesuffix("Request").removesuffix("Response"))
-    try:
-        return getattr(importlib.import_module(f"kio.schema.{api_name}.v{version}.{declaration.kind}"), declaration.name)
-    except (ImportError, AttributeError):
-        return None
-
-
-def _kio_jobs(cls: type, version: int, frame: bytes) -> dict[tuple[str, str], Job]:
-    kio_class = _kio_class(cls, version)
-    if kio_class is None:
-        return {}
-    from kio.serial import entity_reader, entity_writer
-
-    read, write = entity_reader(kio_class), entity_writer(kio_class)
-    entity, _ = read(frame, 0)
-
-    def build() -> bytes:
-        buffer = io.BytesIO()
-        write(buffer, entity)
-        return buffer.getvalue()
-
-    assert build() == frame, f"kio {UNLIKE} for {cls.__name__} v{version}"
-    return {("kio", "parse"): lambda: read(frame, 0), ("kio", "build"): build}
-
-
-def _kafka_python_jobs(cls: type, version: int, frame: bytes) -> dict[tuple[str, str], Job]:
-    rival = _kafka_python_classes().get(declaration_of(cls).name)
-    if rival is None or not rival.min_version <= version <= rival.max_version:
-        return {}
-    message = rival.decode(frame, version=version)
-    message._header = None
-    assert bytes(message.encode(version=version)) == frame, f"kafka-python {UNLIKE} for {cls.__name__} v{version}"
-    return {
-        ("kafka-python", "parse"): lambda: rival.decode(frame, version=version),
-        ("kafka-python", "build"): lambda: message.encode(version=version),
-    }
-
-
-def _kafka_python_classes(found: dict[str, Any] = {}) -> dict[str, Any]:  # noqa: B006
-    if not found:
-        import kafka.protocol
-
-        for module_info in pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol."):
-            if ".old" in module_info.name or "generate" in module_info.name:
-                continue
-            module = importlib.import_module(module_info.name)
-            found |= {name: value for name, value in vars(module).items() if isinstance(value, type) and hasattr(value, "decode")}
+def _ratios(rows: list[Row]) -> list[tuple[str, tuple[str, ...], list[float]]]:
+    """Return, for each peer and each of parse, build and both, the ratio of every message that it knows."""
+    found = []
+    for codec in PEERS:
+        for sums in SUMS:
+            ratios = [ratio for row in rows if (ratio := row.ratio(codec, sums)) is not None]
+            if ratios:
+                found.append((codec, sums, ratios))
     return found
 
 
-def _typical(layout: StructureLayout) -> Any:
-    """Return a message as it may look on a normal day: no error, no tagged fields, short names."""
-    values = {item.name: _typical_value(item) for item in layout.fields}
-    values |= {item.name: default_of(item.declared) for item in layout.tags}
-    return layout.cls(**values)
+def _table(rows: list[Row]) -> list[str]:
+    """Return the lines to print: microseconds for parsing and for building."""
+    lines = ["us, parse / build".rjust(58), f"{'message':36s} {'bytes':>6s}" + "".join(f"{codec:>17s}" for codec in (OURS, *PEERS))]
+    lines += [f"{row.title:36s} {row.size_bytes:6d}" + "".join(f"{_cell(row, codec):>17s}" for codec in (OURS, *PEERS)) for row in rows]
+    return lines
 
 
-def _typical_value(item: PresentField) -> object:
-    match item.type:
-        case StructureLayout() as layout:
-            return _typical(layout)
-        case ArrayLayout(StructureLayout() as element):
-            return [_typical(element) for _ in range(LIST_SIZE)]
-        case ArrayLayout(Primitive() as element):
-            return [_typical_primitive(element, item.name) for _ in range(LIST_SIZE)]
-        case Primitive() as primitive:
-            return _typical_primitive(primitive, item.name)
-    raise AssertionError(f"{item.name} has no wire type")
-
-
-def _typical_primitive(primitive: Primitive, name: str) -> object:
-    match primitive:
-        case Primitive.STRING:
-            return f"{name[:12]}-7"
-        case Primitive.BYTES | Primitive.RECORDS:
-            return memoryview(bytes(RECORDS_SIZE)) if primitive is Primitive.RECORDS else b"bytes"
-        case Primitive.UUID:
-            return bytes(range(16))
-        case Primitive.BOOLEAN:
-            return True
-        case Primitive.FLOAT64:
-            return 0.5
-        case _ if "error_code" in name:
-            return 0
-        case Primitive.INT64 if "timestamp" in name or name.endswith("_time_ms"):
-            return TIMESTAMP_MS
-        case Primitive.INT8:
-            return 1
-        case _:
-            return 107
+def _cell(row: Row, codec: str) -> str:
+    if (codec, "parse") not in row.best:
+        return "-"
+    return f"{row.best[codec, 'parse'] * 1e6:.2f} / {row.best[codec, 'build'] * 1e6:.2f}"
 
 
 def _batch_size(job: Job) -> int:
     """Return how often to run a job so that a batch takes long enough to be timed."""
-    job()
+    _timed(job, 1)
     once = max(_timed(job, 5) / 5, 1e-8)
     return max(3, int(SECONDS_PER_BATCH / once))
 
 
 def _timed(job: Job, count: int) -> float:
     gc.disable()
-    started = perf_counter()
-    for _ in range(count):
-        job()
-    seconds = perf_counter() - started
-    gc.enable()
-    return seconds
-
-
-def _cell(row: Row, codec: str) -> str:
-    if row.seconds(codec) is None:
-        return "-"
-    return f"{row.best[codec, 'parse'] * 1e6:.2f} / {row.best[codec, 'build'] * 1e6:.2f}"
-
-
-def _ratio(row: Row, codec: str) -> float | None:
-    theirs, ours = row.seconds(codec), row.seconds("ours")
-    return theirs / ours if theirs and ours else None
+    try:
+        match job:
+            case (function, argument):
+                started = perf_counter()
+                for _ in repeat(None, count):
+                    function(argument)
+            case (function, argument, other):
+                started = perf_counter()
+                for _ in repeat(None, count):
+                    function(argument, other)
+        return perf_counter() - started
+    finally:
+        gc.enable()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""How long the wire takes to begin: importing `protocol`, and the first use of an API after that.
+
+    python bench/bench_import.py [--rounds 15]
+
+Each round is a fresh interpreter with compiled modules (.pyc). First use is everything between an API key and a request that was encoded and decoded,
+and the same of its response: import of the module, making of the codecs, their first call. The import of the standard library's part of it
+(dataclasses, typing, enum, re) is measured beside, because that is most of it and drifts with the machine.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+HOUSE = Path(__file__).resolve().parent.parent
+STANDARD_LIBRARY = "import contextlib, dataclasses, enum, importlib, linecache, re, struct, typing"
+FIRST_USE = """
+request, response = protocol.request_class({key}), protocol.response_class({key})
+for cls in (request, response):
+    codec = protocol.codec(cls, {version})
+    codec.decode(codec.encode(cls()))
+"""
+CASES = (
+    ("the standard library's part", "", STANDARD_LIBRARY),
+    ("import protocol", "", "import protocol"),
+    ("import construct, which that does without", "", "import construct"),
+    ("first use of InitProducerId v4", "import protocol", FIRST_USE.format(key=22, version=4)),
+    ("first use of Produce v9", "import protocol", FIRST_USE.format(key=0, version=9)),
+    ("first use of Metadata v12", "import protocol", FIRST_USE.format(key=3, version=12)),
+    ("first use of Fetch v12", "import protocol", FIRST_USE.format(key=1, version=12)),
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure in turns and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args(arguments)
+    seconds: dict[str, list[float]] = {title: [] for title, _, _ in CASES}
+    for round_number in range(options.rounds + 1):
+        for title, before, measured in CASES:
+            once = _fresh(before, measured)
+            if round_number:  # the first one writes the .pyc files
+                seconds[title].append(once)
+    for title, all_of_them in seconds.items():
+        print(f"{title:44s} {min(all_of_them) * 1e3:6.1f} ms best, {median(all_of_them) * 1e3:6.1f} ms median of {options.rounds}")
+    return 0
+
+
+def _fresh(before: str, measured: str) -> float:
+    program = f"{before}\nfrom time import perf_counter\nstarted = perf_counter()\n{measured}\nprint(perf_counter() - started)"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run([sys.executable, "-c", program], cwd=HOUSE, env=environment, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

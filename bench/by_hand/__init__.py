@@ -1,0 +1,29 @@
+"""Four messages as somebody would write them by hand who knows struct well and has time for one version of one message only.
+
+Same classes, same checks: null where it is not allowed, lengths beyond the end, unknown tags kept, fields that the version lacks; what is wrong is a
+MalformedMessage, without a path. They are the measure of what generated code leaves on the table.
+"""
+
+from bench.by_hand import fetch_response, init_producer_id_response, metadata_response, txn_offset_commit_request
+from bench.codec_peers import Jobs
+from protocol.messages.k01_fetch import FetchResponse
+from protocol.messages.k03_metadata import MetadataResponse
+from protocol.messages.k22_init_producer_id import InitProducerIdResponse
+from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
+
+_MODULES = {
+    (InitProducerIdResponse, 4): init_producer_id_response,
+    (TxnOffsetCommitRequest, 3): txn_offset_commit_request,
+    (MetadataResponse, 12): metadata_response,
+    (FetchResponse, 12): fetch_response,
+}
+
+
+def jobs_by_hand(cls: type, version: int, frame: bytes) -> Jobs | None:
+    """Return the hand-written functions for a message, or None where nobody wrote any."""
+    module = _MODULES.get((cls, version))
+    if module is None:
+        return None
+    message, position = module.decode(frame, 0)
+    assert position == len(frame) and module.encode(message) == frame, f"{cls.__name__} v{version} by hand is another one"
+    return (module.decode, frame, 0), (module.encode, message)

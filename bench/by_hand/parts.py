@@ -1,0 +1,55 @@
+"""Strings and the ends of structures, for the messages written by hand."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from protocol.fuse_slow import BYTE, keep_tags, longer_string, string_varint, write_tags
+
+ZERO_UUID = bytes(16)
+new = object.__new__
+
+
+class Structure(Protocol):
+    """What every message and structure has."""
+
+    _tags: Mapping[int, bytes] | None
+
+
+def text_at(buffer: bytes, position: int) -> tuple[str, int]:
+    """Read a compact string."""
+    size = buffer[position]
+    position += 1
+    if size > 127:
+        size, position = longer_string(size, buffer, position)
+    if not size:
+        raise ValueError("a null string")
+    end = position + size - 1
+    return buffer[position:end].decode(), end
+
+
+def nullable_text_at(buffer: bytes, position: int) -> tuple[str | None, int]:
+    """Read a compact nullable string."""
+    return text_at(buffer, position) if buffer[position] else (None, position + 1)
+
+
+def end_of(it: Structure, buffer: bytes, position: int) -> int:
+    """Read the end of a structure without tagged fields of its own."""
+    tags = buffer[position]
+    if tags:
+        return keep_tags(tags, buffer, position + 1, it)
+    it._tags = None
+    return position + 1
+
+
+def sized(text: str) -> bytes:
+    """Write a compact string."""
+    content = text.encode()
+    size = len(content) + 1
+    return (BYTE[size] if size < 128 else string_varint(size)) + content
+
+
+def tags_of(it: Structure) -> bytes:
+    """Write unknown tags."""
+    chunks: list[bytes] = []
+    write_tags(it._tags, chunks.append)
+    return b"".join(chunks)
