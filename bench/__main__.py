@@ -1,15 +1,17 @@
 """`make bench`: every measurement, one after the other. `make bench ARGS=ids` runs one.
 
-python -m bench [NAME ...]      names: codec records frames start ids produce idle
+python -m bench [NAME ...]      names: codec import records frames copies start ids produce idle
 """
 
 import subprocess
 import sys
 
 BENCHES = {
-    "codec": "parse and build, against kio and kafka-python",
+    "codec": "parse and build, against kio, kafka-python, interpreted construct and code written by hand",
+    "import": "how long importing the wire takes, and the first use of an API",
     "records": "record batches: headers, and records one by one, against kafka-python",
     "frames": "InitProducerId frames per second of one core, with a constant answer",
+    "copies": "copies of each record byte in a broker, counted, and what they cost",
     "start": "seconds until every broker answers, and resident memory of each node",
     "ids": "InitProducerId per second, beside Apache Kafka",
     "produce": "MB/s of 1 KiB records by librdkafka, beside Apache Kafka",

@@ -29,7 +29,8 @@ NO_HEAD = RequestHead(-1, -1, -1, None, 0)
 _SIZE_AND_CORRELATION_ID = Struct(">ii").pack
 _SIZE_BYTES = _CORRELATION_ID_BYTES = 4
 JOINED_BYTES_MAX = 65536
-"""Up to here one copy is cheaper than telling the kernel of many pieces."""
+PIECE_BYTES_MIN = 2048
+"""So many bytes, in pieces that are smaller than this on average: one copy is cheaper than telling the kernel of each piece."""
 UNWRITTEN_BYTES_MAX = 262144
 """So much is written before further frames of the same read are served: thousands of small requests can ask for megabytes each."""
 NO_MESSAGES = (Encoded, NoAnswer, Closing)
@@ -355,7 +356,7 @@ class ServerConnection(asyncio.Protocol):
         self._unwritten_bytes = 0
         if len(out) == 1:
             self._transport.write(cast(Chunk, out[0]))
-        elif sum(map(len, out)) <= JOINED_BYTES_MAX:
+        elif (size_bytes := sum(map(len, out))) <= JOINED_BYTES_MAX and size_bytes < PIECE_BYTES_MIN * len(out):
             self._transport.write(b"".join(cast(list[Chunk], out)))
         elif holds_slices(out):
             self._send(out)
@@ -375,20 +376,26 @@ class ServerConnection(asyncio.Protocol):
                 self._sender = FileSender(self._loop, transport.get_extra_info("socket").fileno(), self._on_sent)
             self._sender.send(out)
             self._is_sending = self._sender.is_busy
-        except OSError:
-            self.abort()  # a part may have been sent: nothing else can be said on this connection
+        except OSError as failure:
+            self._give_up(failure)
 
     def _on_sent(self, failure: OSError | None) -> None:
         """What the socket did not take at once has been sent; or it cannot be."""
         self._is_sending = False
         if failure is not None:
-            self.abort()
+            self._give_up(failure)
         elif self.close_reason is None:
             self._serve()
         else:
             self._flush()
             if self._transport is not None and not self._is_sending:
                 self._transport.close()
+
+    def _give_up(self, failure: OSError) -> None:
+        """A part of an answer may have been sent: nothing else can be said on this connection."""
+        reason = REASON_PEER if isinstance(failure, ConnectionError) else f"an answer cannot be sent: {failure}"
+        self.close_reason = self.close_reason or reason
+        self.abort()
 
     # Reading -------------------------------------------------------------------------------------------------------------------------------
 

@@ -42,22 +42,21 @@ class Inbox:
 
     def take(self, data: bytes) -> None:
         """Add what was read from the socket."""
-        if self.waiting:
-            buffer, position, end = self.waiting.pop()  # nothing is read while frames wait, but a transport may be slow to hear of it
-            data = buffer[position:end] + data
-        elif self._missing_bytes:
-            missing_bytes = self._missing_bytes
+        missing_bytes = self._missing_bytes
+        if missing_bytes:
             if len(data) < missing_bytes:
                 self._add_piece(data)
                 return
             self._pieces.append(memoryview(data)[:missing_bytes])
             frame = self.take_pieces()
             self.waiting.append((frame, 0, len(frame)))
-            if missing_bytes < len(data):
-                self._sort(data, missing_bytes, len(data))
+            self._sort(data, missing_bytes, len(data))
             return
-        elif self._size_part:
+        if self._size_part:
             data, self._size_part = self._size_part + data, b""
+        elif self.waiting:
+            buffer, position, end = self.waiting.pop()  # it may end within a frame; a transport that is told to read no more hardly gets here
+            data = buffer[position:end] + data
         self._sort(data, 0, len(data))
 
     def put_back(self, buffer: Buffer, position: int, end: int) -> None:

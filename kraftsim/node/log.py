@@ -15,7 +15,7 @@ from kraftsim.core.partitions.segments import Segment, SegmentList, SegmentSetti
 from kraftsim.events.nodes import LogRecovered
 from kraftsim.node.segment_files import PendingIndex, SegmentFiles
 from kraftsim.node.segment_scan import SegmentScan
-from kraftsim.world.interface import Chunk, File, World
+from kraftsim.world.interface import Chunk, File, FileSlice, World
 from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch
 from protocol.disk.file_names import LEADER_EPOCHS, PARTITION_METADATA, partition_directory_name
 from protocol.disk.leader_epoch_checkpoint import build_leader_epoch_checkpoint
@@ -23,6 +23,8 @@ from protocol.disk.partition_metadata import build_partition_metadata, parse_par
 from protocol.malformed import MalformedMessage
 
 NOTHING = memoryview(b"")
+SLICE_BYTES_MIN = 128 * 1024
+"""Less is read: it leaves together with the answer around it, in one write."""
 NO_EPOCH = -1
 UNKNOWN_READ = (-1, -1, -1)
 _BATCH_START = Struct(">qi").unpack_from
@@ -186,13 +188,22 @@ class PartitionLog:
 
         With `at_least_one` the first batch is returned whatever its size. Empty: there is nothing, or the first batch is too large.
         """
-        segment = self._segments.holding(offset)
-        while segment is not None:
-            position = self._position_of(segment, offset)
-            if position is not None:
-                return self._read_at(segment, position, max_bytes, end_offset, at_least_one)
-            segment = self._segments.after(segment)
-        return NOTHING
+        found = self._place_of(offset)
+        return NOTHING if found is None else self._read_at(*found, max_bytes, end_offset, at_least_one)
+
+    def slice(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> Chunk | FileSlice:
+        """Return the same batches in the form in which they are best sent: much is not read at all."""
+        found = self._place_of(offset)
+        if found is None:
+            return NOTHING
+        segment, position = found
+        if min(max_bytes, segment.size_bytes - position) < SLICE_BYTES_MIN:
+            return self._read_at(segment, position, max_bytes, end_offset, at_least_one)
+        size_bytes, next_offset = self._measure(segment, position, max_bytes, end_offset, at_least_one)
+        if not size_bytes:
+            return NOTHING
+        self._next_read = (next_offset, segment.base_offset, position + size_bytes)
+        return self._files.log_file(segment.base_offset).slice(position, size_bytes)
 
     def find_timestamp(self, timestamp: int, end_offset: int) -> FoundRecord | None:
         """Return the first record below end_offset with this timestamp or a greater one. Raises MalformedBatch for records that cannot be read."""
@@ -215,6 +226,38 @@ class PartitionLog:
         batch = next(iter(SegmentScan(self._files.log_file(segment.base_offset), position)))
         found = _first_record(batch, segment.max_timestamp)
         return found if found is not None and found.offset < end_offset else None
+
+    def _place_of(self, offset: int) -> tuple[Segment, int] | None:
+        """Return the segment and the position of the first batch that ends at `offset` or later."""
+        segment = self._segments.holding(offset)
+        while segment is not None:
+            position = self._position_of(segment, offset)
+            if position is not None:
+                return segment, position
+            segment = self._segments.after(segment)
+        return None
+
+    def _measure(self, segment: Segment, position: int, max_bytes: int, end_offset: int, at_least_one: bool) -> tuple[int, int]:
+        """Return how many bytes from `position` are whole batches that begin below end_offset, at most max_bytes, and the offset behind them.
+
+        The sparse index says where the last batches of the stretch begin; only their headers are read.
+        """
+        following = self._segments.after(segment)
+        segment_end_offset = self.log_end_offset if following is None else following.base_offset
+        left_bytes = segment.size_bytes - position
+        if left_bytes <= max_bytes and segment_end_offset <= end_offset:
+            return left_bytes, segment_end_offset
+        file = self._files.log_file(segment.base_offset)
+        at, next_offset = max(position, segment.boundary_before(position + max_bytes, end_offset)), -1
+        while at < segment.size_bytes:
+            header = file.read(at, HEADER_SIZE_BYTES)
+            base_offset, length = _BATCH_START(header)
+            batch_end = at + length + LENGTH_OVERHEAD_BYTES
+            may_be_first = at == position and at_least_one
+            if base_offset >= end_offset or (batch_end > position + max_bytes and not may_be_first):
+                return at - position, base_offset
+            at, next_offset = batch_end, base_offset + _LAST_OFFSET_DELTA(header, _LAST_OFFSET_DELTA_POSITION)[0] + 1
+        return at - position, next_offset
 
     def _position_of(self, segment: Segment, offset: int) -> int | None:
         """Return where the first batch stands that ends at `offset` or later; None if the segment has none."""

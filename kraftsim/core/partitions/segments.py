@@ -3,7 +3,7 @@
 Source: org.apache.kafka.storage.internals.log.LogSegment, LogSegments, UnifiedLog.maybeRoll.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -89,6 +89,11 @@ class Segment:
     def position_before(self, offset: int) -> int:
         """Return where a search for an offset may start: the position of a batch that does not begin after it."""
         found = bisect_right(self._entry_offsets, offset)
+        return self._entry_positions[found - 1] if found else 0
+
+    def boundary_before(self, position: int, end_offset: int) -> int:
+        """Return a position not behind `position` where a batch begins, whose records begin below `end_offset`; near the last such one."""
+        found = min(bisect_right(self._entry_positions, position), bisect_left(self._entry_offsets, end_offset))
         return self._entry_positions[found - 1] if found else 0
 
     def position_before_timestamp(self, timestamp: int) -> int:
@@ -177,6 +182,13 @@ class SegmentList:
         """Return the first segment that has the greatest timestamp of the log; None if no record has one."""
         newest = max(self._segments, key=lambda segment: segment.max_timestamp, default=None)
         return newest if newest is not None and newest.max_timestamp != NO_TIMESTAMP else None
+
+    def remove_before(self, offset: int) -> list[Segment]:
+        """Drop the segments all of whose offsets lie before an offset, and return them; the active one stays."""
+        gone = min(max(bisect_right(self._base_offsets, offset) - 1, 0), len(self._segments) - 1)
+        removed = self._segments[:gone]
+        del self._segments[:gone], self._base_offsets[:gone]
+        return removed
 
     def remove_from(self, base_offset: int) -> list[Segment]:
         """Drop the segments that begin at base_offset or later, and return them. To cut inside a segment: drop it and add its batches again."""

@@ -10,6 +10,8 @@ from kraftsim.world.interface import Chunk
 
 TEMPORARY_SUFFIX = ".tmp"
 """A file of this name is a replacement that was never finished; nobody reads it."""
+COPIED_BYTES_MAX = 1024 * 1024
+"""A file is copied in such pieces."""
 CHUNKS_MAX = os.sysconf("SC_IOV_MAX")
 """A writev takes no more chunks than this."""
 
@@ -145,10 +147,10 @@ class RealFile:
         before, after = self._descriptor, _open(self._place + TEMPORARY_SUFFIX, os.O_TRUNC)
         copied_bytes = 0
         while copied_bytes < size_bytes:
-            step_bytes = os.sendfile(after.number, before.number, copied_bytes, size_bytes - copied_bytes)
-            if not step_bytes:
+            window = before.read(copied_bytes, min(COPIED_BYTES_MAX, size_bytes - copied_bytes))
+            if not window:
                 raise _cut_short()
-            copied_bytes += step_bytes
+            copied_bytes += os.write(after.number, window)
         after.sync()
         os.rename(self._place + TEMPORARY_SUFFIX, self._place)
         sync_directory(os.path.dirname(self._place))

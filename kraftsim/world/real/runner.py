@@ -19,7 +19,7 @@ def run_node(main: Callable[[asyncio.Event], Coroutine[object, object, int | Non
 
     `stopping` is set by the first SIGTERM or SIGINT: main must then stop its node and return. A second signal cancels main.
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_supervised(main))
 
@@ -44,7 +44,7 @@ async def _supervised(main: Callable[[asyncio.Event], Coroutine[object, object, 
             loop.remove_signal_handler(number)
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Keep what was freed for what is needed next, where the C library is glibc.
 
     Otherwise, depending on how the heap happens to lie, each batch of a megabyte is given back to the kernel and faulted in again for the next one,

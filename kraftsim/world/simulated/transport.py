@@ -269,9 +269,9 @@ class SimulatedTransport(asyncio.Transport):
         """Put bytes where the protocol wants them. It may stop reading in between, or leave the rest to another protocol."""
         left = memoryview(data)
         while left and self._protocol is protocol and self.is_reading():
-            room = protocol.get_buffer(len(left))
+            room = memoryview(protocol.get_buffer(len(left)))
             taken = left[: len(room)]
-            memoryview(room)[: len(taken)] = taken
+            room[: len(taken)] = taken
             left = left[len(taken) :]
             protocol.buffer_updated(len(taken))
         if left and not self._is_closing:

@@ -6,11 +6,14 @@ partitions every time.
 Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch.
 """
 
+from typing import cast
+
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.led_partition import LedPartition
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
@@ -124,12 +127,12 @@ class FetchReader:
                     self._broker.partitions.disk_failed(hosted.log.directory, "read", failure)
                     return self._refused(asked, ErrorCode.KAFKA_STORAGE_ERROR, name)
 
-    def _records(self, hosted: LedPartition, asked: FetchPartition, bounds: ReadBounds) -> bytes | memoryview:
+    def _records(self, hosted: LedPartition, asked: FetchPartition, bounds: ReadBounds) -> Chunk | FileSlice:
         """Read whole batches; the first one that the request gets may be larger than it allows, or a consumer would never get past it."""
         if bounds.end_offset <= bounds.first_offset:
             return EMPTY
         bytes_max = min(asked.partition_max_bytes, self._bytes_left)
-        records = hosted.log.read(bounds.first_offset, bytes_max, bounds.end_offset, at_least_one=not self.size_bytes)
+        records = hosted.log.slice(bounds.first_offset, bytes_max, bounds.end_offset, at_least_one=not self.size_bytes)
         self.size_bytes += len(records)
         self._bytes_left = max(self._bytes_left - len(records), 0)
         return records
@@ -139,7 +142,7 @@ class FetchReader:
         hosted: LedPartition,
         asked: FetchPartition,
         bounds: ReadBounds | None,
-        records: bytes | memoryview,
+        records: Chunk | FileSlice,
         diverging: EpochEndOffset | None = None,
     ) -> PartitionData:
         replica = hosted.replica
@@ -149,7 +152,7 @@ class FetchReader:
             last_stable_offset=replica.last_stable_offset if bounds is None else bounds.last_stable_offset,
             log_start_offset=replica.log_start_offset,
             aborted_transactions=[] if self._reads_committed else None,
-            records=records,
+            records=cast(memoryview, records),  # whatever it is, it is measured and handed on to the connection
         )
         if diverging is not None:
             data.diverging_epoch = diverging

@@ -1,0 +1,41 @@
+"""A cluster of one broker in one process, as it is, or with every byte copied as often as before frames were served where they lie.
+
+python -m bench.copies_server [--copying]     prints the address of the broker, ends with its standard input
+"""
+
+import argparse
+import sys
+
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.node import inbox, log
+from kraftsim.node.connection import ServerConnection
+from kraftsim.node.dispatch import Dispatcher
+from kraftsim.world.real.runner import keep_freed_memory
+
+NEVER = 1 << 62
+
+
+def cut_out_every_frame(dispatcher: Dispatcher[object], connection: ServerConnection, buffer: inbox.Buffer, position: int, end: int) -> int:
+    """Serve no frame in place: each goes the way of the unusual ones, which are cut out of what was read."""
+    return position
+
+
+def main() -> int:
+    """Serve."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--copying", action="store_true")
+    if parser.parse_args().copying:
+        Dispatcher.serve_run = cut_out_every_frame  # type: ignore[method-assign,assignment]
+        inbox.LARGE_FRAME_BYTES = NEVER  # frames are joined from their pieces
+        log.SLICE_BYTES_MIN = NEVER  # what is fetched is read, and written by the transport
+    keep_freed_memory()
+    with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1))) as cluster:
+        print(cluster.bootstrap, flush=True)
+        sys.stdin.read()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

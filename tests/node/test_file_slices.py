@@ -1,0 +1,212 @@
+"""Slices of files reach the client as the bytes they were, in order with other answers, whatever happens to file, client and node (FileRecords)."""
+
+import asyncio
+import os
+import socket
+import struct
+from pathlib import Path
+from random import Random
+from typing import cast
+
+import pytest
+
+from kraftsim.node import log as log_module
+from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.world.interface import File
+from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.requests import decode_response, request_chunks
+from tests.node.conftest import MakeWorld, WatchedWorld, data_batch
+from tests.node.desks import LOOPS, Client, Desk, Server, init, play
+from tests.node.test_log import SMALL, append, opened
+
+MEBIBYTE = 1 << 20
+VERSION = 12
+
+
+class Shelf:
+    """A file of random bytes; Fetch number n gets the stretch that was laid out for it."""
+
+    def __init__(self, world: WatchedWorld, size_bytes: int) -> None:
+        self.file: File = world.disk.open("shelf/file")
+        self.content = Random(1).randbytes(size_bytes)
+        self.file.append([self.content])
+        self.stretches: list[tuple[int, int]] = []
+
+    def serve(self, call: Call) -> Answer | Deferred:
+        """Answer with a slice."""
+        records = self.file.slice(*self.stretches[call.correlation_id])
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=cast(memoryview, records))])])
+
+
+def fetch(correlation_id: int) -> bytes:
+    """Build a Fetch request."""
+    return b"".join(request_chunks(1, VERSION, correlation_id, "client", FetchRequest()))
+
+
+async def fetched(client: Client) -> bytes:
+    """Read an answer and return its records."""
+    _, answer = decode_response(1, VERSION, await client.answer())
+    assert isinstance(answer, FetchResponse)
+    return bytes(answer.responses[0].partitions[0].records or b"")
+
+
+def serving(world: WatchedWorld, size_bytes: int, *stretches: tuple[int, int]) -> tuple[Shelf, Desk]:
+    shelf = Shelf(world, size_bytes)
+    shelf.stretches = list(stretches)
+    return shelf, Desk(on_fetch=shelf.serve)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_slices_and_other_answers_come_in_the_order_of_the_requests(make_world: MakeWorld, loop: str, is_slow: bool) -> None:
+    """Also to a client that reads a little now and then: nothing is written past a slice that is under way."""
+    world = make_world()
+    dice = Random(2)
+    stretches = [(dice.randrange(MEBIBYTE), dice.choice((1, 70_000, MEBIBYTE, 9 * MEBIBYTE))) for _ in range(12)]
+    shelf, desk = serving(world, 10 * MEBIBYTE, *stretches)
+
+    async def work(server: Server) -> None:
+        client = await server.connect()
+        client.send(*(fetch(number) + init(number) for number in range(len(stretches))))
+        for number, (position, size) in enumerate(stretches):
+            if is_slow:
+                await asyncio.sleep(0.02)
+            assert await fetched(client) == shelf.content[position : position + size]
+            assert (await client.answer())[:4] == number.to_bytes(4)
+
+    play(loop, world, work, desk)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_client_that_does_not_read_is_served_one_slice_and_no_more(make_world: MakeWorld, loop: str) -> None:
+    """What it asked for stays in the file: neither this process nor other clients pay for it."""
+    world = make_world()
+    shelf, desk = serving(world, 32 * MEBIBYTE, *[(0, 32 * MEBIBYTE)] * 50)
+
+    async def work(server: Server) -> None:
+        client = await server.connect()
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(*(fetch(number) for number in range(50)))
+        await asyncio.sleep(0.1)
+        other = await server.connect()
+        other.send(init(7))
+        assert (await other.answer())[:4] == (7).to_bytes(4)
+        assert desk.served == 2
+        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        for _ in range(3):
+            assert await fetched(client) == shelf.content
+
+    play(loop, world, work, desk)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("fate", ["cut and written again", "deleted", "closed", "grown"])
+def test_what_becomes_of_the_file_does_not_change_what_is_sent(make_world: MakeWorld, tmp_path: Path, loop: str, fate: str) -> None:
+    """The slice is under way, partly in the queue of the socket, when other bytes take the place of its own in the file."""
+    world = make_world()
+    size = 24 * MEBIBYTE + 1234
+    shelf, desk = serving(world, size, (5, size - 5), (5, size - 5))
+
+    async def work(server: Server) -> None:
+        client = await server.connect()
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(fetch(0))
+        await asyncio.sleep(0.05)
+        if fate == "cut and written again":
+            shelf.file.truncate(1000)
+            shelf.file.append([b"\xee" * size])
+            await shelf.file.flush()
+            assert world.disk.read("shelf/file") == shelf.content[:1000] + b"\xee" * size
+            assert shelf.file.size_bytes == size + 1000 and world.disk.list("shelf") == ["file"]
+        elif fate == "deleted":
+            shelf.file.close()
+            world.disk.remove("shelf/file")
+        elif fate == "closed":
+            shelf.file.close()
+        else:
+            shelf.file.append([b"\xee" * 5000])
+        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        assert await fetched(client) == shelf.content[5:]
+
+    play(loop, world, work, desk)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_file_that_somebody_else_cut_ends_the_connection(make_world: MakeWorld, tmp_path: Path, loop: str) -> None:
+    """The size was promised: nothing else can be said on this connection. The node goes on."""
+    world = make_world()
+    _, desk = serving(world, 24 * MEBIBYTE, (0, 24 * MEBIBYTE))
+
+    async def work(server: Server) -> None:
+        client = await server.connect()
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(fetch(0))
+        await asyncio.sleep(0.05)
+        os.truncate(tmp_path / "data" / "shelf" / "file", 100)
+        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        assert len(await client.rest()) < 24 * MEBIBYTE
+        assert "cut by somebody else" in await server.closed_because()
+        other = await server.connect()
+        other.send(init(7))
+        assert (await other.answer())[:4] == (7).to_bytes(4)
+
+    play(loop, world, work, desk)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("way", ["reset", "idle", "half-closed", "stopping"])
+def test_a_connection_may_end_while_a_slice_is_under_way(make_world: MakeWorld, loop: str, way: str) -> None:
+    """A client that goes away, one that reads no more, one that only finished asking, and a node that stops: no descriptor is left behind."""
+    world = make_world()
+    shelf, desk = serving(world, 24 * MEBIBYTE, (0, 24 * MEBIBYTE))
+    before = open_descriptors()
+
+    async def work(server: Server) -> None:
+        client = await server.connect()
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(fetch(0))
+        await asyncio.sleep(0.05)
+        if way == "reset":
+            client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.writer.transport.abort()
+            assert await server.closed_because() == "peer"
+        elif way == "idle":
+            assert await server.closed_because() == "idle"
+            client.writer.transport.abort()
+        else:
+            if way == "half-closed":
+                client.writer.write_eof()
+            else:
+                await server.listeners.close()
+            client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            assert await fetched(client) == shelf.content
+            assert await client.rest() == b""
+            assert await server.closed_because() == ("peer" if way == "half-closed" else "stopping")
+
+    play(loop, world, work, desk, **({"connections.max.idle.ms": "200"} if way == "idle" else {}))
+    assert open_descriptors() <= before
+
+
+def open_descriptors() -> int:
+    """Return how many descriptors this process has."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_slice_of_a_log_is_what_a_read_returns(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole batches of odd sizes, over segments, up to any limit and end, with and without a first batch that is too large."""
+    monkeypatch.setattr(log_module, "SLICE_BYTES_MIN", 1)
+    world = make_world()
+    log, _, _ = opened(world, SMALL)
+    dice = Random(4)
+    for _ in range(60):
+        append(log, data_batch(dice.randint(1, 4), value=bytes(dice.choice((1, 10, 100, 400))), first=log.log_end_offset))
+    assert len([name for name in world.disk.list("t-0") if name.endswith(".log")]) > 5
+    found = 0
+    for _ in range(3000):
+        offset, end_offset = dice.randrange(log.log_end_offset + 2), dice.randrange(log.log_end_offset + 2)
+        max_bytes, at_least_one = dice.choice((0, 1, 61, 100, 200, 400, 700, 1 << 20)), dice.random() < 0.5
+        expected = bytes(log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)) if end_offset > offset else b""
+        given = log.slice(offset, max_bytes, end_offset, at_least_one=at_least_one) if end_offset > offset else b""
+        assert (bytes(given) if isinstance(given, bytes | memoryview) else given.read()) == expected
+        found += bool(expected)
+    assert found > 500

@@ -1,0 +1,231 @@
+"""Large frames are received into memory of their own, whatever comes before, within and behind them (NetworkReceive)."""
+
+import asyncio
+import resource
+import tracemalloc
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from kraftsim.node.call import Answer, Call, Deferred, Encoded
+from kraftsim.node.large_frames import KEPT_BYTES_MAX, LARGE_FRAME_BYTES, LargeFrames
+from protocol.messages.k22_init_producer_id import InitProducerIdResponse
+from protocol.requests import decode_response
+from tests.node.brokers import Client as BrokerClient
+from tests.node.brokers import batch, running_cluster
+from tests.node.conftest import MakeWorld
+from tests.node.desks import LOOPS, Client, Desk, Server, init, play, produce, records_of
+
+KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
+SIZES = [
+    10,
+    200 * KIBIBYTE,
+    MEBIBYTE,
+    5 * MEBIBYTE,
+    LARGE_FRAME_BYTES,
+    LARGE_FRAME_BYTES - 70,
+    300 * KIBIBYTE,
+    299 * KIBIBYTE,
+    20,
+    30,
+    2 * MEBIBYTE,
+    1,
+]
+"""Growing, shrinking, about as large as the limit between small and large, and above what is kept for the next one."""
+
+
+def pieces_of(stream: bytes, dice: Random) -> Iterator[bytes]:
+    """Cut a stream as no network would, but might."""
+    position = 0
+    while position < len(stream):
+        size = dice.choice((1, 3, 4, 5, 100, 64 * KIBIBYTE, 300 * KIBIBYTE, MEBIBYTE))
+        yield stream[position : position + size]
+        position += size
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_record_byte_arrives_whatever_the_sizes_and_pieces(make_world: MakeWorld, loop: str, seed: int) -> None:
+    """Answers come in the order of the requests; small requests between large ones are served as ever."""
+    dice = Random(seed)
+    sent = [dice.randbytes(size) for size in dice.sample(SIZES, len(SIZES))]
+    stream = b"".join(produce(number, records) + init(1000 + number) for number, records in enumerate(sent))
+
+    async def work(server: Server) -> list[bytes]:
+        client = await server.connect()
+        writing = asyncio.create_task(write_in_pieces(client, stream, dice))
+        answers = [await client.answer() for _ in range(2 * len(sent))]
+        await writing
+        assert [int.from_bytes(answer[:4]) for answer in answers] == [number + more for number in range(len(sent)) for more in (0, 1000)]
+        return server.desk.received
+
+    assert play(loop, make_world(), work) == sent
+
+
+async def write_in_pieces(client: Client, stream: bytes, dice: Random) -> None:
+    """Send and wait, so that the pieces arrive as pieces now and then."""
+    for piece in pieces_of(stream, dice):
+        client.send(piece)
+        await client.writer.drain()
+        await asyncio.sleep(0.001 if dice.random() < 0.2 else 0)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_records_of_a_request_that_waits_are_not_written_over(make_world: MakeWorld, loop: str) -> None:
+    """A deferred Produce looks at its batch until it is answered, while the next large frames arrive."""
+    held: list[tuple[memoryview, Deferred]] = []
+
+    def hold(call: Call) -> Answer | Deferred:
+        held.append((records_of(call), Deferred()))
+        return held[-1][1]
+
+    sent = [bytes([number]) * MEBIBYTE for number in range(1, 6)]
+
+    async def work(server: Server) -> None:
+        client = await server.connect()
+        client.send(*(produce(number, records) for number, records in enumerate(sent)))
+        for number, expected in enumerate(sent):
+            async with asyncio.timeout(5):
+                while len(held) <= number:
+                    await asyncio.sleep(0.001)
+            await asyncio.sleep(0.02)
+            assert len(held) == number + 1, "one request is in process"
+            assert all(bytes(view) == batch for (view, _), batch in zip(held, sent, strict=False))
+            assert held[number][0] == expected
+            held[number][1].complete(Encoded(b"done"))
+            assert await client.answer() == number.to_bytes(4) + b"done"
+
+    play(loop, make_world(), work, Desk(on_produce=hold))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    ("behind", "reason"),
+    [
+        (b"\xff\xff\xff\xff" + bytes(100), "a frame of -1 bytes"),
+        ((2 * MEBIBYTE + 1).to_bytes(4), "a frame of 2097153 bytes is above the limit of 2097152"),
+        (bytes(4), "bytes are needed"),
+        (produce(1, bytes(MEBIBYTE))[:-1], "peer"),
+        (b"\0\0", "peer"),
+        (MEBIBYTE.to_bytes(4) + bytes(MEBIBYTE), "api key 0 is offered in versions 3 to 11, not 0"),
+        (MEBIBYTE.to_bytes(4) + produce(1, b"")[4:22] + b"\xff" * MEBIBYTE, "api 0 v9"),
+    ],
+    ids=[
+        "negative size",
+        "size above the limit",
+        "empty frame",
+        "large frame cut off",
+        "size cut off",
+        "large frame of zeros",
+        "large frame of noise",
+    ],
+)
+def test_bad_bytes_behind_a_large_frame_end_the_connection_after_its_answer(make_world: MakeWorld, loop: str, behind: bytes, reason: str) -> None:
+    async def work(server: Server) -> None:
+        client = await server.connect()
+        client.send(produce(7, bytes(MEBIBYTE)))
+        assert await client.answer() == b"\0\0\0\7produced"
+        client.send(produce(8, bytes(MEBIBYTE)), behind)
+        client.writer.write_eof()
+        assert await client.rest() == b"\0\0\0\x0c" + b"\0\0\0\x08produced"
+        assert reason in await server.closed_because()
+
+    play(loop, make_world(), work, **{"socket.request.max.bytes": str(2 * MEBIBYTE)})
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_frame_that_is_promised_costs_no_memory_until_it_comes(make_world: MakeWorld, loop: str) -> None:
+    """Fifty clients announce 100 MB each and send a little, before and after a large frame that did come."""
+
+    async def work(server: Server) -> None:
+        before = resident_bytes()
+        clients = [await server.connect() for _ in range(50)]
+        for number, client in enumerate(clients):
+            if number % 2:
+                client.send(produce(1, bytes(200 * KIBIBYTE)))
+                await client.answer()
+            client.send((104_857_600).to_bytes(4) + bytes(1000))
+        await asyncio.sleep(0.05)
+        other = await server.connect()
+        other.send(init(3))
+        assert decode_response(22, 4, await other.answer()) == (3, InitProducerIdResponse(producer_id=3))
+        assert resident_bytes() - before < 40 * MEBIBYTE
+        for client in clients:
+            client.writer.transport.abort()
+
+    play(loop, make_world(), work)
+
+
+def resident_bytes() -> int:
+    """Return what this process occupies."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+class Owner(asyncio.Protocol):
+    """A connection that serves everything at once and has been sent nothing else."""
+
+
+def test_what_a_very_large_frame_took_is_given_back_at_once() -> None:
+    """Otherwise each connection that sent one would keep it until it closes."""
+    taken: list[int] = []
+
+    def serve(buffer: object, position: int, end: int) -> None:
+        taken.append(end - position)
+        large.keep(end, end)
+
+    frame = (32 * MEBIBYTE).to_bytes(4) + b"x" * 32 * MEBIBYTE
+    before = resident_bytes()
+    large = LargeFrames(Owner(), on_heard=lambda: None, on_frames=serve, frame_bytes_max=1 << 30, begun=frame[:100], frame_bytes=len(frame))
+    room = large.get_buffer(-1)
+    room[:] = frame[100:]
+    size = len(room)
+    del room
+    large.buffer_updated(size)
+    assert taken == [len(frame)] and len(frame) > KEPT_BYTES_MAX
+    assert resident_bytes() - before < 8 * MEBIBYTE
+
+
+def test_frames_of_one_size_use_one_piece_of_memory() -> None:
+    """The next frame is expected to be as large as the last one: nothing is allocated, nothing is moved."""
+    served: list[int] = []
+
+    def serve(buffer: object, position: int, end: int) -> None:
+        served.append(position)
+        large.keep(end, end)
+
+    frame = (MEBIBYTE).to_bytes(4) + bytes(MEBIBYTE)
+    large = LargeFrames(Owner(), on_heard=lambda: None, on_frames=serve, frame_bytes_max=1 << 30, begun=b"", frame_bytes=len(frame))
+    tracemalloc.start()
+    for _ in range(20):
+        sent = 0
+        while sent < len(frame):
+            room = large.get_buffer(-1)[: 300 * KIBIBYTE]
+            room[:] = frame[sent : sent + len(room)]
+            sent += len(room)
+            size = len(room)
+            del room
+            large.buffer_updated(size)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert served == [0] * 20 and peak < 400 * KIBIBYTE
+
+
+def test_a_simulated_broker_takes_and_gives_large_batches_and_a_seed_plays_the_same_again() -> None:
+    """Bytes that arrive in one piece in virtual time are put into the room that the connection gives, and the rest goes on behind it."""
+
+    async def work(client: BrokerClient) -> list[bytes]:
+        await client.create_topic("t")
+        sent = [batch(value=bytes([number]) * size) for number, size in enumerate((300 * KIBIBYTE, 10, 900 * KIBIBYTE, 100, 200, 150 * KIBIBYTE))]
+        answers = await asyncio.gather(*(client.produce(each) for each in sent))
+        assert [answer.base_offset for answer in answers] == list(range(len(sent)))
+        return [bytes(records or b"") for offset in range(len(sent)) for records in [(await client.fetch(offset, max_bytes=1)).records]]
+
+    played = []
+    for _ in range(2):
+        with running_cluster(seed=5) as cluster:
+            fetched = cluster.run(work)
+            played.append((fetched, cluster.events))
+    assert [len(each) // KIBIBYTE for each in played[0][0]] == [300, 0, 900, 0, 0, 150]
+    assert played[0] == played[1]
