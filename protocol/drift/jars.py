@@ -18,6 +18,7 @@ RELEASES = ("2.8.2", "3.9.1", "4.1.2", "4.4.0")
 
 ARTIFACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka-clients": RELEASES,
+    "kafka_2.13": RELEASES[:1],  # where the coordinators' records were then
     "kafka-metadata": RELEASES,
     "kafka-raft": RELEASES,
     "kafka-storage": RELEASES[1:],

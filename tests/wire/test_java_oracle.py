@@ -37,7 +37,7 @@ HERE = Path(__file__).parent
 EXAMPLES_PER_VERSION = 10
 JSON_PER_VERSION = 2
 ENVELOPES_PER_KIND = 5
-GENERATED = re.compile(r"org/apache/kafka/(?:common/message|common/metadata|\w+(?:/\w+)*/generated)/\w+\.class")
+GENERATED = re.compile(r"org/apache/kafka/(?:common/message|common/metadata|\w+(?:/\w+)*/generated)/\w+\.class|kafka/internals/generated/\w+\.class")
 SERDES = {
     "3.9.1": {CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.CoordinatorRecordSerde"},
     "4.4.0": {
