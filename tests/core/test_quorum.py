@@ -34,7 +34,7 @@ def test_a_leader_is_elected_and_everybody_follows(size: int, has_pre_vote: bool
 
 @pytest.mark.parametrize("seed", range(40))
 def test_nothing_committed_is_lost_and_no_epoch_has_two_leaders(seed: int) -> None:
-    """Crashes with and without loss of power, outages of all, slow disks, cut links, lost messages; then peace, in which somebody must lead and everybody agree."""
+    """Crashes, losses of power, slow disks, cut links, lost messages; then peace, in which somebody must lead and everybody agree."""
     lab = Lab(seed, size=3 if seed % 4 else 5, settings=RaftSettings(has_pre_vote=seed % 2 == 1))
     for node in lab.nodes.values():
         node.start()
