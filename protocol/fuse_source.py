@@ -35,7 +35,7 @@ Shape = int | tuple[int, ...]
 """The length that stands before the only part of variable size, or those of all such parts."""
 LENGTH_MAX = 256
 """Parts of up to so many bytes or numbers are packed by a Struct that is kept; for longer ones making it is small against using it."""
-STRUCTS_MAX = 1024
+STRUCTS_MAX = 256
 """So many Structs a table keeps, then it begins again."""
 
 
