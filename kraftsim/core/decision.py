@@ -42,3 +42,8 @@ class Refusal:
     error: ErrorCode
     why: str = field(default="", compare=False)
     records: tuple[RefusedRecord, ...] = field(default=(), compare=False)
+
+    @property
+    def message(self) -> str | None:
+        """`why` as answers carry it: null where there is nothing to say."""
+        return self.why or None

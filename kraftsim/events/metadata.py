@@ -78,6 +78,44 @@ class TopicCreated(Event):
     partition_count: int
 
 
+class TopicDeleted(Event):
+    """A topic and its partitions are no longer in the metadata log."""
+
+    topic: str
+    topic_id: str
+    partition_count: int
+
+
+class PartitionCreated(Event):
+    """A partition is in the metadata log, at leader epoch 0 and partition epoch 0. `isr` and `replicas` are comma-separated broker ids."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    leader: int
+    isr: str
+    replicas: str
+
+
+class PartitionChanged(Event):
+    """What a partition is since a change of it was committed. Lists are comma-separated broker ids; leader -1: nobody leads.
+
+    leader_recovery_state 1: the leader was elected uncleanly and has not yet said that it is done with that.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    leader_recovery_state: int
+    isr: str
+    replicas: str
+    adding_replicas: str
+    removing_replicas: str
+
+
 class TopicRefused(Event):
     """CreateTopics was answered with an error for a topic."""
 

@@ -11,13 +11,15 @@ from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.activation import bootstrap_records
 from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, BrokerWish, next_state
 from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.create_topics import TopicDefaults
-from kraftsim.core.metadata.replication_control import TopicDraw
+from kraftsim.core.metadata.replication_view import TopicDefaults
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import PartitionChanged
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.schema import Message
+from tests.core.chance import Drawn
 
 LEVEL = 21
 
@@ -94,8 +96,7 @@ class Controller:
 
     def do_topic(self, name: str, flags: dict[str, str]) -> list[str]:
         request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=int(flags["partitions"]), replication_factor=1)])
-        draw = TopicDraw(topic_id=name.encode().rjust(16), first_broker_index=0)
-        decision = self.state.replication.decide_create_topics(request, [draw])
+        decision = self.state.replication.decide_create_topics(request, Drawn(name.encode().rjust(16)))
         assert isinstance(decision, Decision)
         self.write(decision.records)
         return self.do_partitions("", {})
@@ -110,7 +111,13 @@ class Controller:
         if isinstance(decision, Refusal):
             return [f"refused {decision.error.name}"]
         lines = [f"answer {_reply(decision.result)}", *self.write(decision.records)]
-        return [*lines, *(f"fact {type(fact).__name__} {getattr(fact, 'broker_id', '')}" for fact in decision.facts)]
+        return [*lines, *(f"fact {type(fact).__name__} {_about(fact)}" for fact in decision.facts)]
+
+
+def _about(fact: Event) -> str:
+    if isinstance(fact, PartitionChanged):
+        return f"{fact.topic}-{fact.partition} leader={fact.leader} leader_epoch={fact.leader_epoch} isr={fact.isr}"
+    return str(getattr(fact, "broker_id", ""))
 
 
 def _reply(result: object) -> str:

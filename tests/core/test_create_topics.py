@@ -4,8 +4,8 @@ import pytest
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.create_topics import TopicDefaults
-from kraftsim.core.metadata.replication_control import NewTopic, RefusedTopic, TopicDraw, is_proper_topic_id
+from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, is_proper_topic_id
+from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about, effective_topic_configs
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.segments import SegmentSettings
@@ -17,9 +17,10 @@ from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.m04_config import ConfigRecord
 from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from tests.core.chance import Drawn
 
 ID = b"i" * 16
-DEFAULTS = TopicDefaults(num_partitions=4)
+DEFAULTS = TopicDefaults(num_partitions=4, replication_factor_max=1)
 
 
 def controller(fenced: tuple[int, ...] = (3,), defaults: TopicDefaults = DEFAULTS) -> ControllerState:
@@ -35,7 +36,7 @@ def controller(fenced: tuple[int, ...] = (3,), defaults: TopicDefaults = DEFAULT
 
 def decide(state: ControllerState, *topics: CreatableTopic, validate_only: bool = False) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
     request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
-    return state.replication.decide_create_topics(request, [TopicDraw(topic_id=ID, first_broker_index=1) for _ in topics])
+    return state.replication.decide_create_topics(request, Drawn(ID, place=1))
 
 
 def topic(name: str = "new", partitions: int = 2, replicas: int = 1, **changes: object) -> CreatableTopic:
@@ -68,7 +69,7 @@ REFUSED = [
     (topic(replicas=0), ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value."),
     (topic(replicas=-2), ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0"),
     (topic(replicas=4), ErrorCode.INVALID_REPLICATION_FACTOR, "cannot be reached because only 3 broker(s) are registered."),
-    (topic(replicas=2), ErrorCode.INVALID_REPLICATION_FACTOR, "kraftsim keeps 1 replica of a partition for now."),
+    (topic(replicas=2), ErrorCode.INVALID_REPLICATION_FACTOR, "kraftsim keeps 1 replica(s) of a partition for now."),
     (by_hand((0, [1]), replicas=1), ErrorCode.INVALID_REQUEST, "replication factor was not set to -1."),
     (by_hand((0, [1]), partitions=1), ErrorCode.INVALID_REQUEST, "numPartitions was not set to -1."),
     (by_hand((0, [1]), (0, [2])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Found multiple manual partition assignments for partition 0"),
@@ -79,7 +80,7 @@ REFUSED = [
     (by_hand((0, [7])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "includes broker 7, but no such broker is registered."),
     (by_hand((0, [1]), (1, [1, 2])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition with 2 replica(s), but this is not consistent"),
     (by_hand((0, [3])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "for partition 0 are fenced or in controlled shutdown."),
-    (by_hand((0, [1, 2])), ErrorCode.INVALID_REPLICATION_FACTOR, "kraftsim keeps 1 replica of a partition for now."),
+    (by_hand((0, [1, 2])), ErrorCode.INVALID_REPLICATION_FACTOR, "kraftsim keeps 1 replica(s) of a partition for now."),
     (configured("segment.bytes", None), ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: segment.bytes"),
     (configured("segment.bites", "1"), ErrorCode.INVALID_CONFIG, "Unknown topic config name: segment.bites"),
     (configured("segment.bytes", "1"), ErrorCode.INVALID_CONFIG, "Invalid value 1 for configuration segment.bytes: Value must be at least 14"),
@@ -91,26 +92,24 @@ def test_a_topic_that_cannot_be_made_is_refused_in_kafkas_words(asked: Creatable
     """One wrong topic does not hold up the others of its request."""
     decision = decide(controller(), asked, topic("fine", 1))
     assert isinstance(decision, Decision)
-    refused, made = decision.result
-    assert isinstance(refused, RefusedTopic) and isinstance(made, NewTopic)
+    (refused,) = (result for result in decision.result if isinstance(result, RefusedTopic))
+    assert len(decision.result) == 2
     assert refused.name == asked.name
     assert refused.refusal == Refusal(error) and why in refused.refusal.why
     assert [record.name for record in decision.records if isinstance(record, TopicRecord)] == ["fine"]
 
 
-def test_no_topic_is_made_while_no_broker_can_lead_it() -> None:
-    """All of them fenced, or the only unfenced one in its controlled shutdown."""
-    whys = []
-    for fenced, leaving in (((1, 2, 3), ()), ((2, 3), (1,))):
-        state = controller(fenced)
-        for offset, broker_id in enumerate(leaving, start=20):
-            state.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_id - 1, in_controlled_shutdown=1), offset)
-        decision = decide(state, topic())
-        assert isinstance(decision, Decision)
-        (refused,) = decision.result
-        assert isinstance(refused, RefusedTopic) and refused.refusal == Refusal(ErrorCode.INVALID_REPLICATION_FACTOR)
-        whys.append(refused.refusal.why.partition(": ")[2])
-    assert whys == ["All brokers are currently fenced.", "All brokers are currently fenced or in controlled shutdown."]
+@pytest.mark.parametrize(("fenced", "leaving"), [((1, 2, 3), ()), ((2, 3), (1,))])
+def test_no_topic_is_made_while_no_broker_can_lead_it(fenced: tuple[int, ...], leaving: tuple[int, ...]) -> None:
+    """All of them fenced, or the only unfenced one in its controlled shutdown: it gets no replica any more."""
+    state = controller(fenced)
+    for offset, broker_id in enumerate(leaving, start=20):
+        state.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_id - 1, in_controlled_shutdown=1), offset)
+    decision = decide(state, topic())
+    assert isinstance(decision, Decision)
+    (refused,) = decision.result
+    assert isinstance(refused, RefusedTopic) and refused.refusal == Refusal(ErrorCode.INVALID_REPLICATION_FACTOR)
+    assert refused.refusal.why == "Unable to replicate the partition 1 time(s): All brokers are currently fenced."
 
 
 def test_a_topic_is_a_record_its_configs_and_its_partitions() -> None:
@@ -140,14 +139,14 @@ def test_a_topic_is_a_record_its_configs_and_its_partitions() -> None:
         partition(2, 2, unassigned),
     ]
     assert decision.result == [NewTopic(name="lines", topic_id=ID, partition_count=3, replication_factor=1, configs=(("cleanup.policy", "compact"),))]
-    assert [type(fact).__name__ for fact in decision.facts] == ["TopicCreated"]
+    assert [type(fact).__name__ for fact in decision.facts] == ["TopicCreated", *["PartitionCreated"] * 3]
 
 
 def test_what_a_request_leaves_open_comes_from_the_controller() -> None:
     """-1 stands for num.partitions and default.replication.factor; where the default is more than can be built, it says so."""
     decision = decide(controller(), topic(partitions=-1, replicas=-1))
     assert isinstance(decision, Decision) and isinstance(decision.result[0], NewTopic) and decision.result[0].partition_count == 4
-    decision = decide(controller(defaults=TopicDefaults(replication_factor=3)), topic(replicas=-1))
+    decision = decide(controller(defaults=TopicDefaults(replication_factor=3, replication_factor_max=1)), topic(replicas=-1))
     assert isinstance(decision, Decision) and isinstance(decision.result[0], RefusedTopic)
 
 
@@ -165,11 +164,11 @@ def test_validate_only_answers_and_writes_nothing() -> None:
     assert decision.records == [] and decision.facts == () and isinstance(decision.result[0], NewTopic)
 
 
-def test_a_name_that_comes_twice_in_a_request_is_refused_twice() -> None:
-    """Nobody knows which of them was meant."""
+def test_a_name_that_comes_twice_in_a_request_is_refused_once() -> None:
+    """Nobody knows which of them was meant; the answer has one row for it, behind the others."""
     decision = decide(controller(), topic("twice"), topic("once"), topic("twice"))
     assert isinstance(decision, Decision)
-    assert [type(result).__name__ for result in decision.result] == ["RefusedTopic", "NewTopic", "RefusedTopic"]
+    assert [(result.name, type(result).__name__) for result in decision.result] == [("once", "NewTopic"), ("twice", "RefusedTopic")]
 
 
 @pytest.mark.parametrize("asked", [[topic("a", 10_001)], [topic("a", 2**31 - 1)], [topic("a", 6000), topic("b", 4001)]])

@@ -7,15 +7,13 @@ from hypothesis import strategies as st
 from kraftsim.core.decision import Decision
 from kraftsim.core.metadata.activation import bootstrap_records, takeover_records
 from kraftsim.core.metadata.controller_state import ControllerState, kinds_of
-from kraftsim.core.metadata.create_topics import TopicDefaults
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.metadata_level import MetadataLevel
-from kraftsim.core.metadata.replication_control import TopicDraw
+from kraftsim.core.metadata.replication_view import TopicDefaults
 from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.m04_config import ConfigRecord
@@ -29,6 +27,7 @@ from protocol.metadata.m24_end_transaction import EndTransactionRecord
 from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
 from protocol.metadata.registry import build_record, parse_record, record_version
 from protocol.schema import Message
+from tests.core.chance import Drawn
 
 
 def new_state() -> ControllerState:
@@ -106,7 +105,7 @@ def test_a_controller_undoes_an_aborted_transaction_even_when_it_was_committed()
 def test_an_unknown_record_stops_the_node(fold: type[MetadataImage]) -> None:
     """Nobody may skip what it does not understand."""
     with pytest.raises(AssertionError):
-        fold().replay(UnregisterBrokerRecord(), 0)
+        fold().replay(CreateTopicsRequest(), 0)
 
 
 def test_an_image_tells_what_was_touched_since_it_was_asked() -> None:
@@ -176,8 +175,7 @@ def propose(state: ControllerState, operation: str, number: int, next_offset: in
                 replication_factor=1,
                 configs=[CreatableTopicConfig(name="segment.bytes", value=f"{99 + number}")],
             )
-            draw = TopicDraw(topic_id=(next_offset + 2).to_bytes(16), first_broker_index=number)
-            return state.replication.decide_create_topics(CreateTopicsRequest(topics=[topic]), [draw])
+            return state.replication.decide_create_topics(CreateTopicsRequest(topics=[topic]), Drawn((next_offset + 2).to_bytes(16), number))
         case "allocate":
             return state.producer_ids.decide_allocate(number, epoch)
         case _:

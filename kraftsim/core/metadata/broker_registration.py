@@ -5,7 +5,10 @@ Source: org.apache.kafka.metadata.BrokerRegistration.
 
 from dataclasses import dataclass, replace
 
-from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from kraftsim.core.metadata.metadata_level import MetadataLevel
+from protocol.metadata.m00_register_broker import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from protocol.metadata.m07_fence_broker import FenceBrokerRecord
+from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
 from protocol.metadata.m17_broker_registration_change import FENCE, IN_CONTROLLED_SHUTDOWN, NO_FENCING_CHANGE, UNFENCE, BrokerRegistrationChangeRecord
 
 
@@ -41,6 +44,7 @@ class BrokerRegistration:
     fenced: bool
     in_controlled_shutdown: bool
     directories: tuple[bytes, ...]
+    is_migrating_zk_broker: bool = False
 
     @property
     def is_active(self) -> bool:
@@ -81,4 +85,33 @@ def registration_of(record: RegisterBrokerRecord) -> BrokerRegistration:
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         directories=tuple(record.log_dirs),
+        is_migrating_zk_broker=record.is_migrating_zk_broker,
     )
+
+
+def register_broker_record(broker: BrokerRegistration, level: MetadataLevel) -> RegisterBrokerRecord:
+    """Return the record that says all of a broker, as it is written at a level."""
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        is_migrating_zk_broker=broker.is_migrating_zk_broker and level.has_migration_state,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.broker_epoch,
+        end_points=[
+            BrokerEndpoint(name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol)
+            for listener in broker.listeners
+        ],
+        features=[
+            BrokerFeature(name=feature.name, min_supported_version=feature.first_level, max_supported_version=feature.last_level)
+            for feature in broker.features
+        ],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.directories) if level.has_directories else [],
+    )
+
+
+def as_registration_change(record: FenceBrokerRecord | UnfenceBrokerRecord) -> BrokerRegistrationChangeRecord:
+    """Return what an older record (before 3.3-IV2) says in the words of the newer one."""
+    fenced = FENCE if isinstance(record, FenceBrokerRecord) else UNFENCE
+    return BrokerRegistrationChangeRecord(broker_id=record.id, broker_epoch=record.epoch, fenced=fenced)

@@ -41,6 +41,10 @@ class BrokerSessions:
         session.last_contact_ms = now_ms
         session.metadata_offset = metadata_offset
 
+    def forget(self, broker_id: int) -> None:
+        """Forget a broker: it is no member any more."""
+        self._sessions.pop(broker_id, None)
+
     def begin_registration(self, broker_id: int) -> None:
         """Forget how far a broker had read: it registered (again)."""
         session = self._sessions.get(broker_id)

@@ -17,6 +17,7 @@ from kraftsim.events.metadata import BrokerRegistered
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from protocol.metadata.m00_register_broker import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
 from protocol.metadata.m17_broker_registration_change import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE, BrokerRegistrationChangeRecord
 from protocol.uuids import uuid_text
 
@@ -109,6 +110,13 @@ class ClusterControl:
         self._brokers[record.broker_id] = registration_of(record)
         self._register_offsets[record.broker_id] = offset
         self.sessions.begin_registration(record.broker_id)
+
+    def replay_unregister(self, record: UnregisterBrokerRecord) -> None:
+        """Take from the log that a broker is no member any more."""
+        if record.broker_id in self._brokers:
+            del self._brokers[record.broker_id]
+            del self._register_offsets[record.broker_id]
+            self.sessions.forget(record.broker_id)
 
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         """Take the fencing, unfencing or controlled shutdown of a broker from the log."""

@@ -41,6 +41,11 @@ class ConfigControl:
             self.configs_of(record.resource_type, record.resource_name), record
         )
 
+    def forget(self, resource_type: int, resource_name: str) -> None:
+        """Drop everything that was set on a resource, because it is gone."""
+        if (resource_type, resource_name) in self._configs:
+            del self._configs[resource_type, resource_name]
+
 
 def changed_configs(configs: Mapping[str, str], record: ConfigRecord) -> Mapping[str, str]:
     """Return a resource's configurations after a record, as a new mapping."""

@@ -5,36 +5,40 @@ it loses its leadership is undone by the journal.   Source: org.apache.kafka.con
 """
 
 from collections.abc import Callable, Sequence
-from typing import assert_never
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, BrokerWish, HeartbeatReply, control_state, next_state
-from kraftsim.core.metadata.broker_registration import BrokerRegistration
+from kraftsim.core.metadata.broker_registration import BrokerRegistration, as_registration_change
 from kraftsim.core.metadata.cluster_control import ClusterControl, controlled_shutdown_record, fence_record, unfence_record
 from kraftsim.core.metadata.config_control import ConfigControl
-from kraftsim.core.metadata.create_topics import TopicDefaults
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.record_kinds import MetadataRecord
+from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.replication_control import ReplicationControl
+from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.core.producer_ids.control import ProducerIdControl
-from kraftsim.core.timeline import Journal, TimelineValue
-from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced
+from kraftsim.core.timeline import Journal, Key, TimelineDict, TimelineValue, Value
+from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced, PartitionChanged
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.m04_config import ConfigRecord
 from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m07_fence_broker import FenceBrokerRecord
+from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
+from protocol.metadata.m09_remove_topic import RemoveTopicRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
 from protocol.metadata.m20_no_op import NoOpRecord
-from protocol.metadata.m21_zk_migration_state import ZkMigrationStateRecord
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.m24_end_transaction import EndTransactionRecord
 from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
+from protocol.metadata.m28_clear_elr import ClearElrRecord
 from protocol.schema import Message
 
 ProducerIdControlFactory = Callable[[Journal, Callable[[int, int], bool]], ProducerIdControl]
@@ -58,6 +62,7 @@ class ControllerState:
         self.configs = ConfigControl(self.journal)
         self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults)
         self.producer_ids = producer_id_control(self.journal, self.cluster.is_current)
+        self.registries = Registries(self._new_table)
         self._transaction_start: TimelineValue[int | None] = TimelineValue(self.journal, None)
 
     @property
@@ -103,7 +108,7 @@ class ControllerState:
         )
         current = control_state(broker)
         following = next_state(current, wish)
-        changed = self._decide_transition(broker, current, following)
+        changed = self._with_offline_directories(self._decide_transition(broker, current, following), broker, request.offline_log_dirs)
         if following is BrokerControlState.CONTROLLED_SHUTDOWN and changed.records:
             self.cluster.sessions.begin_controlled_shutdown(request.broker_id, next_offset + len(changed.records) - 1)
         reply = HeartbeatReply(
@@ -149,27 +154,43 @@ class ControllerState:
                 return self._decide_fence(broker, "asked for it")
             case BrokerControlState.UNFENCED:
                 fact = BrokerUnfenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
-                return Decision([unfence_record(broker), *self.replication.unfence_records(broker.broker_id)], None, (fact,))
+                led = self.replication.unfence_records(broker.broker_id)
+                return Decision([unfence_record(broker), *led], None, (fact, *self.replication.facts_of(led)))
             case BrokerControlState.CONTROLLED_SHUTDOWN:
-                return Decision([controlled_shutdown_record(broker), *self.replication.fence_records(broker.broker_id)], None)
+                left = self.replication.fence_records(broker.broker_id)
+                return Decision([controlled_shutdown_record(broker), *left], None, self.replication.facts_of(left))
+
+    def _with_offline_directories(self, changed: Decision[None], broker: BrokerRegistration, offline: Sequence[bytes]) -> Decision[None]:
+        """Add what becomes of partitions in directories that a heartbeat says have failed."""
+        if not offline or not self.features.metadata_level.has_directories:
+            return changed
+        records = [*changed.records, *self.replication.offline_directory_records(broker, offline)]
+        others = [fact for fact in changed.facts if not isinstance(fact, PartitionChanged)]
+        return Decision(records, None, (*self.replication.facts_of(records), *others))
 
     def _decide_fence(self, broker: BrokerRegistration, reason: str) -> Decision[None]:
         fact = BrokerFenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, reason=reason)
-        records = [*self.replication.fence_records(broker.broker_id), fence_record(broker)]
-        return Decision(records, None, () if broker.fenced else (fact,))
+        left = self.replication.fence_records(broker.broker_id)
+        return Decision([*left, fence_record(broker)], None, (*self.replication.facts_of(left), *(() if broker.fenced else (fact,))))
 
     def _apply(self, record: MetadataRecord, offset: int) -> None:
         match record:
             case RegisterBrokerRecord():
                 self.cluster.replay_register(record, offset)
+            case UnregisterBrokerRecord():
+                self.cluster.replay_unregister(record)
             case BrokerRegistrationChangeRecord():
                 self.cluster.replay_change(record)
+            case FenceBrokerRecord() | UnfenceBrokerRecord():
+                self.cluster.replay_change(as_registration_change(record))
             case TopicRecord():
                 self.replication.replay_topic(record)
             case PartitionRecord():
                 self.replication.replay_partition(record)
             case PartitionChangeRecord():
                 self.replication.replay_partition_change(record)
+            case RemoveTopicRecord():
+                self.replication.replay_remove_topic(record)
             case ConfigRecord():
                 self.configs.replay(record)
             case FeatureLevelRecord():
@@ -184,10 +205,15 @@ class ControllerState:
                 self._transaction_start.value = None
             case AbortTransactionRecord():
                 self._abort_transaction()
-            case NoOpRecord() | ZkMigrationStateRecord():
+            case ClearElrRecord():
+                self.replication.replay_clear_elr(record)
+            case NoOpRecord():
                 pass
             case _:
-                assert_never(record)
+                self.registries.replay(record)
+
+    def _new_table(self) -> TimelineDict[Key, Value]:
+        return TimelineDict(self.journal)
 
     def _abort_transaction(self) -> None:
         start = self._transaction_start.value

@@ -1,120 +1,167 @@
-"""Whether a topic can be made as asked, and on which brokers its partitions go.
+"""Which topics can be made as asked, and the records that make them.   Source: KIP-4, KIP-464, ReplicationControlManager.createTopics.
 
-The sentences are Kafka's own, because clients show them to people. Partitions have one replica for now; more are refused and said to be.
-Source: ReplicationControlManager.createTopic, StripedReplicaPlacer.
+The sentences are Kafka's own, because clients show them to people. Every topic is made or refused by itself; all that is made goes in one batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.broker_registration import BrokerRegistration
-from kraftsim.core.metadata.topic_names import METADATA_TOPIC, colliding_name, why_name_is_invalid
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.new_partitions import partition_records
+from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.replica_assignment import refuse_assignment, refuse_inactive
+from kraftsim.core.metadata.replica_placement import Chance, Placement, place_replicas
+from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, ReplicationView
+from kraftsim.core.metadata.topic_names import METADATA_TOPIC, why_name_is_invalid
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import TopicCreated
 from protocol.errors import ErrorCode
-from protocol.messages.k19_create_topics import BROKER_DEFAULT, CreatableReplicaAssignment, CreatableTopic
+from protocol.messages.k19_create_topics import BROKER_DEFAULT, CreatableTopic, CreateTopicsRequest
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.schema import Message
+from protocol.uuids import uuid_text
 
-REPLICATION_FACTOR_BUILT: Final = 1
-
-Placement = Sequence[tuple[int, ...]]
-"""The replicas of each partition, by partition number."""
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+"""ReplicationControlManager.MAX_PARTITIONS_PER_BATCH: so that a request cannot make a controller run out of memory."""
+TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+PROHIBITED: Final = Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+TOPIC_ID_BYTES: Final = 16
+LAST_RESERVED_ID: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDefaults:
-    """num.partitions and default.replication.factor, for requests that say -1."""
+class NewTopic:
+    """A topic as it was made, or would be (validate only)."""
 
-    num_partitions: int = 1
-    replication_factor: int = 1
+    name: str
+    topic_id: bytes
+    partition_count: int
+    replication_factor: int
+    configs: tuple[tuple[str, str], ...]
+    """What the topic overrides, as (name, value)."""
 
 
-def refuse_name(name: str, existing: Iterable[str]) -> Refusal | None:
-    """Return why a topic cannot be called so. Refuses with INVALID_TOPIC_EXCEPTION, INVALID_REQUEST or TOPIC_ALREADY_EXISTS."""
-    names = list(existing)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedTopic:
+    """A topic that was not made."""
+
+    name: str
+    refusal: Refusal
+
+
+def decide_create_topics(view: ReplicationView, request: CreateTopicsRequest, chance: Chance) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
+    """Propose the topics of a request, one result per name: in the order of the request, then the names that cannot be asked for.
+
+    The whole request is refused with POLICY_VIOLATION when it asks for too much at once. With validate_only nothing is proposed.
+    """
+    counts = Counter(topic.name for topic in request.topics)
+    asked = [topic for topic in request.topics if counts[topic.name] == 1 and topic.name != METADATA_TOPIC]
+    if sum(_partition_count_asked(view, topic) for topic in asked) > PARTITIONS_PER_REQUEST_MAX:
+        return Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    results: list[NewTopic | RefusedTopic] = []
+    records: list[Message] = []
+    facts: list[Event] = []
+    for topic in asked:
+        outcome = _decide_topic(view, topic, chance)
+        if isinstance(outcome, Refusal):
+            results.append(RefusedTopic(name=topic.name, refusal=outcome))
+            continue
+        new_topic, topic_records = outcome
+        results.append(new_topic)
+        records += topic_records
+        facts.append(TopicCreated(topic=topic.name, topic_id=uuid_text(new_topic.topic_id), partition_count=new_topic.partition_count))
+    if len(records) > RECORDS_PER_OPERATION_MAX:
+        return Refusal(ErrorCode.POLICY_VIOLATION, TOO_LARGE)
+    results += [RefusedTopic(name=name, refusal=TWICE) for name, count in counts.items() if count > 1]
+    results += [RefusedTopic(name=METADATA_TOPIC, refusal=PROHIBITED)] if counts[METADATA_TOPIC] == 1 else []
+    return Decision([], results) if request.validate_only else Decision(records, results, (*facts, *partition_facts(records, view.topics)))
+
+
+def is_proper_topic_id(drawn: bytes) -> bool:
+    """Tell whether drawn bytes may name a topic: not a reserved id, and not one whose text begins with a hyphen.   Source: Uuid.randomUuid."""
+    return int.from_bytes(drawn) > LAST_RESERVED_ID and not uuid_text(drawn).startswith("-")
+
+
+def _decide_topic(view: ReplicationView, topic: CreatableTopic, chance: Chance) -> tuple[NewTopic, list[Message]] | Refusal:
+    refusal = _refuse_name(view, topic.name)
+    if refusal is not None:
+        return refusal
+    config_records = view.configs.decide_topic_configs(topic.name, topic.configs)
+    if isinstance(config_records, Refusal):
+        return config_records
+    placement = _placement_by_hand(view, topic) if topic.assignments else _placement_by_number(view, topic, chance)
+    if isinstance(placement, Refusal):
+        return placement
+    refusal = view.refuse_replication_factor(len(placement[0]))
+    if refusal is not None:
+        return refusal
+    topic_id = _draw_topic_id(chance)
+    new_topic = NewTopic(
+        name=topic.name,
+        topic_id=topic_id,
+        partition_count=len(placement),
+        replication_factor=len(placement[0]),
+        configs=tuple((record.name, record.value) for record in config_records if record.value is not None),
+    )
+    return new_topic, [TopicRecord(name=topic.name, topic_id=topic_id), *config_records, *partition_records(view, topic_id, placement)]
+
+
+def _draw_topic_id(chance: Chance) -> bytes:
+    drawn = chance.randbytes(TOPIC_ID_BYTES)
+    while not is_proper_topic_id(drawn):
+        drawn = chance.randbytes(TOPIC_ID_BYTES)
+    return drawn
+
+
+def _refuse_name(view: ReplicationView, name: str) -> Refusal | None:
     why = why_name_is_invalid(name)
     if why is not None:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
-    if name == METADATA_TOPIC:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-    if name in names:
+    if view.topics.topic_id(name) is not None:
         return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    collision = colliding_name(name, names)
+    collision = view.topics.colliding_name(name)
     if collision is not None:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {collision}")
     return None
 
 
-def decide_placement(
-    topic: CreatableTopic, brokers: Mapping[int, BrokerRegistration], defaults: TopicDefaults, first_broker_index: int
-) -> Placement | Refusal:
-    """Return the replicas of each partition. `first_broker_index` is a drawn number: where the round through the brokers begins.
-
-    Refuses with INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR or INVALID_PARTITIONS.
-    """
-    if topic.assignments:
-        return _placement_by_hand(topic, brokers)
+def _placement_by_number(view: ReplicationView, topic: CreatableTopic, chance: Chance) -> Placement | Refusal:
     if topic.replication_factor < BROKER_DEFAULT or topic.replication_factor == 0:
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value.")
     if topic.num_partitions < BROKER_DEFAULT or topic.num_partitions == 0:
         return Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
-    partition_count = defaults.num_partitions if topic.num_partitions == BROKER_DEFAULT else topic.num_partitions
-    replication_factor = defaults.replication_factor if topic.replication_factor == BROKER_DEFAULT else topic.replication_factor
-    why = _why_unplaceable(replication_factor, brokers)
-    if why is not None:
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {replication_factor} time(s): {why}")
-    active = sorted(broker_id for broker_id, broker in brokers.items() if broker.is_active)
-    return [(active[(first_broker_index + partition) % len(active)],) for partition in range(partition_count)]
+    replication_factor = view.defaults.replication_factor if topic.replication_factor == BROKER_DEFAULT else topic.replication_factor
+    placement = place_replicas(_partition_count_asked(view, topic), replication_factor, view.cluster.brokers(), chance)
+    if isinstance(placement, Refusal):
+        return Refusal(placement.error, f"Unable to replicate the partition {replication_factor} time(s): {placement.why}")
+    return placement
 
 
-def _why_unplaceable(replication_factor: int, brokers: Mapping[int, BrokerRegistration]) -> str | None:
-    if replication_factor > len(brokers):
-        return f"The target replication factor of {replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered."
-    if replication_factor > REPLICATION_FACTOR_BUILT:
-        return f"kraftsim keeps {REPLICATION_FACTOR_BUILT} replica of a partition for now."
-    if all(broker.fenced for broker in brokers.values()):
-        return "All brokers are currently fenced."
-    if not any(broker.is_active for broker in brokers.values()):
-        return "All brokers are currently fenced or in controlled shutdown."
-    return None
-
-
-def _placement_by_hand(topic: CreatableTopic, brokers: Mapping[int, BrokerRegistration]) -> Placement | Refusal:
+def _placement_by_hand(view: ReplicationView, topic: CreatableTopic) -> Placement | Refusal:
     if topic.replication_factor != BROKER_DEFAULT:
         return Refusal(ErrorCode.INVALID_REQUEST, "A manual partition assignment was specified, but replication factor was not set to -1.")
     if topic.num_partitions != BROKER_DEFAULT:
         return Refusal(ErrorCode.INVALID_REQUEST, "A manual partition assignment was specified, but numPartitions was not set to -1.")
     placement: dict[int, tuple[int, ...]] = {}
     for assignment in topic.assignments:
-        why = _why_assignment_is_invalid(assignment, placement, brokers)
-        if why is not None:
+        partition, replicas = assignment.partition_index, assignment.broker_ids
+        if partition in placement:
+            why = f"Found multiple manual partition assignments for partition {partition}"
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-        placement[assignment.partition_index] = tuple(assignment.broker_ids)
+        expected_count = len(next(reversed(placement.values()))) if placement else None
+        refusal = refuse_assignment(replicas, view.cluster, expected_count)
+        if refusal is not None:
+            return refusal
+        if not view.active_of(replicas):
+            return refuse_inactive(partition)
+        placement[partition] = tuple(replicas)
     if sorted(placement) != list(range(len(placement))):
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
-    if any(len(replicas) > REPLICATION_FACTOR_BUILT for replicas in placement.values()):
-        why = f"kraftsim keeps {REPLICATION_FACTOR_BUILT} replica of a partition for now."
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, why)
     return [placement[partition] for partition in range(len(placement))]
 
 
-def _why_assignment_is_invalid(
-    assignment: CreatableReplicaAssignment, earlier: Mapping[int, tuple[int, ...]], brokers: Mapping[int, BrokerRegistration]
-) -> str | None:
-    partition, replicas = assignment.partition_index, assignment.broker_ids
-    if partition in earlier:
-        return f"Found multiple manual partition assignments for partition {partition}"
-    if not replicas:
-        return "The manual partition assignment includes an empty replica list."
-    twice = next((replica for replica in sorted(replicas) if replicas.count(replica) > 1), None)
-    if twice is not None:
-        return f"The manual partition assignment includes the broker {twice} more than once."
-    unknown = next((replica for replica in sorted(replicas) if replica not in brokers), None)
-    if unknown is not None:
-        return f"The manual partition assignment includes broker {unknown}, but no such broker is registered."
-    expected_count = next((len(others) for others in earlier.values()), len(replicas))
-    if len(replicas) != expected_count:
-        return f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not consistent with previous \
-partitions, which have {expected_count} replica(s)."
-    if not any(brokers[replica].is_active for replica in replicas):
-        return f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in controlled shutdown."
-    return None
+def _partition_count_asked(view: ReplicationView, topic: CreatableTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return view.defaults.num_partitions if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)

@@ -4,27 +4,32 @@ Records of a metadata transaction show only at its end, all at once.   Source: o
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, assert_never
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from kraftsim.core.metadata.broker_registration import BrokerRegistration, registration_of
+from kraftsim.core.metadata.broker_registration import BrokerRegistration, as_registration_change, registration_of
 from kraftsim.core.metadata.config_control import NO_CONFIGS, changed_configs
 from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL, MetadataLevel
 from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_of
 from kraftsim.core.metadata.record_kinds import MetadataRecord
+from kraftsim.core.metadata.registries import Registries
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
 from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m07_fence_broker import FenceBrokerRecord
+from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
+from protocol.metadata.m09_remove_topic import RemoveTopicRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
 from protocol.metadata.m20_no_op import NoOpRecord
-from protocol.metadata.m21_zk_migration_state import ZkMigrationStateRecord
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.m24_end_transaction import EndTransactionRecord
 from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
+from protocol.metadata.m28_clear_elr import ClearElrRecord
 from protocol.schema import Message
 
 NO_OFFSET: Final = -1
@@ -48,9 +53,11 @@ class ImageChanges:
     brokers: dict[int, None] = field(default_factory=dict)
     configs: dict[tuple[int, str], None] = field(default_factory=dict)
     features: bool = False
+    registries: bool = False
+    """Controllers, quotas, credentials, tokens, access rules, or the state of a migration."""
 
     def __bool__(self) -> bool:
-        return bool(self.topics or self.partitions or self.brokers or self.configs or self.features)
+        return bool(self.topics or self.partitions or self.brokers or self.configs or self.features or self.registries)
 
 
 class MetadataImage:
@@ -60,6 +67,7 @@ class MetadataImage:
         self.highest_offset = NO_OFFSET
         """The last offset that the image contains; also that of control records (`skip`)."""
         self.next_producer_id: int | None = None
+        self.registries = Registries(dict)
         self._features: dict[str, int] = {}
         self._brokers: dict[int, BrokerRegistration] = {}
         self._topics: dict[bytes, TopicImage] = {}
@@ -117,6 +125,15 @@ class MetadataImage:
         """Return what was set on a topic itself; to be read only."""
         return self.configs_of(TOPIC_RESOURCE, topic)
 
+    def configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
+        """Yield ((resource type, resource name), what was set on it), by resource; those without any are left out."""
+        return ((resource, self._configs[resource]) for resource in sorted(self._configs) if self._configs[resource])
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether the log was read to the midst of a metadata transaction."""
+        return self._transaction is not None
+
     @property
     def has_changes(self) -> bool:
         """Whether anything was touched since `take_changes`: mostly not, an idle controller writes records that change nothing."""
@@ -160,9 +177,13 @@ class MetadataImage:
             case RegisterBrokerRecord():
                 self._brokers[record.broker_id] = registration_of(record)
                 self._changes.brokers[record.broker_id] = None
-            case BrokerRegistrationChangeRecord():
-                self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(record)
+            case UnregisterBrokerRecord():
+                self._brokers.pop(record.broker_id, None)
                 self._changes.brokers[record.broker_id] = None
+            case BrokerRegistrationChangeRecord():
+                self._change_broker(record)
+            case FenceBrokerRecord() | UnfenceBrokerRecord():
+                self._change_broker(as_registration_change(record))
             case TopicRecord():
                 self._topics[record.topic_id] = TopicImage(record.name, record.topic_id)
                 self._topic_ids[record.name] = record.topic_id
@@ -174,6 +195,8 @@ class MetadataImage:
                 partitions = self._topics[record.topic_id].partitions
                 partitions[record.partition_id] = partitions[record.partition_id].changed_by(record)
                 self._changes.partitions[record.topic_id, record.partition_id] = None
+            case RemoveTopicRecord():
+                self._remove_topic(record.topic_id)
             case ConfigRecord():
                 resource = (record.resource_type, record.resource_name)
                 self._configs[resource] = changed_configs(self.configs_of(*resource), record)
@@ -182,12 +205,36 @@ class MetadataImage:
                 self._apply_feature(record)
             case ProducerIdsRecord():
                 self.next_producer_id = record.next_producer_id
-            case NoOpRecord() | ZkMigrationStateRecord():
+            case NoOpRecord():
                 pass
+            case ClearElrRecord():
+                self._clear_eligible_leaders(record.topic_name)
             case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
                 raise AssertionError("transactions are handled where records come in")
             case _:
-                assert_never(record)
+                self.registries.replay(record)
+                self._changes.registries = True
+
+    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(record)
+        self._changes.brokers[record.broker_id] = None
+
+    def _clear_eligible_leaders(self, topic_name: str) -> None:
+        """Forget who else could lead, of one topic or, without a name, of all."""
+        named = self.topic(topic_name)
+        for topic in self.topics() if not topic_name else [named] if named is not None else []:
+            for number, partition in topic.partitions.items():
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    topic.partitions[number] = replace(partition, eligible_leader_replicas=(), last_known_elr=())
+                    self._changes.partitions[topic.topic_id, number] = None
+
+    def _remove_topic(self, topic_id: bytes) -> None:
+        """Forget a topic, its partitions and its configurations. Topic and partitions count as touched."""
+        removed = self._topics.pop(topic_id)
+        del self._topic_ids[removed.name]
+        self._changes.topics[topic_id] = None
+        self._changes.partitions.update(((topic_id, partition), None) for partition in removed.partitions)
+        self._configs.pop((TOPIC_RESOURCE, removed.name), None)
 
     def _apply_feature(self, record: FeatureLevelRecord) -> None:
         self._changes.features = True

@@ -52,14 +52,29 @@ class MetadataLevel:
         return self.level >= 13
 
     @property
+    def has_controller_registrations(self) -> bool:
+        """Since 3.7-IV0 controllers register, too (KIP-919)."""
+        return self.level >= 15
+
+    @property
     def has_directories(self) -> bool:
         """Since 3.7-IV2 brokers register their log directories (KIP-858)."""
         return self.level >= 17
 
+    @property
+    def has_eligible_leaders(self) -> bool:
+        """Since 4.0-IV1 partitions may remember who could still lead them without loss (KIP-966)."""
+        return self.level >= 23
+
+    @property
+    def has_leader_recovery(self) -> bool:
+        """Since 3.2-IV0 a leader that was elected uncleanly is marked as one (KIP-704)."""
+        return self.level >= 3
+
     def record_version(self, record: Message) -> int:
-        """Return the version in which a record is written. A BrokerRegistrationChange that says nothing of shutdowns stays in version 0."""
+        """Return the version in which a record is written. A BrokerRegistrationChange is in the lowest version that can say it."""
         if isinstance(record, BrokerRegistrationChangeRecord):
-            return 1 if record.in_controlled_shutdown else 0
+            return 2 if record.log_dirs else 1 if record.in_controlled_shutdown else 0
         for since_level, version in SINCE_LEVEL.get(type(record), ()):
             if self.level >= since_level:
                 return version

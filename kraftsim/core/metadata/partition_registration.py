@@ -1,18 +1,22 @@
-"""A partition as the metadata log knows it, and how it changes when a broker leaves or comes back.
+"""A partition as the metadata log knows it; the same value on controllers and in every broker's image.
 
-Source: org.apache.kafka.metadata.PartitionRegistration, org.apache.kafka.controller.PartitionChangeBuilder.
+Source: org.apache.kafka.metadata.PartitionRegistration.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from kraftsim.core.metadata.metadata_level import MetadataLevel
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.m05_partition_change import NO_LEADER, NO_LEADER_CHANGE, NO_RECOVERY_STATE_CHANGE, PartitionChangeRecord
+from protocol.uuids import MIGRATING_DIRECTORY_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRegistration:
-    """replicas stand in the order of preference; directories are parallel to them (empty below metadata.version 17)."""
+    """replicas stand in the order of preference; directories are parallel to them (all zero where the log does not say: below level 17).
+
+    eligible_leader_replicas and last_known_elr are empty up to 3.9, and are carried through where a log has them (KIP-966).
+    """
 
     replicas: tuple[int, ...]
     directories: tuple[bytes, ...]
@@ -23,54 +27,54 @@ class PartitionRegistration:
     leader_recovery_state: int
     leader_epoch: int
     partition_epoch: int
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether anybody leads it."""
+        return self.leader != NO_LEADER
+
+    @property
+    def has_preferred_leader(self) -> bool:
+        """Whether the first replica leads it."""
+        return self.leader == (self.replicas[0] if self.replicas else NO_LEADER)
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether it is on its way to other brokers."""
+        return bool(self.removing_replicas or self.adding_replicas)
+
+    def directory_of(self, replica: int) -> bytes:
+        """Return the directory of one of the replicas."""
+        return self.directories[self.replicas.index(replica)]
 
     def changed_by(self, record: PartitionChangeRecord) -> "PartitionRegistration":
         """Return the partition after a change. Naming a leader, even the same one, begins a new leader epoch; any record a new partition epoch."""
         names_leader = record.leader != NO_LEADER_CHANGE
         recovers = record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE
+        replicas = _changed(self.replicas, record.replicas)
         return replace(
             self,
-            replicas=self.replicas if record.replicas is None else tuple(record.replicas),
-            directories=self.directories if record.directories is None else tuple(record.directories),
-            isr=self.isr if record.isr is None else tuple(record.isr),
-            removing_replicas=self.removing_replicas if record.removing_replicas is None else tuple(record.removing_replicas),
-            adding_replicas=self.adding_replicas if record.adding_replicas is None else tuple(record.adding_replicas),
+            replicas=replicas,
+            directories=_known_directories(self.directories if record.directories is None else tuple(record.directories), len(replicas)),
+            isr=_changed(self.isr, record.isr),
+            removing_replicas=_changed(self.removing_replicas, record.removing_replicas),
+            adding_replicas=_changed(self.adding_replicas, record.adding_replicas),
             leader=record.leader if names_leader else self.leader,
             leader_recovery_state=record.leader_recovery_state if recovers else self.leader_recovery_state,
             leader_epoch=self.leader_epoch + names_leader,
             partition_epoch=self.partition_epoch + 1,
+            eligible_leader_replicas=_changed(self.eligible_leader_replicas, record.eligible_leader_replicas),
+            last_known_elr=_changed(self.last_known_elr, record.last_known_elr),
         )
-
-    def without(self, broker_id: int, is_active: Callable[[int], bool], *, bumps_epoch_on_shrink: bool) -> PartitionChangeRecord | None:
-        """Return the change that takes a broker out of the ISR, or None. The last member stays in the ISR, so that nothing else becomes leader."""
-        shrunk = tuple(replica for replica in self.isr if replica != broker_id)
-        return self._change(shrunk, lambda replica: replica != broker_id and is_active(replica), bumps_epoch_on_shrink)
-
-    def with_electable(self, broker_id: int, is_active: Callable[[int], bool]) -> PartitionChangeRecord | None:
-        """Return the change that gives a leaderless partition a leader now that a broker is back, or None."""
-        if self.leader != NO_LEADER:
-            return None
-        return self._change(self.isr, lambda replica: replica == broker_id or is_active(replica), bumps_epoch_on_shrink=False)
-
-    def _change(self, target_isr: tuple[int, ...], may_lead: Callable[[int], bool], bumps_epoch_on_shrink: bool) -> PartitionChangeRecord | None:
-        leader = self._elect(target_isr, may_lead)
-        shrinks = bool(target_isr) and target_isr != self.isr
-        record = PartitionChangeRecord(isr=list(target_isr) if shrinks else None)
-        if leader != self.leader or (shrinks and bumps_epoch_on_shrink):
-            record.leader = leader
-        return record if shrinks or record.leader != NO_LEADER_CHANGE else None
-
-    def _elect(self, target_isr: tuple[int, ...], may_lead: Callable[[int], bool]) -> int:
-        """Keep the leader if it may lead, else take the first replica in sync that may."""
-        candidates = (self.leader, *self.replicas)
-        return next((replica for replica in candidates if replica in target_isr and may_lead(replica)), NO_LEADER)
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
     """Return what a PartitionRecord says."""
     return PartitionRegistration(
         replicas=tuple(record.replicas),
-        directories=tuple(record.directories),
+        directories=_known_directories(tuple(record.directories), len(record.replicas)),
         isr=tuple(record.isr),
         removing_replicas=tuple(record.removing_replicas),
         adding_replicas=tuple(record.adding_replicas),
@@ -78,4 +82,35 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
         leader_recovery_state=record.leader_recovery_state,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
+        eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
+        last_known_elr=tuple(record.last_known_elr or ()),
     )
+
+
+def partition_record(topic_id: bytes, partition_id: int, partition: PartitionRegistration, level: MetadataLevel) -> PartitionRecord:
+    """Return the record that says all of a partition, as it is written at a level."""
+    return PartitionRecord(
+        partition_id=partition_id,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories) if level.has_directories else [],
+        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None if level.has_eligible_leaders else None,
+        last_known_elr=list(partition.last_known_elr) or None if level.has_eligible_leaders else None,
+    )
+
+
+def _changed(present: tuple[int, ...], following: list[int] | None) -> tuple[int, ...]:
+    return present if following is None else tuple(following)
+
+
+def _known_directories(directories: tuple[bytes, ...], replica_count: int) -> tuple[bytes, ...]:
+    """Return one directory per replica: where none is known, as many zeros as there are replicas."""
+    is_known = any(directory != MIGRATING_DIRECTORY_ID for directory in directories)
+    return directories if is_known else (MIGRATING_DIRECTORY_ID,) * replica_count

@@ -1,196 +1,163 @@
-"""Which topics and partitions there are, who leads them, and what becomes of them when a broker comes or goes.
+"""Which topics and partitions there are, who leads them, and everything that may change them: the door to the rules beside this file.
 
-Source: KIP-500, KIP-631, org.apache.kafka.controller.ReplicationControlManager.
+Each concern is a file of its own: create_topics, create_partitions, delete_topics, alter_partition, elect_leaders, reassign_partitions,
+replica_directories, broker_effects.   Source: KIP-500, KIP-631, org.apache.kafka.controller.ReplicationControlManager.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.alter_partition import AlteredTopic, decide_alter_partition
+from kraftsim.core.metadata.broker_effects import arrival_records, departure_records
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ConfigControl
-from kraftsim.core.metadata.create_topics import Placement, TopicDefaults, decide_placement, refuse_name
+from kraftsim.core.metadata.create_partitions import WidenedTopic, decide_create_partitions
+from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, decide_create_topics
+from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete, decide_delete_topics
+from kraftsim.core.metadata.elect_leaders import ElectedTopic, decide_balance, decide_elect_leaders, decide_unclean_elections
 from kraftsim.core.metadata.feature_control import FeatureControl
+from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_of
-from kraftsim.core.timeline import Journal, TimelineDict
-from kraftsim.events.metadata import TopicCreated
-from protocol.errors import ErrorCode
-from protocol.messages.k19_create_topics import BROKER_DEFAULT, CreatableTopic, CreateTopicsRequest
+from kraftsim.core.metadata.reassign_partitions import MovedTopic, OngoingMoves, decide_reassignments, ongoing_moves
+from kraftsim.core.metadata.replica_directories import AssignedReplicas, decide_assign_replicas, offline_directory_records
+from kraftsim.core.metadata.replica_placement import Chance
+from kraftsim.core.metadata.replication_view import ReplicationView, TopicDefaults
+from kraftsim.core.metadata.topic_table import PartitionKey, TopicTable
+from kraftsim.core.timeline import Journal
+from kraftsim.events.event import Event
+from protocol.messages.k19_create_topics import CreateTopicsRequest
+from protocol.messages.k37_create_partitions import CreatePartitionsRequest
+from protocol.messages.k43_elect_leaders import ElectLeadersRequest
+from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsTopics
+from protocol.messages.k56_alter_partition import AlterPartitionRequest
+from protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m04_config import TOPIC_RESOURCE
 from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from protocol.metadata.m28_clear_elr import ClearElrRecord
 from protocol.schema import Message
-from protocol.uuids import MIGRATING_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID, uuid_text
-
-PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""ReplicationControlManager.MAX_PARTITIONS_PER_BATCH: so that a request cannot make a controller run out of memory."""
-
-PartitionKey = tuple[bytes, int]
-"""Topic id and partition number."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDraw:
-    """What chance decides about a topic: a topic id (`is_proper_topic_id`), and the broker with which the placement begins (any number)."""
-
-    topic_id: bytes
-    first_broker_index: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
-    """A topic as it was made, or would be (validate only)."""
-
-    name: str
-    topic_id: bytes
-    partition_count: int
-    replication_factor: int
-    configs: tuple[tuple[str, str], ...]
-    """What the topic overrides, as (name, value)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedTopic:
-    """A topic that was not made."""
-
-    name: str
-    refusal: Refusal
+from protocol.uuids import uuid_text
 
 
 class ReplicationControl:
-    """Topics by name and id, partitions by (topic id, partition)."""
+    """Topics and partitions. What a method proposes, and with what it refuses, is said where the rule is."""
 
     def __init__(self, journal: Journal, features: FeatureControl, cluster: ClusterControl, configs: ConfigControl, defaults: TopicDefaults) -> None:
-        self._features = features
-        self._cluster = cluster
-        self._configs = configs
-        self._defaults = defaults
-        self._topic_ids: TimelineDict[str, bytes] = TimelineDict(journal)
-        self._partitions: TimelineDict[PartitionKey, PartitionRegistration] = TimelineDict(journal)
+        self._topics = TopicTable(journal)
+        self._view = ReplicationView(topics=self._topics, features=features, cluster=cluster, configs=configs, defaults=defaults)
+
+    # Reading --------------------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> TopicTable:
+        """All topics and partitions, to be read only."""
+        return self._topics
 
     def topic_id(self, name: str) -> bytes | None:
         """Return the id of a topic, or None."""
-        return self._topic_ids.get(name)
+        return self._topics.topic_id(name)
 
     def partitions(self) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
         """Yield every partition, by topic id and number."""
-        return ((key, self._partitions[key]) for key in sorted(self._partitions))
+        return self._topics.partitions()
 
     def leads_partitions(self, broker_id: int) -> bool:
         """Tell whether a broker leads any partition."""
-        return any(partition.leader == broker_id for partition in self._partitions.values())
+        return self._topics.leads_any(broker_id)
 
-    def decide_create_topics(self, request: CreateTopicsRequest, draws: Sequence[TopicDraw]) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
-        """Propose the topics of a request, each by itself; one draw per topic asked for, one result per topic, in the order of the request.
+    def ongoing_moves(self, asked: Iterable[ListPartitionReassignmentsTopics] | None) -> list[OngoingMoves]:
+        """Return the partitions that are on their way to other brokers: all (None), or those of some."""
+        return ongoing_moves(self._view, asked)
 
-        The whole request is refused with POLICY_VIOLATION when it asks for too many partitions. With validate_only nothing is proposed.
-        """
-        assert len(draws) == len(request.topics), "one draw per topic"
-        if sum(self._partition_count_asked(topic) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
-            return Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-        names = [topic.name for topic in request.topics]
-        results: list[NewTopic | RefusedTopic] = []
-        records: list[Message] = []
-        facts: list[TopicCreated] = []
-        for topic, draw in zip(request.topics, draws, strict=True):
-            outcome = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") if names.count(topic.name) > 1 else self._decide_topic(topic, draw)
-            if isinstance(outcome, Refusal):
-                results.append(RefusedTopic(name=topic.name, refusal=outcome))
-                continue
-            new_topic, topic_records = outcome
-            results.append(new_topic)
-            records += topic_records
-            facts.append(TopicCreated(topic=topic.name, topic_id=uuid_text(new_topic.topic_id), partition_count=new_topic.partition_count))
-        return Decision([], results) if request.validate_only else Decision(records, results, tuple(facts))
+    def facts_of(self, records: Sequence[Message]) -> tuple[Event, ...]:
+        """Return what becomes of partitions by records that are not replayed yet."""
+        return partition_facts(records, self._topics)
+
+    # What people ask for --------------------------------------------------------------------------------------------------------------------------
+
+    def decide_create_topics(self, request: CreateTopicsRequest, chance: Chance) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
+        """Propose new topics; ids and places are drawn."""
+        return decide_create_topics(self._view, request, chance)
+
+    def decide_create_partitions(self, request: CreatePartitionsRequest, chance: Chance) -> Decision[list[WidenedTopic]]:
+        """Propose more partitions; places are drawn."""
+        return decide_create_partitions(self._view, request, chance)
+
+    def decide_delete_topics(self, asked: Sequence[TopicToDelete]) -> Decision[list[DeletedTopic]] | Refusal:
+        """Propose to remove topics."""
+        return decide_delete_topics(self._view, asked)
+
+    def decide_elect_leaders(self, request: ElectLeadersRequest) -> Decision[list[ElectedTopic]] | Refusal:
+        """Propose elections."""
+        return decide_elect_leaders(self._view, request)
+
+    def decide_reassignments(self, request: AlterPartitionReassignmentsRequest) -> Decision[list[MovedTopic]]:
+        """Propose to begin moves, or to call them off."""
+        return decide_reassignments(self._view, request)
+
+    # What brokers ask for -------------------------------------------------------------------------------------------------------------------------
+
+    def decide_alter_partition(self, request: AlterPartitionRequest, version: int) -> Decision[list[AlteredTopic]] | Refusal:
+        """Propose other ISRs, as leaders ask for them in a version of AlterPartition."""
+        return decide_alter_partition(self._view, request, version)
+
+    def decide_assign_replicas(self, request: AssignReplicasToDirsRequest) -> Decision[list[list[AssignedReplicas]]] | Refusal:
+        """Propose to note in which directories replicas lie."""
+        return decide_assign_replicas(self._view, request)
+
+    # What the controller does by itself -----------------------------------------------------------------------------------------------------------
 
     def fence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
         """Return the changes with which a broker loses every leadership and its place in every ISR it is not the last member of."""
-        bumps_epoch = self._features.metadata_level.bumps_leader_epoch_on_isr_shrink
-        changes = (
-            (key, partition.without(broker_id, self._cluster.is_active, bumps_epoch_on_shrink=bumps_epoch))
-            for key, partition in self.partitions()
-            if broker_id in partition.isr
-        )
-        return [_of_partition(key, change) for key, change in changes if change is not None]
+        return departure_records(self._view, broker_id)
 
     def unfence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
         """Return the changes with which leaderless partitions get a leader once a broker may lead."""
-        changes = ((key, partition.with_electable(broker_id, self._cluster.is_active)) for key, partition in self.partitions())
-        return [_of_partition(key, change) for key, change in changes if change is not None]
+        return arrival_records(self._view, broker_id)
+
+    def offline_directory_records(self, broker: BrokerRegistration, offline: Collection[bytes]) -> list[Message]:
+        """Return the changes with which a broker loses what lies in directories that failed; none if it had lost them before."""
+        return offline_directory_records(self._view, broker, offline)
+
+    def decide_balance(self) -> Decision[bool]:
+        """Propose to give partitions back to their preferred leaders; the result is whether there may be more to do at once."""
+        return decide_balance(self._view)
+
+    def decide_unclean_elections(self) -> Decision[bool]:
+        """Propose leaders where only those are left who lack records; the result is whether there may be more to do at once."""
+        return decide_unclean_elections(self._view)
+
+    # The log --------------------------------------------------------------------------------------------------------------------------------------
 
     def replay_topic(self, record: TopicRecord) -> None:
         """Take a topic from the log."""
-        assert record.name not in self._topic_ids, f"topic {record.name} is there already"
-        self._topic_ids[record.name] = record.topic_id
+        self._topics.add_topic(record.name, record.topic_id)
 
     def replay_partition(self, record: PartitionRecord) -> None:
         """Take a partition from the log."""
-        self._partitions[record.topic_id, record.partition_id] = partition_of(record)
+        self._topics.put_partition((record.topic_id, record.partition_id), partition_of(record))
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
         """Take a change of a partition from the log."""
         key = (record.topic_id, record.partition_id)
-        assert key in self._partitions, f"partition {uuid_text(record.topic_id)}-{record.partition_id} changes and is not there"
-        self._partitions[key] = self._partitions[key].changed_by(record)
+        partition = self._topics.partition(key)
+        assert partition is not None, f"partition {uuid_text(record.topic_id)}-{record.partition_id} changes and is not there"
+        self._topics.put_partition(key, partition.changed_by(record))
 
-    def _decide_topic(self, topic: CreatableTopic, draw: TopicDraw) -> tuple[NewTopic, list[Message]] | Refusal:
-        refusal = refuse_name(topic.name, self._topic_ids)
-        if refusal is not None:
-            return refusal
-        config_records = self._configs.decide_topic_configs(topic.name, topic.configs)
-        if isinstance(config_records, Refusal):
-            return config_records
-        brokers = {broker.broker_id: broker for broker in self._cluster.brokers()}
-        placement = decide_placement(topic, brokers, self._defaults, draw.first_broker_index)
-        if isinstance(placement, Refusal):
-            return placement
-        assert is_proper_topic_id(draw.topic_id), "draw again"
-        new_topic = NewTopic(
-            name=topic.name,
-            topic_id=draw.topic_id,
-            partition_count=len(placement),
-            replication_factor=len(placement[0]),
-            configs=tuple((record.name, record.value) for record in config_records if record.value is not None),
-        )
-        topic_record = TopicRecord(name=topic.name, topic_id=draw.topic_id)
-        return new_topic, [topic_record, *config_records, *self._partition_records(draw.topic_id, placement)]
+    def replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+        """Take from the log that a topic is gone, and its configurations with it."""
+        self._view.configs.forget(TOPIC_RESOURCE, self._topics.remove_topic(record.topic_id))
 
-    def _partition_records(self, topic_id: bytes, placement: Placement) -> Iterator[PartitionRecord]:
-        has_directories = self._features.metadata_level.has_directories
-        for partition, replicas in enumerate(placement):
-            isr = [replica for replica in replicas if self._cluster.is_active(replica)]
-            yield PartitionRecord(
-                partition_id=partition,
-                topic_id=topic_id,
-                replicas=list(replicas),
-                isr=isr,
-                leader=isr[0],
-                leader_epoch=0,
-                partition_epoch=0,
-                directories=[_directory_of(self._cluster.broker(replica)) for replica in replicas] if has_directories else [],
-            )
-
-    def _partition_count_asked(self, topic: CreatableTopic) -> int:
-        if topic.assignments:
-            return len(topic.assignments)
-        return self._defaults.num_partitions if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
-
-
-def is_proper_topic_id(drawn: bytes) -> bool:
-    """Tell whether drawn bytes may name a topic: not a reserved id, and not one whose text begins with a hyphen.   Source: Uuid.randomUuid."""
-    return int.from_bytes(drawn) > 1 and not uuid_text(drawn).startswith("-")
-
-
-def _directory_of(broker: BrokerRegistration | None) -> bytes:
-    """Return where a broker will keep a new replica: its only directory, or one that it chooses itself."""
-    assert broker is not None, "replicas are placed on registered brokers"
-    if not broker.directories:
-        return MIGRATING_DIRECTORY_ID
-    return broker.directories[0] if len(broker.directories) == 1 else UNASSIGNED_DIRECTORY_ID
-
-
-def _of_partition(key: PartitionKey, change: PartitionChangeRecord) -> PartitionChangeRecord:
-    change.topic_id, change.partition_id = key
-    return change
+    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+        """Take from the log that nobody outside the ISRs may lead: of one topic, or of all where none is named."""
+        named = self._topics.topic_named(record.topic_name)
+        for topic in self._topics.topics() if not record.topic_name else [named] if named is not None else []:
+            for number, partition in list(topic.partitions.items()):
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    cleared = replace(partition, eligible_leader_replicas=(), last_known_elr=())
+                    self._topics.put_partition((topic.topic_id, number), cleared)

@@ -1,7 +1,6 @@
 """Which names a topic may have.   Source: org.apache.kafka.common.internals.Topic, ReplicationControlManager.validateNewTopicNames."""
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 NAME_LENGTH_MAX: Final = 249
@@ -23,11 +22,6 @@ def why_name_is_invalid(name: str) -> str | None:
     return None
 
 
-def colliding_name(name: str, existing: Iterable[str]) -> str | None:
-    """Return an existing topic that differs only in '.' and '_', which metrics cannot tell apart; None if there is none."""
-    unified = _unified(name)
-    return next((other for other in existing if other != name and _unified(other) == unified), None)
-
-
-def _unified(name: str) -> str:
-    return name.replace(".", "_")
+def unified_name(name: str) -> str | None:
+    """Return what metrics make of a name, where '.' and '_' are one; None for a name without them. Two topics must not look alike there."""
+    return name.replace(".", "_") if "." in name or "_" in name else None

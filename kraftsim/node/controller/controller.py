@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.core.metadata.activation import bootstrap_records, takeover_records
-from kraftsim.core.metadata.create_topics import TopicDefaults
+from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.events.metadata import ControllerElected, ControllerResigned
 from kraftsim.events.nodes import NodeReady, NodeStopped
@@ -148,7 +148,9 @@ class Controller:
             cluster_id=config.cluster_id,
             session_timeout_ms=config.broker_session_timeout_ms,
             metadata_version=self._parts.release.metadata_version,
-            topic_defaults=TopicDefaults(num_partitions=config.num_partitions, replication_factor=config.default_replication_factor),
+            topic_defaults=TopicDefaults(
+                num_partitions=config.num_partitions, replication_factor=config.default_replication_factor, replication_factor_max=1
+            ),
             producer_id_control=self._parts.producer_id_control,
         )
 

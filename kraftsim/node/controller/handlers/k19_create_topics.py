@@ -6,7 +6,7 @@ Source: KIP-4, kafka.server.ControllerApis.createTopics, ReplicationControlManag
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.replication_control import NewTopic, RefusedTopic, TopicDraw, is_proper_topic_id
+from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic
 from kraftsim.events.metadata import TopicRefused
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.metadata_log import BatchTooLarge
@@ -17,8 +17,6 @@ from protocol.messages.k19_create_topics import CreatableTopicConfigs, Creatable
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
-UUID_BYTES = 16
-BROKERS_BEYOND_ANY = 1 << 31
 DYNAMIC_TOPIC_CONFIG = 1
 """ConfigSource.TOPIC_CONFIG in DescribeConfigs: the value was set on the topic itself."""
 
@@ -27,32 +25,23 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer per topic; what can be made is committed first."""
     request = call.body
     assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
-    draws = [_draw(controller) for _ in request.topics]
-    decision = controller.ledger.state.replication.decide_create_topics(request, draws)
+    if request.topics and request.timeout_ms <= 0:
+        return _refused_whole(request, Refusal(ErrorCode.REQUEST_TIMED_OUT))
+    decision = controller.ledger.state.replication.decide_create_topics(request, controller.world.random("topics"))
     if isinstance(decision, Refusal):
         return _refused_whole(request, decision)
-    results = list({result.name: result for result in decision.result}.values())  # a name that was asked for twice is refused in one row
-    for result in results:
+    for result in decision.result:
         if isinstance(result, RefusedTopic):
             controller.world.note(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
     try:
-        return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(topics=[_result(result) for result in results]))
+        return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(topics=[_result(result) for result in decision.result]))
     except BatchTooLarge as too_large:
         return _refused_whole(request, Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, str(too_large)))
 
 
-def _draw(controller: "Controller") -> TopicDraw:
-    """Draw a topic's id and the broker with which its placement begins."""
-    chance = controller.world.random("topics")
-    topic_id = chance.randbytes(UUID_BYTES)
-    while not is_proper_topic_id(topic_id):
-        topic_id = chance.randbytes(UUID_BYTES)
-    return TopicDraw(topic_id=topic_id, first_broker_index=chance.randrange(BROKERS_BEYOND_ANY))
-
-
 def _result(result: NewTopic | RefusedTopic) -> CreatableTopicResult:
     if isinstance(result, RefusedTopic):
-        return CreatableTopicResult(name=result.name, error_code=result.refusal.error, error_message=result.refusal.why)
+        return CreatableTopicResult(name=result.name, error_code=result.refusal.error, error_message=result.refusal.message)
     return CreatableTopicResult(
         name=result.name,
         topic_id=result.topic_id,
@@ -65,11 +54,13 @@ def _result(result: NewTopic | RefusedTopic) -> CreatableTopicResult:
 
 def _refused_whole(request: CreateTopicsRequest, refusal: Refusal) -> CreateTopicsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreateTopicsResponse(topics=[CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.why) for name in names])
+    return CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message) for name in names]
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
-    return _refused_whole(call.body, Refusal(error, ""))
+    return _refused_whole(call.body, Refusal(error))
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.CREATE_TOPICS, handle=handle, refuse=_refuse)

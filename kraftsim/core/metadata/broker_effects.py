@@ -1,0 +1,41 @@
+"""What becomes of partitions when a broker, or one of its directories, comes or goes.
+
+Only the partitions that the broker is in sync with, or those without a leader, are looked at.   Source: KIP-631,
+ReplicationControlManager.generateLeaderAndIsrUpdates.
+"""
+
+from collections.abc import Iterable
+
+from kraftsim.core.metadata.partition_change import PartitionTarget
+from kraftsim.core.metadata.replication_view import NO_BROKER, ReplicationView
+from kraftsim.core.metadata.topic_table import PartitionKey
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+
+
+def departure_records(view: ReplicationView, broker_id: int) -> list[PartitionChangeRecord]:
+    """Return the changes with which a broker loses every leadership, and its place in every ISR that it is not the last member of."""
+    return membership_records(view, view.topics.with_isr_member(broker_id), leaving=broker_id)
+
+
+def arrival_records(view: ReplicationView, broker_id: int) -> list[PartitionChangeRecord]:
+    """Return the changes with which leaderless partitions get a leader now that a broker may lead, although it is still fenced."""
+    return membership_records(view, view.topics.leaderless(), arriving=broker_id)
+
+
+def membership_records(
+    view: ReplicationView, keys: Iterable[PartitionKey], *, leaving: int = NO_BROKER, arriving: int = NO_BROKER
+) -> list[PartitionChangeRecord]:
+    """Return the changes of some partitions when one broker leaves their ISR and leads no more, or one may lead from now on."""
+
+    def is_active(broker_id: int) -> bool:
+        return broker_id != leaving and (broker_id == arriving or view.cluster.is_active(broker_id))
+
+    records = []
+    for key in keys:
+        topic, partition = view.topics.topic(key[0]), view.topics.partition(key)
+        assert topic is not None and partition is not None, "the indexes know only what is there"
+        target = PartitionTarget(isr=tuple(replica for replica in partition.isr if replica != leaving))
+        record = view.change(key, partition, target, view.election_of(topic.name), is_active)
+        if record is not None:
+            records.append(record)
+    return records

@@ -1,0 +1,89 @@
+"""More partitions for a topic: what is there stays where it is.   Source: KIP-195, ReplicationControlManager.createPartitions.
+
+The sentences are Kafka's own, because clients show them to people. Every topic succeeds or fails by itself; all records go in one batch.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.new_partitions import partition_records
+from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.replica_assignment import refuse_assignment, refuse_inactive
+from kraftsim.core.metadata.replica_placement import Chance, Placement, place_replicas
+from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, ReplicationView
+from kraftsim.core.metadata.topic_table import Topic
+from protocol.errors import ErrorCode
+from protocol.messages.k37_create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.schema import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidenedTopic:
+    """What became of one topic; without a refusal it has the partitions that were asked for."""
+
+    name: str
+    refusal: Refusal | None = None
+
+
+def decide_create_partitions(view: ReplicationView, request: CreatePartitionsRequest, chance: Chance) -> Decision[list[WidenedTopic]]:
+    """Propose new partitions, one result per name: first the names that came twice, then the others in the order of the request.
+
+    With validate_only nothing is proposed. Where a topic would make the records too many it is refused, and none of its partitions is made; Apache
+    Kafka answers the same, but makes those that were not too many.
+    """
+    counts = Counter(topic.name for topic in request.topics)
+    twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results = [WidenedTopic(name=name, refusal=twice) for name, count in counts.items() if count > 1]
+    records: list[Message] = []
+    for topic in request.topics:
+        if counts[topic.name] > 1:
+            continue
+        made = _decide_topic(view, topic, chance, RECORDS_PER_OPERATION_MAX - len(records))
+        if isinstance(made, Refusal):
+            results.append(WidenedTopic(name=topic.name, refusal=made))
+        else:
+            results.append(WidenedTopic(name=topic.name))
+            records += made
+    return Decision([], results) if request.validate_only else Decision(records, results, partition_facts(records, view.topics))
+
+
+def _decide_topic(view: ReplicationView, asked: CreatePartitionsTopic, chance: Chance, records_max: int) -> list[Message] | Refusal:
+    topic = view.topics.topic_named(asked.name)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    present_count = len(topic.partitions)
+    if asked.count == present_count:
+        return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present_count} partition(s).")
+    if asked.count < present_count:
+        why = f"The topic {asked.name} currently has {present_count} partition(s); {asked.count} would not be an increase."
+        return Refusal(ErrorCode.INVALID_PARTITIONS, why)
+    additional_count = asked.count - present_count
+    if asked.assignments is not None and len(asked.assignments) != additional_count:
+        why = f"Attempted to add {additional_count} additional partition(s), but only {len(asked.assignments)} assignment(s) were specified."
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    if additional_count > records_max:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+    placement = _placement(view, topic, asked.assignments, additional_count, chance)
+    if isinstance(placement, Refusal):
+        return placement
+    return list(partition_records(view, topic.topic_id, placement, first_partition=present_count))
+
+
+def _placement(
+    view: ReplicationView, topic: Topic, assignments: Sequence[CreatePartitionsAssignment] | None, additional_count: int, chance: Chance
+) -> Placement | Refusal:
+    """Return where the new partitions go, each with as many replicas as partition 0 has."""
+    replication_factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        return place_replicas(additional_count, replication_factor, view.cluster.brokers(), chance)
+    by_hand: list[tuple[int, ...]] = []
+    for partition_id, assignment in enumerate(assignments, start=len(topic.partitions)):
+        refusal = refuse_assignment(assignment.broker_ids, view.cluster, replication_factor)
+        if refusal is None and not view.active_of(assignment.broker_ids):
+            refusal = refuse_inactive(partition_id)
+        if refusal is not None:
+            return refusal
+        by_hand.append(tuple(assignment.broker_ids))
+    return by_hand

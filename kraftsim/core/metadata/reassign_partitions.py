@@ -1,0 +1,118 @@
+"""Moving partitions to other brokers: beginning a move, calling it off, and telling what is under way.
+
+A move goes on by itself: the leader asks for an ISR with the new replicas in it (AlterPartition), and the change that grants it completes the move.
+Source: KIP-455, ReplicationControlManager.{alterPartitionReassignments, listPartitionReassignments}.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.partition_change import Election, PartitionTarget
+from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_registration import PartitionRegistration
+from kraftsim.core.metadata.reassignment import reassignment_to, reverted
+from kraftsim.core.metadata.replica_assignment import refuse_assignment
+from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, ReplicationView
+from kraftsim.core.metadata.topic_table import PartitionKey, Topic
+from protocol.errors import ErrorCode
+from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition
+from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsTopics
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.schema import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedPartition:
+    """Whether the move of one partition has begun, or was called off."""
+
+    partition: int
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedTopic:
+    """The partitions of one topic, as they were asked for."""
+
+    topic: str
+    partitions: tuple[MovedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OngoingMoves:
+    """The partitions of one topic that are under way, by number."""
+
+    topic: str
+    partitions: tuple[tuple[int, PartitionRegistration], ...]
+
+
+def decide_reassignments(view: ReplicationView, request: AlterPartitionReassignmentsRequest) -> Decision[list[MovedTopic]]:
+    """Propose to move partitions, each by itself, all in one batch. A move that needs no new replica in sync is complete at once."""
+    results: list[MovedTopic] = []
+    records: list[Message] = []
+    for row in request.topics:
+        topic = view.topics.topic_named(row.name)
+        partitions = []
+        for asked in row.partitions:
+            outcome = _decide_partition(view, row.name, topic, asked)
+            if isinstance(outcome, PartitionChangeRecord) and len(records) == RECORDS_PER_OPERATION_MAX:
+                outcome = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if isinstance(outcome, PartitionChangeRecord):
+                records.append(outcome)
+            partitions.append(MovedPartition(partition=asked.partition_index, refusal=outcome if isinstance(outcome, Refusal) else None))
+        results.append(MovedTopic(topic=row.name, partitions=tuple(partitions)))
+    return Decision(records, results, partition_facts(records, view.topics))
+
+
+def ongoing_moves(view: ReplicationView, asked: Iterable[ListPartitionReassignmentsTopics] | None) -> list[OngoingMoves]:
+    """Return what is under way, of some partitions or (None) of all; what does not exist is passed over."""
+    if asked is None:
+        numbers: dict[bytes, list[int]] = {}
+        for topic_id, number in view.topics.reassigning():
+            numbers.setdefault(topic_id, []).append(number)
+        named = [(view.topics.topic(topic_id), wanted) for topic_id, wanted in numbers.items()]
+    else:
+        named = [(view.topics.topic_named(row.name), row.partition_indexes) for row in asked]
+    moves = [_moves_of(topic, wanted) for topic, wanted in named if topic is not None]
+    return [each for each in moves if each.partitions]
+
+
+def _moves_of(topic: Topic, numbers: Iterable[int]) -> OngoingMoves:
+    known = [(number, topic.partitions.get(number)) for number in numbers]
+    return OngoingMoves(
+        topic=topic.name,
+        partitions=tuple((number, partition) for number, partition in known if partition is not None and partition.is_reassigning),
+    )
+
+
+def _decide_partition(view: ReplicationView, name: str, topic: Topic | None, asked: ReassignablePartition) -> PartitionChangeRecord | Refusal | None:
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    partition = topic.partitions.get(asked.partition_index)
+    if partition is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{asked.partition_index}.")
+    key = (topic.topic_id, asked.partition_index)
+    if asked.replicas is None:
+        return _called_off(view, topic, key, partition)
+    refusal = refuse_assignment(asked.replicas, view.cluster) or view.refuse_replication_factor(len(asked.replicas))
+    if refusal is not None:
+        return refusal
+    move = reassignment_to(asked.replicas, partition.replicas)
+    target = PartitionTarget(
+        replicas=move.replicas,
+        removing_replicas=move.removing or None,
+        adding_replicas=move.adding or None,
+    )
+    return view.change(key, partition, target, Election.ONLINE)
+
+
+def _called_off(view: ReplicationView, topic: Topic, key: PartitionKey, partition: PartitionRegistration) -> PartitionChangeRecord | Refusal | None:
+    if not partition.is_reassigning:
+        return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    back = reverted(partition)
+    election = view.election_of(topic.name)
+    if back.is_unclean and election is not Election.UNCLEAN:
+        why = f"Unable to revert partition assignment for {topic.name}:{key[1]} because it would require an unclean leader election."
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    target = PartitionTarget(isr=back.isr, replicas=back.replicas, removing_replicas=(), adding_replicas=())
+    return view.change(key, partition, target, election)

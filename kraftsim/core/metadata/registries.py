@@ -1,0 +1,138 @@
+"""What the metadata log keeps for others: controllers, quotas, credentials, tokens, access rules, the state of a migration.
+
+Nothing here decides; the latest record of a key is the value of the key. The controller keeps it in tables that can be undone, a broker's image in
+plain ones, and both write the same records into a snapshot.
+Source: org.apache.kafka.image.{ClusterImage, ClientQuotasImage, ScramImage, DelegationTokenImage, AclsImage, FeaturesImage}.
+"""
+
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeAlias, TypeVar, assert_never
+
+from protocol.metadata.m10_delegation_token import DelegationTokenRecord
+from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
+from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
+from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+from protocol.metadata.m21_zk_migration_state import ZkMigrationStateRecord
+from protocol.metadata.m22_remove_user_scram_credential import RemoveUserScramCredentialRecord
+from protocol.metadata.m26_remove_delegation_token import RemoveDelegationTokenRecord
+from protocol.metadata.m27_register_controller import RegisterControllerRecord
+from protocol.metadata.m29_unregister_controller import UnregisterControllerRecord
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""(entity type, name or None for the default), sorted by type."""
+
+RegistryRecord = (
+    RegisterControllerRecord
+    | UnregisterControllerRecord
+    | ClientQuotaRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | ZkMigrationStateRecord
+)
+"""The records that end here."""
+
+
+class Table(Protocol[K, R]):
+    """A dictionary, or one whose changes can be undone."""
+
+    def __getitem__(self, key: K, /) -> R: ...
+    def __setitem__(self, key: K, value: R, /) -> None: ...
+    def __delitem__(self, key: K, /) -> None: ...
+    def __contains__(self, key: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[K]: ...
+    def get(self, key: K, /) -> R | None: ...
+
+
+class NewTable(Protocol):
+    """Makes empty tables."""
+
+    def __call__(self) -> Table[K, R]: ...
+
+
+class Registry(Generic[K, R]):
+    """The latest record of each key. Records are never changed once they are in here."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: Table[K, R]) -> None:
+        self._table = table
+
+    def get(self, key: K) -> R | None:
+        """Return the record of a key, or None."""
+        return self._table.get(key)
+
+    def records(self) -> list[R]:
+        """Return every record, in an order that does not depend on how they came."""
+        return [self._table[key] for key in sorted(self._table, key=repr)]
+
+    def put(self, key: K, record: R) -> None:
+        """Let a record be the value of its key."""
+        self._table[key] = record
+
+    def drop(self, key: K) -> None:
+        """Forget a key, if it is known."""
+        if key in self._table:
+            del self._table[key]
+
+
+class Registries:
+    """All of them, over tables that `new_table` makes."""
+
+    def __init__(self, new_table: NewTable) -> None:
+        self.controllers: Registry[int, RegisterControllerRecord] = Registry(new_table())
+        self.quotas: Registry[tuple[QuotaEntity, str], ClientQuotaRecord] = Registry(new_table())
+        self.scram_credentials: Registry[tuple[str, int], UserScramCredentialRecord] = Registry(new_table())
+        self.delegation_tokens: Registry[str, DelegationTokenRecord] = Registry(new_table())
+        self.access_rules: Registry[bytes, AccessControlEntryRecord] = Registry(new_table())
+        self._migration: Registry[int, ZkMigrationStateRecord] = Registry(new_table())
+
+    @property
+    def migration_state(self) -> ZkMigrationStateRecord:
+        """Where a migration from ZooKeeper stands; NONE where the log never said."""
+        return self._migration.get(0) or ZkMigrationStateRecord()
+
+    def replay(self, record: RegistryRecord) -> None:
+        """Apply a record of the log."""
+        match record:
+            case RegisterControllerRecord():
+                self.controllers.put(record.controller_id, record)
+            case UnregisterControllerRecord():
+                self.controllers.drop(record.controller_id)
+            case ClientQuotaRecord():
+                self._replay_quota(record)
+            case UserScramCredentialRecord():
+                self.scram_credentials.put((record.name, record.mechanism), record)
+            case RemoveUserScramCredentialRecord():
+                self.scram_credentials.drop((record.name, record.mechanism))
+            case DelegationTokenRecord():
+                self.delegation_tokens.put(record.token_id, record)
+            case RemoveDelegationTokenRecord():
+                self.delegation_tokens.drop(record.token_id)
+            case AccessControlEntryRecord():
+                self.access_rules.put(record.id, record)
+            case RemoveAccessControlEntryRecord():
+                self.access_rules.drop(record.id)
+            case ZkMigrationStateRecord():
+                self._migration.put(0, record)
+            case _:
+                assert_never(record)
+
+    def _replay_quota(self, record: ClientQuotaRecord) -> None:
+        key = (quota_entity(record.entity), record.key)
+        if record.remove:
+            self.quotas.drop(key)
+        else:
+            self.quotas.put(key, record)
+
+
+def quota_entity(entity: list[EntityData]) -> QuotaEntity:
+    """Return whom a quota is for, whatever the order in which its parts are named."""
+    return tuple(sorted(((part.entity_type, part.entity_name) for part in entity), key=lambda part: part[0]))

@@ -1,0 +1,100 @@
+"""Which replica lies in which log directory, and what becomes of partitions when a directory fails.
+
+Source: KIP-858, ReplicationControlManager.{handleAssignReplicasToDirs, handleDirectoriesOffline}.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.broker_effects import membership_records
+from kraftsim.core.metadata.broker_registration import BrokerRegistration
+from kraftsim.core.metadata.partition_change import Election, PartitionTarget
+from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.replication_view import ReplicationView, is_online
+from kraftsim.core.metadata.topic_table import PartitionKey, Topic
+from protocol.errors import ErrorCode
+from protocol.messages.k73_assign_replicas_to_dirs import AssignedTopic, AssignReplicasToDirsRequest
+from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from protocol.schema import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedReplicas:
+    """Partitions of one topic in one directory, as they were asked for: (partition, error)."""
+
+    directory: bytes
+    topic_id: bytes
+    partitions: tuple[tuple[int, ErrorCode], ...]
+
+
+def decide_assign_replicas(view: ReplicationView, request: AssignReplicasToDirsRequest) -> Decision[list[list[AssignedReplicas]]] | Refusal:
+    """Propose to note where replicas of a broker lie; results by directory, then topic, as they were asked for.
+
+    What lies in a directory that the broker did not register is lost to it: others lead.
+    Refuses the whole with UNSUPPORTED_VERSION (the level of the cluster) or STALE_BROKER_EPOCH.
+    """
+    if not view.level.has_directories:
+        return Refusal(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+    broker = view.cluster.broker(request.broker_id)
+    if broker is None or broker.broker_epoch != request.broker_epoch:
+        return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {request.broker_id} is not at epoch {request.broker_epoch}")
+    results: list[list[AssignedReplicas]] = []
+    records: list[Message] = []
+    lost: dict[PartitionKey, None] = {}
+    for directory in request.directories:
+        lost_here = {} if is_online(directory.id, broker) else lost
+        results.append([_assign(view, broker, directory.id, row, records, lost_here) for row in directory.topics])
+    records += membership_records(view, sorted(lost), leaving=broker.broker_id)
+    return Decision(records, results, partition_facts(records, view.topics))
+
+
+def offline_directory_records(view: ReplicationView, broker: BrokerRegistration, offline: Collection[bytes]) -> list[Message]:
+    """Return the changes with which a broker loses what lies in directories that it says have failed, and what it has left.
+
+    Partitions that it is not in sync with are as they were: nobody waits for it there.
+    """
+    failed = [directory for directory in broker.directories if directory in offline]
+    if not failed:
+        return []
+    records: list[Message] = []
+    for directory in failed:
+        keys = [key for key in view.topics.with_isr_member(broker.broker_id) if _lies_in(view, key, broker.broker_id, directory)]
+        records += membership_records(view, keys, leaving=broker.broker_id)
+    remaining = [directory for directory in broker.directories if directory not in offline]
+    return [*records, BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, log_dirs=remaining)]
+
+
+def _assign(
+    view: ReplicationView, broker: BrokerRegistration, directory: bytes, row: AssignedTopic, records: list[Message], lost: dict[PartitionKey, None]
+) -> AssignedReplicas:
+    """Propose one row, add its records, and name the partitions that lie in a lost directory."""
+    topic = view.topics.topic(row.topic_id)
+    errors = []
+    for asked in row.partitions:
+        number = asked.partition_index
+        error = _why_unassignable(topic, number, broker.broker_id)
+        errors.append((number, error))
+        if topic is None or error is not ErrorCode.NONE:
+            continue
+        key = (topic.topic_id, number)
+        record = view.change(key, topic.partitions[number], PartitionTarget(directories={broker.broker_id: directory}), Election.ONLINE)
+        if record is not None:
+            records.append(record)
+        lost[key] = None
+    return AssignedReplicas(directory=directory, topic_id=row.topic_id, partitions=tuple(errors))
+
+
+def _why_unassignable(topic: Topic | None, number: int, broker_id: int) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    partition = topic.partitions.get(number)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if broker_id in partition.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _lies_in(view: ReplicationView, key: PartitionKey, broker_id: int, directory: bytes) -> bool:
+    partition = view.topics.partition(key)
+    assert partition is not None, "the indexes know only what is there"
+    return broker_id in partition.replicas and partition.directory_of(broker_id) == directory

@@ -1,0 +1,128 @@
+"""What the rules of topics and partitions look at, and how any of them changes one partition.
+
+Source: org.apache.kafka.controller.ReplicationControlManager.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.broker_registration import BrokerRegistration
+from kraftsim.core.metadata.cluster_control import ClusterControl
+from kraftsim.core.metadata.config_control import ConfigControl
+from kraftsim.core.metadata.feature_control import FeatureControl
+from kraftsim.core.metadata.metadata_level import MetadataLevel
+from kraftsim.core.metadata.partition_change import ChangeRules, Election, PartitionTarget, changed_partition
+from kraftsim.core.metadata.partition_registration import PartitionRegistration
+from kraftsim.core.metadata.topic_table import PartitionKey, TopicTable
+from protocol.config_resources import ConfigResourceType
+from protocol.errors import ErrorCode
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.uuids import LOST_DIRECTORY_ID, MIGRATING_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID
+
+NO_BROKER: Final = -1
+RECORDS_PER_OPERATION_MAX: Final = 10_000
+"""QuorumController.MAX_RECORDS_PER_USER_OP: what a user asks for goes into the log in one piece or not at all."""
+TOO_LARGE: Final = "Unable to perform excessively large batch operation."
+UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """What holds where a request or a topic says nothing: num.partitions, default.replication.factor, unclean.leader.election.enable of the node.
+
+    `node_id` is the controller's own: what was set dynamically on it goes before its properties.
+    """
+
+    num_partitions: int = 1
+    replication_factor: int = 1
+    unclean_leader_election: bool = False
+    node_id: int = NO_BROKER
+    replication_factor_max: int | None = None
+    """How many replicas brokers can keep, where that is limited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationView:
+    """The state of the cluster, for looking only."""
+
+    topics: TopicTable
+    features: FeatureControl
+    cluster: ClusterControl
+    configs: ConfigControl
+    defaults: TopicDefaults
+
+    @property
+    def level(self) -> MetadataLevel:
+        """The present level of the cluster."""
+        return self.features.metadata_level
+
+    def election_of(self, topic: str) -> Election:
+        """Return what elections of a topic may do by its configuration."""
+        return Election.UNCLEAN if self._allows_unclean_election(topic) else Election.ONLINE
+
+    def default_directory(self, broker_id: int) -> bytes:
+        """Return where a broker will keep a new replica: its only directory, or one that it chooses itself."""
+        broker = self.cluster.broker(broker_id)
+        if broker is None:
+            return UNASSIGNED_DIRECTORY_ID
+        if not broker.directories:
+            return MIGRATING_DIRECTORY_ID
+        return broker.directories[0] if len(broker.directories) == 1 else UNASSIGNED_DIRECTORY_ID
+
+    def refuse_replication_factor(self, replica_count: int) -> Refusal | None:
+        """Return why a partition cannot have so many replicas, or None."""
+        most = self.defaults.replication_factor_max
+        if most is None or replica_count <= most:
+            return None
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"kraftsim keeps {most} replica(s) of a partition for now.")
+
+    def active_of(self, replicas: Iterable[int]) -> tuple[int, ...]:
+        """Return those of some replicas that are in service: the first ISR of a new partition."""
+        return tuple(replica for replica in replicas if self.cluster.is_active(replica))
+
+    def change(
+        self,
+        key: PartitionKey,
+        partition: PartitionRegistration,
+        target: PartitionTarget,
+        election: Election,
+        is_active: Callable[[int], bool] | None = None,
+    ) -> PartitionChangeRecord | None:
+        """Return the record that makes of a partition what it shall be, or None if nothing changes. `is_active` overrides who is in service."""
+        in_service = self.cluster.is_active if is_active is None else is_active
+        rules = ChangeRules(
+            level=self.level,
+            election=election,
+            may_lead=lambda replica: in_service(replica) and self._has_online_directory(partition, replica),
+            default_directory=self.default_directory,
+        )
+        record = changed_partition(partition, target, rules)
+        if record is not None:
+            record.topic_id, record.partition_id = key
+        return record
+
+    def _has_online_directory(self, partition: PartitionRegistration, replica: int) -> bool:
+        """Tell whether the directory of a replica serves as far as its broker says."""
+        broker = self.cluster.broker(replica)
+        return broker is not None and replica in partition.replicas and is_online(partition.directory_of(replica), broker)
+
+    def _allows_unclean_election(self, topic: str) -> bool:
+        resources = (
+            (ConfigResourceType.TOPIC, topic),
+            (ConfigResourceType.BROKER, str(self.defaults.node_id)),
+            (ConfigResourceType.BROKER, ""),
+        )
+        for resource_type, name in resources:
+            value = self.configs.configs_of(resource_type, name).get(UNCLEAN_ELECTION_CONFIG)
+            if value is not None:
+                return value.strip().lower() == "true"
+        return self.defaults.unclean_leader_election
+
+
+def is_online(directory: bytes, broker: BrokerRegistration) -> bool:
+    """Tell whether a directory of a broker serves. One that nobody has named yet does, and so does any of a broker that named none (KAFKA-16162)."""
+    if directory in (MIGRATING_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID):
+        return True
+    return directory != LOST_DIRECTORY_ID and (not broker.directories or directory in broker.directories)

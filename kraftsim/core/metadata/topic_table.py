@@ -1,0 +1,200 @@
+"""The topics and partitions of a controller, by name, by id and by what is asked of them most: who is in which ISR, who leads, what has no leader.
+
+All of it goes back together when records are undone. The indexes let a broker come or go without a walk over all partitions; they are read in the
+order of topic id and partition, whatever way they came about.   Source: ReplicationControlManager, org.apache.kafka.controller.BrokersToIsrs.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kraftsim.core.metadata.partition_registration import PartitionRegistration
+from kraftsim.core.metadata.topic_names import unified_name
+from kraftsim.core.timeline import Journal
+
+Name = TypeVar("Name")
+Member = TypeVar("Member")
+
+PartitionKey = tuple[bytes, int]
+"""Topic id and partition number."""
+KeySet = dict[PartitionKey, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic and its partitions by number; the mapping is live and for reading only."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, PartitionRegistration]
+
+
+class TopicTable:
+    """Everything there is, committed or not. Changed by replay only."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._topics: dict[bytes, Topic] = {}
+        self._partitions: dict[bytes, dict[int, PartitionRegistration]] = {}
+        self._ids: dict[str, bytes] = {}
+        self._unified: dict[str, dict[str, None]] = {}
+        """What metrics make of names with '.' or '_' -> the names."""
+        self._in_isr: dict[int, KeySet] = {}
+        self._lead_counts: dict[int, int] = {}
+        self._leaderless: KeySet = {}
+        self._imbalanced: KeySet = {}
+        self._reassigning: KeySet = {}
+        self.partition_count = 0
+        """How many partitions there are in all topics."""
+
+    # Reading --------------------------------------------------------------------------------------------------------------------------------------
+
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of a topic, or None."""
+        return self._ids.get(name)
+
+    def topic(self, topic_id: bytes) -> Topic | None:
+        """Return a topic by its id, or None."""
+        return self._topics.get(topic_id)
+
+    def topic_named(self, name: str) -> Topic | None:
+        """Return a topic by its name, or None."""
+        topic_id = self._ids.get(name)
+        return None if topic_id is None else self._topics[topic_id]
+
+    def topics(self) -> Iterator[Topic]:
+        """Yield every topic, by name."""
+        return (self._topics[self._ids[name]] for name in sorted(self._ids))
+
+    def colliding_name(self, name: str) -> str | None:
+        """Return another topic that metrics could not tell from one of this name, or None."""
+        unified = unified_name(name)
+        alike = self._unified.get(unified, {}) if unified is not None else {}
+        return next((other for other in sorted(alike) if other != name), None)
+
+    def partition(self, key: PartitionKey) -> PartitionRegistration | None:
+        """Return a partition, or None."""
+        partitions = self._partitions.get(key[0])
+        return None if partitions is None else partitions.get(key[1])
+
+    def partitions(self) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
+        """Yield every partition, by topic id and number."""
+        return (
+            ((topic_id, number), partitions[number])
+            for topic_id, partitions in sorted(self._partitions.items(), key=lambda item: item[0])
+            for number in sorted(partitions)
+        )
+
+    def leads_any(self, broker_id: int) -> bool:
+        """Tell whether a broker leads any partition."""
+        return self._lead_counts.get(broker_id, 0) > 0
+
+    def with_isr_member(self, broker_id: int) -> list[PartitionKey]:
+        """Return the partitions whose ISR a broker is in, in order."""
+        return sorted(self._in_isr.get(broker_id, ()))
+
+    def leaderless(self) -> list[PartitionKey]:
+        """Return the partitions that nobody leads, in order."""
+        return sorted(self._leaderless)
+
+    def imbalanced(self) -> list[PartitionKey]:
+        """Return the partitions that another than their first replica leads, in order."""
+        return sorted(self._imbalanced)
+
+    def reassigning(self) -> list[PartitionKey]:
+        """Return the partitions that are on their way to other brokers, in order."""
+        return sorted(self._reassigning)
+
+    @property
+    def has_leaderless(self) -> bool:
+        """Whether any partition has no leader."""
+        return bool(self._leaderless)
+
+    @property
+    def has_imbalanced(self) -> bool:
+        """Whether any partition is led by another than its first replica."""
+        return bool(self._imbalanced)
+
+    # Changing -------------------------------------------------------------------------------------------------------------------------------------
+
+    def add_topic(self, name: str, topic_id: bytes) -> None:
+        """Add a topic without partitions."""
+        assert name not in self._ids, f"topic {name} is there already"
+        assert topic_id not in self._topics, f"there is a topic with the id of {name} already"
+        self._journal.remember(lambda: self._unlink(topic_id))
+        self._link(name, topic_id, {})
+
+    def remove_topic(self, topic_id: bytes) -> str:
+        """Remove a topic with all its partitions and return its name."""
+        topic, partitions = self._topics[topic_id], self._partitions[topic_id]
+
+        def undo() -> None:
+            self._link(topic.name, topic_id, partitions)
+            for number, partition in partitions.items():
+                self._enter((topic_id, number), partition)
+
+        self._journal.remember(undo)
+        for number, partition in partitions.items():
+            self._leave((topic_id, number), partition)
+        self._unlink(topic_id)
+        return topic.name
+
+    def put_partition(self, key: PartitionKey, partition: PartitionRegistration) -> None:
+        """Add a partition of a topic that is there, or change it."""
+        before = self.partition(key)
+        self._journal.remember(lambda: self._swap(key, before))
+        self._swap(key, partition)
+
+    def _swap(self, key: PartitionKey, partition: PartitionRegistration | None) -> None:
+        partitions = self._partitions[key[0]]
+        before = partitions.get(key[1])
+        if before is not None:
+            self._leave(key, before)
+        if partition is None:
+            del partitions[key[1]]
+        else:
+            partitions[key[1]] = partition
+            self._enter(key, partition)
+
+    def _link(self, name: str, topic_id: bytes, partitions: dict[int, PartitionRegistration]) -> None:
+        self._ids[name] = topic_id
+        self._topics[topic_id] = Topic(name, topic_id, partitions)
+        self._partitions[topic_id] = partitions
+        if (unified := unified_name(name)) is not None:
+            self._unified.setdefault(unified, {})[name] = None
+
+    def _unlink(self, topic_id: bytes) -> None:
+        name = self._topics.pop(topic_id).name
+        del self._partitions[topic_id], self._ids[name]
+        if (unified := unified_name(name)) is not None:
+            _discard(self._unified, unified, name)
+
+    def _enter(self, key: PartitionKey, partition: PartitionRegistration) -> None:
+        self.partition_count += 1
+        for broker_id in partition.isr:
+            self._in_isr.setdefault(broker_id, {})[key] = None
+        if partition.has_leader:
+            self._lead_counts[partition.leader] = self._lead_counts.get(partition.leader, 0) + 1
+        else:
+            self._leaderless[key] = None
+        if not partition.has_preferred_leader:
+            self._imbalanced[key] = None
+        if partition.is_reassigning:
+            self._reassigning[key] = None
+
+    def _leave(self, key: PartitionKey, partition: PartitionRegistration) -> None:
+        self.partition_count -= 1
+        for broker_id in partition.isr:
+            _discard(self._in_isr, broker_id, key)
+        if partition.has_leader:
+            self._lead_counts[partition.leader] -= 1
+        for keys in (self._leaderless, self._imbalanced, self._reassigning):
+            keys.pop(key, None)
+
+
+def _discard(sets: dict[Name, dict[Member, None]], name: Name, member: Member) -> None:
+    """Take a member out of one of some sets, and an empty set out of them."""
+    members = sets[name]
+    del members[member]
+    if not members:
+        del sets[name]

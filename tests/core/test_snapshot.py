@@ -1,0 +1,189 @@
+"""A snapshot is worth the log that it replaces: whoever replays it, or the log, or the snapshot of an older log and the rest, knows the same."""
+
+from random import Random
+
+import pytest
+
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.core.metadata.snapshot import snapshot_records
+from kraftsim.core.timeline import Journal, TimelineDict
+from protocol.declaration import snake_case
+from protocol.metadata import registry
+from protocol.metadata.m00_register_broker import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m04_config import ConfigRecord
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m07_fence_broker import FenceBrokerRecord
+from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
+from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from protocol.metadata.m10_delegation_token import DelegationTokenRecord
+from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
+from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+from protocol.metadata.m20_no_op import NoOpRecord
+from protocol.metadata.m21_zk_migration_state import ZkMigrationStateRecord
+from protocol.metadata.m22_remove_user_scram_credential import RemoveUserScramCredentialRecord
+from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
+from protocol.metadata.m24_end_transaction import EndTransactionRecord
+from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
+from protocol.metadata.m26_remove_delegation_token import RemoveDelegationTokenRecord
+from protocol.metadata.m27_register_controller import RegisterControllerRecord
+from protocol.metadata.m28_clear_elr import ClearElrRecord
+from protocol.metadata.m29_unregister_controller import UnregisterControllerRecord
+from protocol.schema import Message
+
+FIRST_TOPIC, SECOND_TOPIC, THIRD_TOPIC = (bytes([number]) * 16 for number in (1, 2, 3))
+
+
+def a_long_life(level: int) -> list[Message]:
+    """Every kind of record at least once, each of them undone or changed at least once."""
+    user = [EntityData(entity_type="user", entity_name="ann"), EntityData(entity_type="client-id", entity_name=None)]
+    return [
+        FeatureLevelRecord(name="metadata.version", feature_level=level),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
+        FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name="group.version", feature_level=0),
+        ZkMigrationStateRecord(zk_migration_state=0),
+        *(registration(broker_id) for broker_id in (1, 2, 3)),
+        UnfenceBrokerRecord(id=1, epoch=11),
+        BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=12, fenced=-1),
+        FenceBrokerRecord(id=1, epoch=11),
+        BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=12, in_controlled_shutdown=1),
+        UnregisterBrokerRecord(broker_id=3, broker_epoch=13),
+        RegisterControllerRecord(controller_id=101, incarnation_id=FIRST_TOPIC),
+        RegisterControllerRecord(controller_id=102, incarnation_id=SECOND_TOPIC),
+        UnregisterControllerRecord(controller_id=102),
+        TopicRecord(name="orders", topic_id=FIRST_TOPIC),
+        *(partition(FIRST_TOPIC, number) for number in (0, 1)),
+        TopicRecord(name="gone", topic_id=SECOND_TOPIC),
+        partition(SECOND_TOPIC, 0),
+        ConfigRecord(resource_type=2, resource_name="gone", name="retention.ms", value="1"),
+        RemoveTopicRecord(topic_id=SECOND_TOPIC),
+        PartitionChangeRecord(topic_id=FIRST_TOPIC, partition_id=1, isr=[2], leader=2),
+        *(ConfigRecord(resource_type=2, resource_name="orders", name=name, value=name) for name in ("retention.ms", "cleanup.policy")),
+        ConfigRecord(resource_type=2, resource_name="orders", name="cleanup.policy", value=None),
+        ConfigRecord(resource_type=4, resource_name="", name="num.io.threads", value="8"),
+        BeginTransactionRecord(name="never"),
+        TopicRecord(name="never", topic_id=THIRD_TOPIC),
+        AbortTransactionRecord(reason="because"),
+        BeginTransactionRecord(name="at once"),
+        ProducerIdsRecord(broker_id=1, broker_epoch=11, next_producer_id=1000),
+        ProducerIdsRecord(broker_id=2, broker_epoch=12, next_producer_id=2000),
+        EndTransactionRecord(),
+        *(ClientQuotaRecord(entity=user, key=key, value=5.5) for key in ("producer_byte_rate", "request_percentage")),
+        ClientQuotaRecord(entity=list(reversed(user)), key="request_percentage", remove=True),
+        *(UserScramCredentialRecord(name=name, mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096) for name in ("ann", "bob")),
+        RemoveUserScramCredentialRecord(name="bob", mechanism=1),
+        *(DelegationTokenRecord(owner="User:ann", requester="User:ann", token_id=token) for token in ("one", "two")),
+        RemoveDelegationTokenRecord(token_id="one"),
+        *(AccessControlEntryRecord(id=entry, resource_name="orders", principal="User:ann", host="*") for entry in (FIRST_TOPIC, SECOND_TOPIC)),
+        RemoveAccessControlEntryRecord(id=SECOND_TOPIC),
+        ClearElrRecord(topic_name="orders"),
+        NoOpRecord(),
+    ]
+
+
+def registration(broker_id: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker_id,
+        broker_epoch=10 + broker_id,
+        incarnation_id=bytes([broker_id]) * 16,
+        end_points=[BrokerEndpoint(name="PLAINTEXT", host="host", port=9092)],
+        features=[BrokerFeature(name="metadata.version", min_supported_version=1, max_supported_version=25)],
+        rack="r",
+        log_dirs=[bytes([9, broker_id]) * 8],
+    )
+
+
+def partition(topic_id: bytes, number: int) -> PartitionRecord:
+    directories = [bytes([9, 1]) * 8, bytes([9, 2]) * 8]
+    return PartitionRecord(topic_id=topic_id, partition_id=number, replicas=[1, 2], isr=[1, 2], leader=1, directories=directories)
+
+
+def replayed(records: list[Message], onto: MetadataImage | None = None) -> MetadataImage:
+    image = onto or MetadataImage()
+    for offset, record in enumerate(records, image.highest_offset + 1):
+        image.replay(record, offset)
+    return image
+
+
+def contents(image: MetadataImage) -> list[Message]:
+    return list(snapshot_records(image))
+
+
+def test_every_kind_of_record_is_part_of_the_life() -> None:
+    assert {type(record) for record in a_long_life(25)} == set(registry.declared_records())
+
+
+@pytest.mark.parametrize("level", [8, 14, 17, 21, 25])
+def test_a_snapshot_says_what_its_log_said(level: int) -> None:
+    """Also once it was written down in the versions of the level, and read back."""
+    image = replayed(a_long_life(level))
+    written = [registry.build_record(record, image.metadata_level.record_version(record)) for record in snapshot_records(image)]
+    again = replayed([registry.parse_record(value) for value in written])
+    assert contents(again) == contents(image) and len(written) > 12
+    assert [topic.name for topic in again.topics()] == ["orders"] and again.next_producer_id == 2000
+    assert [broker.broker_id for broker in again.brokers()] == [1, 2]
+    assert again.configs_of(2, "orders") == {"retention.ms": "retention.ms"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_snapshot_and_the_rest_of_the_log_are_worth_the_whole_log(seed: int) -> None:
+    life = a_long_life(21)
+    cut = Random(seed).randrange(1, len(life))
+    before = replayed(life[:cut])
+    if before.is_in_transaction:
+        with pytest.raises(AssertionError, match="half of a transaction"):
+            snapshot_records(before)
+        return
+    resumed = replayed(life[cut:], replayed(contents(before)))
+    assert contents(resumed) == contents(replayed(life))
+
+
+def test_the_order_is_kafkas() -> None:
+    kinds = list(dict.fromkeys(snake_case(type(record).__name__) for record in snapshot_records(replayed(a_long_life(21)))))
+    assert kinds == [
+        "feature_level_record",
+        "zk_migration_state_record",
+        "register_broker_record",
+        "register_controller_record",
+        "topic_record",
+        "partition_record",
+        "config_record",
+        "client_quota_record",
+        "producer_ids_record",
+        "access_control_entry_record",
+        "user_scram_credential_record",
+        "delegation_token_record",
+    ]
+
+
+def test_a_cluster_that_never_handed_out_producer_ids_has_no_block_in_its_snapshot() -> None:
+    assert contents(replayed([FeatureLevelRecord(name="metadata.version", feature_level=7)])) == [
+        FeatureLevelRecord(name="metadata.version", feature_level=7)
+    ]
+
+
+def test_what_a_controller_keeps_for_others_can_be_undone() -> None:
+    journal = Journal()
+
+    def new_table() -> TimelineDict:  # type: ignore[type-arg]
+        return TimelineDict(journal)
+
+    registries = Registries(new_table)
+    kept = UserScramCredentialRecord(name="ann", mechanism=1, iterations=4096)
+    journal.mark(0)
+    registries.replay(kept)
+    journal.commit_through(0)
+    journal.mark(1)
+    registries.replay(RemoveUserScramCredentialRecord(name="ann", mechanism=1))
+    assert registries.scram_credentials.records() == []
+    journal.revert_to(1)
+    assert registries.scram_credentials.records() == [kept]
