@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 SECONDS_MAX = 2.0
 RESIDENT_BYTES_MAX = 512 * 1024 * 1024
 """How much the process may grow by one input."""
+SECONDS_OF_LITTLE_MEMORY = 0.01
+"""In so short a time nothing is filled that matters, and asking how large the process is takes as long as most inputs."""
 KIBIBYTE = 1024
 
 
@@ -28,6 +30,11 @@ class Finding:
         return f"{self.what.rstrip()}\nagain: .venv/bin/python -m fuzz --again {self.target} {self.data.hex()}"
 
 
+def _resident_bytes_max() -> int:
+    """Return how large the process was when it was largest."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIBIBYTE
+
+
 @dataclass(slots=True)
 class Guard:
     """Runs a target on inputs, counts verdicts, and keeps the first input of every kind of finding."""
@@ -38,6 +45,7 @@ class Guard:
     read: int = 0
     refused: int = 0
     findings: dict[str, Finding] = field(default_factory=dict)
+    _resident_bytes: int = field(default_factory=_resident_bytes_max)
 
     @property
     def inputs(self) -> int:
@@ -46,7 +54,7 @@ class Guard:
 
     def run(self, data: bytes) -> Finding | None:
         """Return what an input broke, if it broke something; of several with one cause only the first is kept."""
-        resident, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+        started = time.perf_counter()
         what = None
         try:
             self.check(data)
@@ -59,7 +67,7 @@ class Guard:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             what = (f"{type(error).__name__} {frame.filename}:{frame.lineno}", traceback.format_exc())
         seconds = time.perf_counter() - started
-        grown_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident) * KIBIBYTE
+        grown_bytes = self._grown_bytes() if seconds > SECONDS_OF_LITTLE_MEMORY else 0
         if what is None and grown_bytes > RESIDENT_BYTES_MAX:
             what = ("memory", f"it took {grown_bytes >> 20} MiB, {RESIDENT_BYTES_MAX >> 20} MiB are allowed")
         if what is None and seconds > SECONDS_MAX:
@@ -72,3 +80,8 @@ class Guard:
             return None
         self.findings[cause] = finding
         return finding
+
+    def _grown_bytes(self) -> int:
+        """Return by how much the process has grown since this was last asked."""
+        before, self._resident_bytes = self._resident_bytes, _resident_bytes_max()
+        return self._resident_bytes - before
