@@ -5,6 +5,7 @@ is made only where it is asked for: by `Message.construct(version)`, or to say i
 """
 
 from collections.abc import Callable
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from protocol.declaration import Declaration
@@ -20,7 +21,9 @@ T = TypeVar("T")
 Decoded = TypeVar("Decoded", covariant=True)
 
 REFERENCE_SIZE_MAX = 256 * 1024
-"""In longer input the field of an error is not looked for: the reference takes seconds per MiB, and a hostile peer chooses the bytes."""
+REFERENCE_READS_MAX = 10_000
+"""In longer input, or behind so many numbers and strings, the field of an error is not looked for: the reference would be busy for seconds, and a
+hostile peer chooses the bytes."""
 
 DISAGREEMENT = " (but the reference finds nothing wrong)"
 """Ends the reason of an error that only the fused codec sees: a mistake of ours, which tests look for."""
@@ -123,9 +126,11 @@ class CompiledMessage(Generic[T]):
         if len(buffer) - start > REFERENCE_SIZE_MAX:
             return MalformedMessage(self.declaration.api_key, self.layout.version, "", str(error))
         try:
-            self._construct().parse(bytes(buffer[start:]))
+            self._construct().parse_stream(_Tiring(buffer[start:]))
         except MalformedMessage as malformed:
             return malformed
+        except _Tired:
+            return MalformedMessage(self.declaration.api_key, self.layout.version, "", str(error))
         return MalformedMessage(self.declaration.api_key, self.layout.version, "", f"{error}{DISAGREEMENT}")
 
     def _encode_failure(self, message: object, error: Exception) -> MalformedMessage:
@@ -138,6 +143,22 @@ class CompiledMessage(Generic[T]):
 
     def _construct(self) -> "MessageConstruct":
         return construct_of(self.layout.cls, self.layout.version)
+
+
+class _Tired(Exception):
+    """The reference has read enough."""
+
+
+class _Tiring(BytesIO):
+    """A stream that may be read from REFERENCE_READS_MAX times."""
+
+    _reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._reads += 1
+        if self._reads > REFERENCE_READS_MAX:
+            raise _Tired
+        return super().read(size)
 
 
 def compiled(cls: type[T], version: int) -> CompiledMessage[T]:

@@ -2,6 +2,7 @@
 
 import io
 import linecache
+import time
 import traceback
 from typing import Any
 
@@ -324,6 +325,20 @@ def test_a_large_malformed_message_is_refused_without_a_second_slow_look(size: i
     with pytest.raises(MalformedMessage) as caught:
         compiled(Everything, 1).parse(_up_to("items", 1) + b"\x02\x00" + bytes(size))
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize(("count", "path"), [(1000, "texts[1000]"), (60_000, "")])
+def test_many_small_fields_before_a_mistake_cost_no_second_slow_look(count: int, path: str) -> None:
+    """Nor behind so many fields that it would take seconds."""
+    lying = (
+        compiled(Everything, 0).encode(Everything(texts=["x"] * count, items=[])).replace(b"\x00\x01x" * count, b"\x00\x01x" * count + b"\x80\x00", 1)
+    )
+    cut = lying[: lying.index(b"\x80\x00") + 1].replace(count.to_bytes(4), (count + 1).to_bytes(4), 1)
+    started = time.perf_counter()
+    with pytest.raises(MalformedMessage) as caught:
+        compiled(Everything, 0).parse(cut)
+    assert caught.value.path == path
+    assert time.perf_counter() - started < 1
 
 
 def _up_to(name: str, version: int) -> bytes:
