@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test interop oracle lint types doors bench fuzz up down fmt docs lock clean
+.PHONY: help setup demo test interop oracle tools lint types doors bench fuzz up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -47,6 +47,9 @@ interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven
 
 oracle: setup ## Put every requirement to Apache Kafka itself, 3.9 and the newest, from Maven
 	$(BIN)/python -m tests.apache_kafka.oracle $(ARGS)
+
+tools: ## Install tshark, which some of the interop tests ask, where it is missing and may be installed
+	bash .ci/tools
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check .

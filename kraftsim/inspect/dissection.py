@@ -1,7 +1,8 @@
 """Takes a message apart by the layout of its version, field by field, and keeps where each of them stands.
 
 The codecs of `protocol` say what a message is; this says where. It must read exactly what they read (a test compares them), and in addition it leaves
-the parts that were read before something went wrong. As Kafka it is lenient about the order of tags and about text that is no UTF-8.
+the parts that were read before something went wrong. What Kafka reads although it is wrong (tags in any order, sizes of tags that lie, text that is
+no UTF-8) is read as Kafka does, and noted in `oddities`.
 Source: org.apache.kafka.common.protocol.types.Type, ByteBufferAccessor; KIP-482.
 """
 
@@ -11,8 +12,8 @@ from typing import Final
 
 from kraftsim.inspect.parts import Part, Scalar, Trouble, joined
 from protocol.declaration import Primitive
+from protocol.limits import LAST_INT32, STRING_SIZE_MAX
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout
-from protocol.types import LAST_INT32, STRING_SIZE_MAX
 
 NUMBERS: Final = {
     Primitive.INT8: Struct(">b"),
@@ -44,14 +45,22 @@ class Dissector:
         self.buffer = buffer
         self.end = len(buffer) if end is None else end
         self._path: list[str] = []
+        self.oddities: list[Trouble] = []
 
     def trouble(self, failure: Unreadable) -> Trouble:
         """Return the failure with the path of the field in which it happened, and forget that path."""
+        place = self._place()
+        self._path.clear()
+        return Trouble(path=place, position=failure.position, reason=failure.reason)
+
+    def _place(self) -> str:
         path = ""
         for name in self._path:
             path = joined(path, name)
-        self._path.clear()
-        return Trouble(path=path, position=failure.position, reason=failure.reason)
+        return path
+
+    def _odd(self, position: int, reason: str) -> None:
+        self.oddities.append(Trouble(path=self._place(), position=position, reason=f"{reason}; Kafka reads on"))
 
     def message(self, layout: StructureLayout, position: int, parts: list[Part]) -> int:
         """Append the fields of a message or structure to `parts` as they are read; return where it ends. Raises Unreadable."""
@@ -118,9 +127,13 @@ class Dissector:
         known = {field.tag: field for field in layout.tags}
         unknown: list[Part] = []
         count, position = self.unsigned_varint(position)
+        last_tag = -1
         for _ in range(count):
             start = position
             tag, position = self.unsigned_varint(position)
+            if tag <= last_tag:
+                self._odd(start, f"tag {tag} stands after tag {last_tag}")
+            last_tag = tag
             size, position = self.unsigned_varint(position)
             if tag not in known:
                 content, end = self._bytes(position, size)
@@ -129,8 +142,7 @@ class Dissector:
                 continue
             end = self._named(known[tag], position, parts)
             if end != position + size:
-                self._path.append(known[tag].name)
-                raise Unreadable(start, f"tag {tag} ends at byte {end}, its size said {position + size}")
+                self._odd(start, f"{known[tag].name} (tag {tag}) ends at byte {end}, its size said {position + size}")
             parts[-1].note = f"tag {tag}"
             position = end
         if unknown:
@@ -161,7 +173,10 @@ class Dissector:
         if size > STRING_SIZE_MAX:
             raise Unreadable(start, f"a string of {size} bytes is longer than {STRING_SIZE_MAX}")
         content, end = self._bytes(position, size)
-        return content.decode(errors="replace"), end
+        text = content.decode(errors="replace")
+        if "\ufffd" in text and text.encode() != content:
+            self._odd(position, "not UTF-8")
+        return text, end
 
     def _blob(self, position: int, flexible: bool, nullable: bool) -> tuple[bytes | None, int]:
         size, position = self._length(position, INT32, flexible=flexible, nullable=nullable)

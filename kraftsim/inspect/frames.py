@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final
 
 from kraftsim.inspect.dissection import Dissector, Unreadable
-from kraftsim.inspect.parts import Part, Tree, Trouble
+from kraftsim.inspect.parts import Part, Tree, Trouble, joined
 from protocol.api_keys import ApiKey
 from protocol.declaration import pascal_case
 from protocol.errors import ErrorCode
@@ -167,15 +167,16 @@ class _Reader:
         self._tree.parts.append(part)
         assert part.parts is not None
         dissector = Dissector(self._content, self._end)
+        failed: list[Trouble] = []
         try:
             part.end = dissector.message(layout_of(cls, version), position, part.parts)
         except Unreadable as failure:
             part.end = failure.position
-            trouble = dissector.trouble(failure)
-            path = trouble.path if name == BODY else f"{name}.{trouble.path}"
+            failed.append(dissector.trouble(failure))
+        for trouble in (*dissector.oddities, *failed):
+            path = trouble.path if name == BODY else joined(name, trouble.path)
             self._tree.troubles.append(Trouble(path=path, position=trouble.position, reason=trouble.reason))
-            return None
-        return part.end
+        return None if failed else part.end
 
     def body(self, cls: type, version: int, position: int) -> None:
         """Read the body; bytes behind it are a trouble, though Kafka ignores them."""

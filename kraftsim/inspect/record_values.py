@@ -122,8 +122,8 @@ def open_message(value: Part, cls: type, version: int, position: int, path: str,
         if end < len(content) and not may_go_on:
             troubles.append(_trouble(value, path, end, f"{len(content) - end} bytes are left behind the {cls.__name__} v{version}"))
     except Unreadable as failure:
-        found = dissector.trouble(failure)
-        troubles.append(_trouble(value, joined(path, found.path), found.position, found.reason))
+        dissector.oddities.append(dissector.trouble(failure))
+    troubles += [_trouble(value, joined(path, found.path), found.position, found.reason) for found in dissector.oddities]
     move(parts, _start_of(value), uncompressed=value.uncompressed)
     value.parts = parts
     value.kind = cls.__name__

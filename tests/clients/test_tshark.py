@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import struct
 import subprocess
 from pathlib import Path
 
@@ -21,11 +20,10 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.schema import Message
 from tests.cluster.asking import asking, batch_of
 from tests.cluster.running import address_of, create_topic
+from tests.inspect.packets import Talk, pcap
+from tests.inspect.talks import identities, read
 
 pytestmark = pytest.mark.interop
-CLIENT, SERVER = (b"\x7f\x00\x00\x01", 50000), (b"\x7f\x00\x00\x01", 9092)
-RAW_IP = 101
-SEGMENT_BYTES = 1400
 RECORDS = 300
 ADVERTISES_MORE = re.compile(r"Unsupported \w+ version\. Supports")
 """In the answer to ApiVersions: we serve versions that the dissector does not know yet."""
@@ -60,19 +58,11 @@ def converse(address: str, asked: list[tuple[Message, int]]) -> list[tuple[bool,
 
 
 def capture(carried: list[tuple[bool, bytes]]) -> bytes:
-    """Return a conversation as a capture file: IPv4, TCP, in segments that cut frames as a network does."""
-    packets = [struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, RAW_IP)]
-    positions = {False: 1, True: 1}
+    """Return a conversation as a capture file."""
+    talk = Talk()
     for is_answer, data in carried:
-        (source, from_port), (target, to_port) = (SERVER, CLIENT) if is_answer else (CLIENT, SERVER)
-        for start in range(0, len(data), SEGMENT_BYTES):
-            piece = data[start : start + SEGMENT_BYTES]
-            tcp = struct.pack(">HHIIBBHHH", from_port, to_port, positions[is_answer], positions[not is_answer], 5 << 4, 0x18, 65535, 0, 0)
-            ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 40 + len(piece), len(packets), 0, 64, 6, 0, source, target)
-            packet = ip + tcp + piece
-            packets.append(struct.pack("<IIII", len(packets), 0, len(packet), len(packet)) + packet)
-            positions[is_answer] += len(piece)
-    return b"".join(packets)
+        talk.say(data, from_client=not is_answer)
+    return pcap(talk.packets)
 
 
 def test_every_frame_is_dissected_without_complaint(cluster: ProcessCluster, topic: str, tmp_path: Path):
@@ -95,3 +85,7 @@ def test_every_frame_is_dissected_without_complaint(cluster: ProcessCluster, top
     assert frames == [(name, version, way) for name, version in zip(names, versions, strict=True) for way in ("Request", "Response")]
     assert (shown.count('Value: "value"'), shown.count('Value: "first"')) == (2 * RECORDS, 1), "written and read"
     assert shown.count("Error: No Error (0)") >= len(asked) - 1
+    ours, _, _ = read(file.read_bytes())
+    keys = [(api_key_of(body), version, number) for number, (body, version) in enumerate(asked)]
+    assert identities(ours) == [(*key, way) for key in keys for way in ("request", "response")], "and so does kraftsim decode"
+    assert not [each for each in ours if each.frame.tree.troubles]

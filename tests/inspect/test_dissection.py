@@ -1,5 +1,6 @@
 """The dissector reads what the codecs read, knows where every field stands, and goes as far as the bytes go."""
 
+from contextlib import suppress
 from itertools import pairwise
 from random import Random
 
@@ -103,6 +104,29 @@ def test_a_cut_message_is_read_up_to_the_cut(message_class: type):
         assert trouble.path.partition(".")[0].partition("[")[0] in ("", *(part.name for part in parts))
 
 
+def test_a_changed_byte_is_read_or_refused_as_the_codec_does(message_class: type):
+    """Whatever the codec takes the dissector takes with the same values. It goes on behind a known tag whose size lies, as Kafka, and notes it."""
+    declaration = declaration_of(message_class)
+    layout = layout_of(message_class, declaration.versions.last)
+    dice = Random(f"change {declaration.name}")
+    content = bytearray(compiled(message_class, layout.version).encode(example(layout, dice.randrange)))
+    for _ in range(5 if content else 0):
+        place = dice.randrange(min(len(content), 400))
+        before, content[place] = content[place], dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        parts: list[Part] = []
+        try:
+            message, end = compiled(message_class, layout.version).decode(bytes(content), 0)
+        except MalformedMessage:
+            dissector = Dissector(bytes(content))
+            with suppress(Unreadable):
+                dissector.message(layout, 0, parts)
+                assert [oddity for oddity in dissector.oddities if "its size said" in oddity.reason]
+        else:
+            assert Dissector(bytes(content)).message(layout, 0, parts) == end
+            assert_same(layout, parts, message)
+        content[place] = before
+
+
 def test_codec_and_dissector_name_the_same_field():
     """Of a string that is longer than the message: the path of `MalformedMessage`, and its byte."""
     from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -166,3 +190,24 @@ def test_what_a_broker_forwards_is_opened_in_both_directions():
     response = dissect_response(b"".join(response_chunks(58, 0, 1, EnvelopeResponse(response_data=answer))), request.asked, 4)
     places = {path: part.value for path, part in walk(response.tree.parts)}
     assert response.tree.is_whole and places["body.response_data.body.producer_id"] == 4711
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said", "read"),
+    [
+        (b"\x03\x01a\x05\x02cd", b"\x05\x02cd\x03\x01a", "tag 3 stands after tag 5; Kafka reads on", "abc"),
+        (b"\x04abc", b"\x04a\xffc", "not UTF-8; Kafka reads on", "a\ufffdc"),
+    ],
+    ids=["tags", "text"],
+)
+def test_what_kafka_reads_although_it_is_wrong_is_read_and_noted(right, wrong, said, read):
+    from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+
+    request = InitProducerIdRequest(transactional_id="abc")
+    request._tags = {3: b"a", 5: b"cd"}
+    content = b"".join(request_chunks(22, 4, 9, "me", request))
+    assert right in content
+    frame = dissect_request(content.replace(right, wrong), 4)
+    assert [trouble.reason for trouble in frame.tree.troubles] == [said]
+    assert frame.body is not None and frame.body.text("transactional_id") == read
+    assert {part.name: part.value for path, part in walk(frame.tree.parts) if TAGS in path} == {TAGS: None, "3": b"a", "5": b"cd"}

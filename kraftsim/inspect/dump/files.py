@@ -72,7 +72,7 @@ def rows_of(file: Path, settings: DumpSettings) -> Iterator[Row]:
         decoder = settings.decoder or decoder_of(file)
         with mapped(file) as content:
             assert content is not None, "the file is there"
-            yield from segment_rows(file.name, content, replace(settings.segment, decoder=decoder))
+            yield from segment_rows(file, content, replace(settings.segment, decoder=decoder))
         return
     assert segment is not None, "a snapshot of metadata was dealt with"
     yield from _beside_segment(file, suffix, segment.offset, settings.scrutiny)
@@ -90,11 +90,11 @@ def _beside_segment(file: Path, suffix: str, base_offset: int, scrutiny: Scrutin
             if log is None and scrutiny is not Scrutiny.SANITY:
                 yield wrong(f"{file.with_suffix(LOG)} is not there: the index cannot be held against it")
             if suffix == OFFSET_INDEX:
-                yield from offset_index_rows(str(file), base_offset, index, log, scrutiny)
+                yield from offset_index_rows(file, base_offset, index, log, scrutiny)
             else:
                 assert suffix == TIME_INDEX, f"{suffix} belongs to a segment"
                 offsets = file.with_suffix(OFFSET_INDEX)
-                yield from time_index_rows(str(file), base_offset, index, offsets.read_bytes() if offsets.exists() else None, log, scrutiny)
+                yield from time_index_rows(file, base_offset, index, offsets.read_bytes() if offsets.exists() else None, log, scrutiny)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Source: kafka.tools.DumpLogSegments (dumpIndex, dumpTimeIndex, dumpTxnIndex), Of
 
 from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 from kraftsim.inspect.dump.rows import Row, Severity, words_of, wrong
@@ -27,7 +28,7 @@ class Scrutiny(Enum):
     SANITY = "sanity"
 
 
-def offset_index_rows(path: str, base_offset: int, index: bytes, log: Bytes | None, scrutiny: Scrutiny) -> Iterator[Row]:
+def offset_index_rows(path: Path, base_offset: int, index: bytes, log: Bytes | None, scrutiny: Scrutiny) -> Iterator[Row]:
     """Yield the entries, and those that the log contradicts. A log that is not there cannot be asked."""
     entries = offset_entries(base_offset, index)
     if not entries:
@@ -47,13 +48,13 @@ def offset_index_rows(path: str, base_offset: int, index: bytes, log: Bytes | No
             fields: dict[str, Json] = {"offset": entry.offset, "position": entry.position}
             yield Row("offsetIndexEntry", words_of(fields), fields)
     if mismatches:
-        yield Row("heading", f"Mismatches in :{path}", {}, Severity.WRONG)
+        yield Row("heading", f"Mismatches in :{path.absolute()}", {}, Severity.WRONG)
     for index_offset, log_offset in reversed(mismatches):
         said = "none" if log_offset is None else str(log_offset)
         yield wrong(f"  Index offset: {index_offset}, log offset: {said}", indexOffset=index_offset, logOffset=log_offset)
 
 
-def time_index_rows(path: str, base_offset: int, index: bytes, offset_index: bytes | None, log: Bytes | None, scrutiny: Scrutiny) -> Iterator[Row]:
+def time_index_rows(path: Path, base_offset: int, index: bytes, offset_index: bytes | None, log: Bytes | None, scrutiny: Scrutiny) -> Iterator[Row]:
     """Yield the entries, and those that the log contradicts."""
     entries = [TimeEntry(timestamp, base_offset + relative) for timestamp, relative in TIME_ENTRY.iter_unpack(_whole(index, TIME_ENTRY.size))]
     if scrutiny is Scrutiny.SANITY:
@@ -100,7 +101,7 @@ def offset_entries(base_offset: int, index: bytes) -> list[OffsetEntry]:
 class _TimeFindings:
     """What a log says against a time index."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._mismatches: list[tuple[int, int]] = []
         self._unordered: list[tuple[int, int]] = []
@@ -124,11 +125,11 @@ class _TimeFindings:
     def rows(self) -> Iterator[Row]:
         """Yield the findings in the order of Kafka's tool."""
         if self._mismatches:
-            yield Row("heading", f"Found timestamp mismatch in :{self._path}", {}, Severity.WRONG)
+            yield Row("heading", f"Found timestamp mismatch in :{self._path.absolute()}", {}, Severity.WRONG)
         for indexed, logged in self._mismatches:
             yield wrong(f"  Index timestamp: {indexed}, log timestamp: {logged}", indexTimestamp=indexed, logTimestamp=logged)
         if self._unordered:
-            yield Row("heading", f"Found out of order timestamp in :{self._path}", {}, Severity.WRONG)
+            yield Row("heading", f"Found out of order timestamp in :{self._path.absolute()}", {}, Severity.WRONG)
         for indexed, before in self._unordered:
             yield wrong(f"  Index timestamp: {indexed}, Previously indexed timestamp: {before}", indexTimestamp=indexed, previousTimestamp=before)
         if self._not_found:
@@ -145,7 +146,7 @@ def _written(entries: list[OffsetEntry], base_offset: int) -> Iterator[OffsetEnt
         yield entry
 
 
-def _sanity(path: str, is_sane: bool, last_offset: int, base_offset: int) -> Row:
+def _sanity(path: Path, is_sane: bool, last_offset: int, base_offset: int) -> Row:
     if is_sane:
         return Row("sanity", f"{path} passed sanity check.", {"isSane": True})
     return wrong(f"{path} is corrupt: its size is odd, or its last offset {last_offset} is below the base offset {base_offset}", isSane=False)

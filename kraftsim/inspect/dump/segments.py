@@ -5,6 +5,7 @@ Source: kafka.tools.DumpLogSegments (dumpLog, printBatchLevel), FileLogInputStre
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kraftsim.inspect.dump.jackson import json_text
@@ -41,13 +42,13 @@ class SegmentSettings:
     max_bytes: int | None = None
 
 
-def segment_rows(name: str, content: Bytes, settings: SegmentSettings) -> Iterator[Row]:
-    """Yield what is in a segment or snapshot of that file name; also what is wrong with it."""
-    yield from _heading(name)
+def segment_rows(path: Path, content: Bytes, settings: SegmentSettings) -> Iterator[Row]:
+    """Yield what is in a segment or snapshot of that path; also what is wrong with it."""
+    yield from _heading(path.name)
     end = len(content) if settings.max_bytes is None else min(len(content), settings.max_bytes)
     visible = memoryview(content)[:end]
     try:
-        yield from _batch_rows(name, visible, settings)
+        yield from _batch_rows(path, visible, settings)
     finally:
         visible.release()
 
@@ -64,7 +65,8 @@ def _heading(name: str) -> Iterator[Row]:
         yield Row("snapshot", f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.leader_epoch}", fields)
 
 
-def _batch_rows(name: str, content: memoryview, settings: SegmentSettings) -> Iterator[Row]:
+def _batch_rows(path: Path, content: memoryview, settings: SegmentSettings) -> Iterator[Row]:
+    name = path.name
     position = 0
     last_offset: int | None = None
     jumps: list[tuple[int, int]] = []
@@ -99,7 +101,7 @@ def _batch_rows(name: str, content: memoryview, settings: SegmentSettings) -> It
                     last_offset = offset
         position += batch.size_bytes
     if jumps:
-        yield Row("heading", f"Non-consecutive offsets in {name}", {}, Severity.NOTICE)
+        yield Row("heading", f"Non-consecutive offsets in {path.absolute()}", {}, Severity.NOTICE)
     for before, after in jumps:
         yield Row("jump", f"  {before} is followed by {after}", {"offset": before, "followedBy": after}, Severity.NOTICE)
 
@@ -170,22 +172,22 @@ def _inner_checks(batch: OldMessage) -> Iterator[str]:
 
 def _record_row(batch: AnyBatch, record: Record, check: str, settings: SegmentSettings) -> Row:
     fields = _record_fields(batch, record)
-    text = words_of(fields) + check if settings.with_record_metadata else ""
+    text = f"| {words_of(fields)}{check}" if settings.with_record_metadata else ""
     if record.headers:
         fields["headers"] = [{"key": key, "value": json_of_bytes(value)} for key, value in record.headers]
     if isinstance(batch, RecordBatch) and batch.is_control:
         mark, content = _control(record)
-        return Row("record", f"| {text}{mark if settings.with_record_metadata else ''}", {**fields, **content})
+        return Row("record", text + mark if text else "", {**fields, **content})
     if not settings.with_payload:
-        return Row("record", f"| {text}", fields)
+        return Row("record", text, fields)
     payload = DECODERS[settings.decoder](record.offset, record.key, record.value)
     if payload.key is not None:
-        text += f"{' ' if text else ''}key: {payload.key}"
+        text += f"{' ' if text else '| '}key: {payload.key}"
     if payload.payload is not None:
         text += f" payload: {payload.payload}"
     if payload.is_wrong:
-        return Row("record", f"| {text}", {**fields, "reason": payload.key or payload.payload}, Severity.WRONG)
-    return Row("record", f"| {text}", {**fields, "key": payload.key_json, "payload": payload.payload_json})
+        return Row("record", text, {**fields, "reason": payload.key or payload.payload}, Severity.WRONG)
+    return Row("record", text, {**fields, "key": payload.key_json, "payload": payload.payload_json})
 
 
 def _record_fields(batch: AnyBatch, record: Record) -> dict[str, Json]:

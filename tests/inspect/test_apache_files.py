@@ -1,0 +1,202 @@
+"""Our dump beside Apache Kafka's DumpLogSegments: on files that Apache Kafka wrote, on ours, and on broken ones, line for line.
+
+What differs on purpose: control characters in keys and values are escaped; the partitions of a transaction stand in the order of the record (Kafka's
+tool has that of a Scala hash set); remote log metadata is JSON (Kafka's tool prints what the Java class calls itself); a corrupt batch is said, and
+the next one read, where Kafka's tool ends with an exception.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kraftsim.cli.main import kraftsim
+from protocol.batches import build_batch
+from protocol.compression import Compression
+from protocol.control_records import (
+    ControlType,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    RegisteredVoter,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+    build_control_batch,
+)
+from protocol.disk.segment_indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index
+from protocol.message_set_builder import build_message_set
+from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.registry import build_record
+from protocol.records import Record
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.harness import ApacheKafka, run_java
+from tests.cluster.asking import asking
+from tests.cluster.running import running_processes
+from tests.inspect.apache_files import SETTINGS, files_of, write_everything
+
+pytestmark = pytest.mark.interop
+SEGMENT = "00000000000000000000"
+TOPICS = {
+    "--cluster-metadata-decoder": "__cluster_metadata",
+    "--offsets-decoder": "__consumer_offsets",
+    "--transaction-log-decoder": "__transaction_state",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def java_is_there() -> Iterator[None]:
+    try:
+        class_path()
+    except Missing as lack:
+        pytest.skip(str(lack))
+    yield
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a node of Apache Kafka that has written everything and was stopped."""
+    data = tmp_path_factory.mktemp("theirs") / "data"
+    with ApacheKafka(settings=SETTINGS) as node:
+        write_everything(node.bootstrap)
+        node.stop()
+        shutil.copytree(node.data, data)
+    return data
+
+
+def kafkas(*arguments: str, files: list[Path]) -> tuple[list[str], list[str]]:
+    """Return what Kafka's tool prints: lines of standard output, lines of standard error."""
+    done = run_java(DEFAULT_RELEASE, "kafka.tools.DumpLogSegments", *arguments, "--files", ",".join(map(str, files)))
+    return done.stdout.splitlines(), done.stderr.splitlines()
+
+
+def ours(*arguments: str, files: list[Path]) -> Result:
+    return CliRunner().invoke(kraftsim, ["dump", *arguments, *map(str, files)], standalone_mode=False)
+
+
+def assert_equal(*arguments: str, files: list[Path]) -> list[str]:
+    """Both print the same lines; return them."""
+    assert files
+    said, complained = kafkas(*arguments, files=files)
+    told = ours(*arguments, files=files)
+    assert told.stdout.splitlines() == said
+    assert sorted(told.stderr.splitlines()) == sorted(complained)
+    return said
+
+
+def test_every_file_of_apache_kafka_is_dumped_as_its_own_tool_does(theirs: Path):
+    """Batches of every codec, transactions that were aborted, several segments, indexes, producer snapshots, metadata snapshots."""
+    lines = assert_equal(files=files_of(theirs))
+    told = "\n".join(lines)
+    for trace in ("compresscodec: zstd", "isTransactional: true isControl: true", "lastStableOffset: ", "OptionalLong[", "Snapshot end offset: "):
+        assert trace in told
+
+
+def test_records_of_apache_kafka_are_printed_as_its_own_tool_does(theirs: Path):
+    files = [file for file in files_of(theirs) if not file.parent.name.startswith("__") and file.suffix != ".checkpoint"]
+    lines = assert_equal("--print-data-log", files=files)
+    assert sum("endTxnMarker: ABORT" in line for line in lines) == 3 and sum("endTxnMarker: COMMIT" in line for line in lines) == 6
+    assert sum(line.startswith("| offset: ") for line in lines) > 1000
+
+
+@pytest.mark.parametrize("decoder", TOPICS)
+def test_kafkas_own_topics_are_opened_as_its_own_tool_does(theirs: Path, decoder):
+    """And without the option as well, because of where the files lie."""
+    files = [file for file in files_of(theirs) if file.parent.name.startswith(TOPICS[decoder])]
+    lines = assert_equal(decoder, files=files)
+    assert sum(" payload: " in line for line in lines) > 10
+    assert ours("--print-data-log", files=files).stdout.splitlines() == lines
+
+
+@pytest.mark.parametrize("options", [["--deep-iteration"], ["--print-data-log", "--skip-record-metadata"], ["--max-bytes", "9000"]])
+def test_options_mean_what_they_mean_in_kafkas_tool(theirs: Path, options):
+    files = sorted((theirs / "mixed-0").glob("*.log"))
+    if "--max-bytes" in options:
+        assert len(kafkas(*options, files=files)[0]) < len(kafkas(files=files)[0])
+    assert_equal(*options, files=files)
+
+
+@pytest.mark.parametrize("option", ["--verify-index-only", "--index-sanity-check"])
+def test_indexes_are_verified_as_kafkas_tool_does(theirs: Path, option):
+    files = [file for file in files_of(theirs) if file.suffix in (".index", ".timeindex")]
+    assert_equal(option, files=files)
+
+
+def test_indexes_that_contradict_their_log_are_told_as_kafkas_tool_does(tmp_path: Path):
+    log, index, times = (tmp_path / f"{SEGMENT}{suffix}" for suffix in (".log", ".index", ".timeindex"))
+    batches = [build_batch([Record(timestamp=1000 + number, value=b"v")] * 2, base_offset=2 * number) for number in range(3)]
+    log.write_bytes(b"".join(batches))
+    second = len(batches[0])
+    index.write_bytes(build_offset_index(0, [OffsetEntry(2, second), OffsetEntry(5, 2 * second)]) + bytes(32))
+    times.write_bytes(build_time_index(0, [TimeEntry(1001, 3), TimeEntry(1000, 5)]) + bytes(24))
+    lines = assert_equal(files=[index, times])
+    assert ours(files=[index, times]).stderr.count("Index ") == 3 and len(lines) > 4
+
+
+def test_torn_tails_and_jumps_are_told_as_kafkas_tool_does(tmp_path: Path):
+    log = tmp_path / f"{SEGMENT}.log"
+    batches = [build_batch([Record(timestamp=1, value=b"v")], base_offset=offset) for offset in (0, 5, 6)]
+    log.write_bytes(b"".join(batches)[:-7])
+    lines = assert_equal("--deep-iteration", files=[log])
+    assert lines[-1] == f"Found {len(batches[0]) - 7} invalid bytes at the end of {log.name}"
+
+
+def test_a_wrong_checksum_is_shown_as_kafkas_tool_does(tmp_path: Path):
+    """On standard output nothing differs; that something is wrong we say besides."""
+    log = tmp_path / f"{SEGMENT}.log"
+    content = bytearray(build_batch([Record(timestamp=1, value=b"value")]))
+    content[-2] ^= 1
+    log.write_bytes(content)
+    said, _ = kafkas(files=[log])
+    told = ours(files=[log])
+    assert told.stdout.splitlines() == said and "isvalid: false" in said[-1]
+    assert told.return_value == 1 and "The checksum of the batch at position 0" in told.stderr
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_the_old_formats_are_printed_as_kafkas_tool_does(tmp_path: Path, magic, codec):
+    log = tmp_path / f"{SEGMENT}.log"
+    records = [Record(number, 1000 + number, b"k" if number else None, b"v%d" % number) for number in range(3)]
+    log.write_bytes(build_message_set(records, magic=magic, compression=codec))
+    assert_equal("--print-data-log", files=[log])
+
+
+def test_marks_of_voters_and_doubles_are_printed_as_kafkas_tool_does(tmp_path: Path):
+    """What a node with a static quorum does not write: voters in the log, and quotas with exponents."""
+    snapshot = tmp_path / f"{SEGMENT}-0000000000.checkpoint"
+    voter = RegisteredVoter(voter_id=1, voter_directory_id=bytes(range(16)), k_raft_version_feature=KRaftVersionFeature(max_supported_version=1))
+    head = [
+        (ControlType.SNAPSHOT_HEADER, SnapshotHeaderRecord(version=0, last_contained_log_timestamp=5)),
+        (ControlType.KRAFT_VERSION, KRaftVersionRecord(version=0, k_raft_version=1)),
+        (ControlType.KRAFT_VOTERS, VotersRecord(version=0, voters=[voter])),
+    ]
+    quotas = [
+        Record(timestamp=1, value=build_record(ClientQuotaRecord(entity=[EntityData(entity_type="user")], key="rate", value=value), 0))
+        for value in (10485760.0, 0.5, 1e-5, 1.5e300, 0.0)
+    ]
+    foot = [(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(version=0))]
+    snapshot.write_bytes(
+        build_control_batch(head, base_offset=0, timestamp=1)
+        + build_batch(quotas, base_offset=3)
+        + build_control_batch(foot, base_offset=8, timestamp=1)
+    )
+    lines = assert_equal("--cluster-metadata-decoder", files=[snapshot])
+    assert any("KRaftVoters" in line for line in lines) and any("1.048576E7" in line for line in lines)
+
+
+def test_files_of_our_nodes_are_dumped_the_same_by_both(tmp_path: Path):
+    """Segments and indexes of a broker, the metadata log of a controller."""
+    with running_processes(tmp_path / "run", settings={"log.segment.bytes": "3000"}) as cluster, asking(cluster.bootstrap) as broker:
+        broker.create_topic("t")
+        for number in range(30):
+            batch = build_batch(
+                [Record(timestamp=1000 + number, key=b"k", value=b"v" * 100)] * 3, producer_id=7, producer_epoch=0, base_sequence=3 * number
+            )
+            assert broker.produce("t", batch).error_code == 0
+    written = files_of(tmp_path / "run" / "data")
+    metadata = [file for file in written if file.parent.name.startswith("__cluster_metadata")]
+    assert len(assert_equal("--cluster-metadata-decoder", files=metadata)) > 10
+    lines = assert_equal("--print-data-log", files=[file for file in written if file not in metadata])
+    assert sum(line.startswith("| offset: ") for line in lines) == 90
