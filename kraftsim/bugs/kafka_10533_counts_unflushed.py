@@ -7,20 +7,21 @@ Source: KAFKA-10533, fixed by flushing before the high watermark may pass (org.a
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.raft.leader_log import LeaderLog
+from kraftsim.core.raft.leadership import Leadership
+from kraftsim.core.raft.raft_log import RaftLog
 
 
-class CountsUnflushed(LeaderLog):
+class CountsUnflushed(Leadership):
     """Takes what is written for durable."""
 
-    def _counted_end_offset(self) -> int:
-        return self.log_end_offset  # right: what is flushed
+    def _counted_end_offset(self, log: RaftLog) -> int:
+        return log.end_offset  # right: what is flushed
 
 
 BUG = Bug(
     name="KAFKA-10533",
     title="the metadata log's high watermark passes records that are not flushed",
     fixed_in=("2.8.0",),
-    swap=lambda parts: parts.replacing(leader_log=CountsUnflushed),
+    swap=lambda parts: parts.replacing(leadership=CountsUnflushed),
     caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
 )

@@ -27,8 +27,8 @@ def require_free_ports(spec: ClusterSpec) -> None:
                 raise SpecError(f"{node.name} cannot listen on {node.host}:{node.port}: {trouble.strerror}; choose another {choice}") from trouble
 
 
-def free_port_range(size: int, host: str = "127.0.0.1") -> int:
-    """Return a port P such that P .. P+size-1 and the controllers' ports above them were all free a moment ago.
+def free_port_range(size: int, host: str = "127.0.0.1", *, controllers: int = 1) -> int:
+    """Return a port P such that P .. P+size-1 and the ports of so many controllers above them were all free a moment ago.
 
     They lie below the ports that an operating system hands out to whoever connects somewhere: one of those could be taken while its broker is down.
     Two processes look in different places first.
@@ -36,7 +36,7 @@ def free_port_range(size: int, host: str = "127.0.0.1") -> int:
     begin = os.getpid() * 211 + next(_calls) * 2 * size
     for attempt in range(ATTEMPTS):
         first = FIRST_PORT + (begin + attempt * 17) % (LAST_PORT - FIRST_PORT)
-        if all(_is_free(host, first + step) for step in (*range(size), CONTROLLER_PORT_DISTANCE)):
+        if all(_is_free(host, first + step) for step in (*range(size), *range(CONTROLLER_PORT_DISTANCE, CONTROLLER_PORT_DISTANCE + controllers))):
             return first
     raise SpecError(f"no {size} neighbouring free ports were found on {host}")
 

@@ -10,6 +10,8 @@ from enum import StrEnum
 FIRST_CONTROLLER_ID = 101
 CONTROLLER_PORT_DISTANCE = 100
 """Controllers listen this far above the first broker."""
+CONTROLLERS_MAX = 9
+"""Each record is copied by every one of them; Kafka's operators use 3 or 5."""
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
@@ -56,8 +58,8 @@ class ClusterSpec:
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.controllers != 1:
-            raise SpecError(f"{self.controllers} controllers were asked for, but the quorum has exactly one voter for now: use --controllers 1")
+        if not 1 <= self.controllers <= CONTROLLERS_MAX:
+            raise SpecError(f"a quorum has 1 to {CONTROLLERS_MAX} controllers, not {self.controllers}")
         if not 1 <= self.brokers <= CONTROLLER_PORT_DISTANCE:
             raise SpecError(f"a cluster has 1 to {CONTROLLER_PORT_DISTANCE} brokers, not {self.brokers}")
         if not 1 <= self.port <= 65535 - CONTROLLER_PORT_DISTANCE - self.controllers:

@@ -21,7 +21,7 @@ class ListenerOpened(Event):
 
 
 class NodeReady(Event):
-    """A broker is unfenced, or a controller is the active one: it serves its clients."""
+    """A broker is unfenced, or a controller is the active one, or follows it and has read what is committed: it serves its clients."""
 
 
 class NodeStopped(Event):

@@ -97,6 +97,16 @@ class ApiOffer:
         return response
 
 
+def spoken_versions(released: Mapping[ApiKey, VersionRange]) -> dict[int, VersionRange]:
+    """Return what a node of a release can ask peers of its kind; each connection narrows it to what its peer has."""
+    spoken = {}
+    for key in sorted(released):
+        common = _common(released[key], versions_of(key))
+        if common is not None:
+            spoken[int(key)] = common
+    return spoken
+
+
 def _built_versions(key: ApiKey) -> VersionRange:
     first, last = versions_of(key)
     return max(first, FIRST_VERSIONS_BUILT.get(key, first)), last

@@ -14,6 +14,7 @@ from kraftsim.node.config_keys import (
     INT64_MAX,
     NAME_KEY,
     ConfigError,
+    addresses,
     boolean,
     choice,
     endpoints,
@@ -52,7 +53,8 @@ class NodeConfig:
     listener_security_protocol_map: Mapping[str, str] = setting("listener.security.protocol.map", protocol_map, _DEFAULT_MAP)
     controller_listener_names: tuple[str, ...] = setting("controller.listener.names", names, None)
     inter_broker_listener_name: str = setting("inter.broker.listener.name", str.upper)
-    controller_quorum_voters: tuple[Voter, ...] = setting("controller.quorum.voters", voters, None)
+    controller_quorum_voters: tuple[Voter, ...] = setting("controller.quorum.voters", voters)
+    controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting("controller.quorum.bootstrap.servers", addresses)
     broker_rack: str | None = setting("broker.rack", optional_text)
     log_dirs: tuple[str, ...] = setting("log.dirs", names, "/tmp/kraftsim-logs")
 
@@ -94,11 +96,16 @@ class NodeConfig:
     controlled_shutdown_enable: bool = setting("controlled.shutdown.enable", boolean, "true")
     controller_socket_timeout_ms: int = setting("controller.socket.timeout.ms", integer(), "30000")
     controller_quorum_append_linger_ms: int = setting("controller.quorum.append.linger.ms", integer(at_least=0), "25")
+    controller_quorum_election_timeout_ms: int = setting("controller.quorum.election.timeout.ms", integer(at_least=1), "1000")
+    controller_quorum_fetch_timeout_ms: int = setting("controller.quorum.fetch.timeout.ms", integer(at_least=1), "2000")
+    controller_quorum_election_backoff_max_ms: int = setting("controller.quorum.election.backoff.max.ms", integer(at_least=0), "1000")
     controller_quorum_request_timeout_ms: int = setting("controller.quorum.request.timeout.ms", integer(), "2000")
     controller_quorum_retry_backoff_ms: int = setting("controller.quorum.retry.backoff.ms", integer(), "20")
     metadata_max_idle_interval_ms: int = setting("metadata.max.idle.interval.ms", integer(at_least=0), "500")
     metadata_log_segment_bytes: int = setting("metadata.log.segment.bytes", integer(at_least=12), "1073741824")
     metadata_log_segment_ms: int = setting("metadata.log.segment.ms", long_integer(), "604800000")
+    metadata_max_retention_bytes: int = setting("metadata.max.retention.bytes", long_integer(), "104857600")
+    metadata_max_retention_ms: int = setting("metadata.max.retention.ms", long_integer(), "604800000")
 
     # ours
     release: str = setting("kraftsim.release", text_value, "3.9")
@@ -194,7 +201,10 @@ def _check_roles(config: NodeConfig) -> None:
     if not config.controller_listener_names:
         raise ConfigError("controller.listener.names must name a listener")
     if not config.controller_quorum_voters:
-        raise ConfigError("controller.quorum.voters must name a controller, as id@host:port")
+        if not config.controller_quorum_bootstrap_servers:
+            instead = "or controller.quorum.bootstrap.servers, where the voters stand in the log"
+            raise ConfigError(f"controller.quorum.voters must name a controller, as id@host:port, {instead}")
+        return
     voter_ids = [voter.node_id for voter in config.controller_quorum_voters]
     if config.is_controller and config.node_id not in voter_ids:
         raise ConfigError(f"node.id: controller {config.node_id} is not in controller.quorum.voters ({', '.join(map(str, voter_ids))})")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import Field, field
 from typing import TypeVar, cast
 
-from kraftsim.node.endpoints import Endpoint, Voter, parse_endpoints, parse_voters
+from kraftsim.node.endpoints import Endpoint, Voter, parse_addresses, parse_endpoints, parse_voters
 
 T = TypeVar("T")
 NAME_KEY = "kafka_name"
@@ -106,6 +106,11 @@ def endpoints(text: str) -> tuple[Endpoint, ...]:
 def voters(text: str) -> tuple[Voter, ...]:
     """Controllers with their addresses."""
     return parse_voters(text)
+
+
+def addresses(text: str) -> tuple[tuple[str, int], ...]:
+    """Hosts with their ports."""
+    return parse_addresses(text)
 
 
 def protocol_map(text: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ LOOPBACK = "127.0.0.1"
 ANY_ADDRESSES = ("0.0.0.0", "::")
 LAST_PORT = 65535
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.\-]+)://(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]*)):(\d+)")
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]+)):(\d+)")
 _VOTER = re.compile(r"(\d+)@(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]+)):(\d+)")
 
 
@@ -56,6 +57,18 @@ def parse_voters(text: str) -> tuple[Voter, ...]:
     voters = tuple(_parse_voter(part.strip()) for part in text.split(",") if part.strip())
     _refuse_repeats("voter id", [str(voter.node_id) for voter in voters])
     return voters
+
+
+def parse_addresses(text: str) -> tuple[tuple[str, int], ...]:
+    """Read `host:port,...`. Raises ValueError."""
+    return tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match[3]) > LAST_PORT:
+        raise ValueError(f"{text!r} is not of the form host:port")
+    return match[1] or match[2], int(match[3])
 
 
 def _parse_endpoint(text: str) -> Endpoint:

@@ -19,7 +19,7 @@ class Node(Protocol):
         ...
 
     async def ready(self) -> None:
-        """Wait until the node serves its clients: a broker is unfenced, a controller is the active one. Raises what it failed with before."""
+        """Wait until the node serves its clients: a broker is unfenced, a controller leads or follows. Raises what it failed with before."""
         ...
 
     async def failed(self) -> BaseException:

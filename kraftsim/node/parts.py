@@ -16,7 +16,7 @@ from kraftsim.core.producer_ids.source import ProducerIdSource
 from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
-from kraftsim.core.raft.leader_log import LeaderLog
+from kraftsim.core.raft.leadership import Leadership
 from kraftsim.events.event import Event
 from kraftsim.node.config import NodeConfig
 from kraftsim.releases.release import Release
@@ -24,6 +24,7 @@ from kraftsim.releases.traits import (
     ACCEPTS_UNKNOWN_PRODUCERS,
     BOUNDED_MIN_IN_SYNC_REPLICAS,
     CLEAN_SHUTDOWN_EPOCH,
+    PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
     RETRIABLE_BLOCK_TIMEOUT,
     VERIFIED_TRANSACTIONS,
@@ -48,12 +49,13 @@ class Parts:
     verifies_transactions: bool
     bounds_min_in_sync_replicas: bool
     keeps_shutdown_epoch: bool
+    has_pre_vote: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
     leader_replica: type[LeaderReplica] = LeaderReplica
     metadata_image: type[MetadataImage] = MetadataImage
     controller_state: type[ControllerState] = ControllerState
     producer_id_control: type[ProducerIdControl] = ProducerIdControl
-    leader_log: type[LeaderLog] = LeaderLog
+    leadership: type[Leadership] = Leadership
 
     @classmethod
     def for_release(cls, release: Release) -> "Parts":
@@ -67,6 +69,7 @@ class Parts:
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
+            has_pre_vote=release.has(PRE_VOTE),
         )
 
     def replacing(self, **parts: object) -> "Parts":

@@ -52,3 +52,6 @@ CLEAN_SHUTDOWN_EPOCH = Trait(name="clean-shutdown-epoch", since_release="3.7", w
 
 DIRECTORY_IDS = Trait(name="directory-ids", since_release="3.7", why="KIP-858")
 """meta.properties holds a directory.id."""
+
+PRE_VOTE = Trait(name="pre-vote", since_release="4.0", why="KIP-996")
+"""A voter asks whether it would be elected before it raises the epoch (before: it raises it at once)."""

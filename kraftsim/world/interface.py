@@ -107,6 +107,10 @@ class Disk(Protocol):
         """Delete a file; it may come back after a power loss until the directory is flushed. Raises FileNotFoundError."""
         ...
 
+    async def rename(self, path: str, new_path: str) -> None:
+        """Give a file another name in its directory, durably; a file of that name goes. Flush the file before. Raises FileNotFoundError."""
+        ...
+
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable."""
         ...

@@ -17,6 +17,8 @@ QUORUM_STATE: Final = "quorum-state"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 METADATA_TOPIC: Final = "__cluster_metadata"
+UNFINISHED_SNAPSHOT: Final = ".checkpoint.part"
+DELETED_SNAPSHOT: Final = ".checkpoint.deleted"
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
@@ -64,6 +66,11 @@ def parse_segment_file_name(name: str) -> SegmentFile | None:
 def metadata_snapshot_name(end_offset: int, leader_epoch: int) -> str:
     """Return for example `00000000000000000042-0000000003.checkpoint`."""
     return f"{end_offset:020d}-{leader_epoch:010d}.checkpoint"
+
+
+def unfinished_snapshot_name(end_offset: int, leader_epoch: int, number: int) -> str:
+    """Return the name under which a metadata snapshot is written; numbers tell attempts apart."""
+    return f"{end_offset:020d}-{leader_epoch:010d}-{number}{UNFINISHED_SNAPSHOT}"
 
 
 def parse_metadata_snapshot_name(name: str) -> MetadataSnapshotName | None:

@@ -180,7 +180,7 @@ def test_down_also_finds_nodes_whose_supervisor_was_killed(tmp_path: Path):
         (("--set", "num.partitions"), "Error: --set num.partitions: write it as KEY=VALUE"),
         (("--release", "3.99"), "Error: no release is called 3.99 (there are: 3.9, 3.5)"),
         (("--bug", "KAFKA-1053"), "Error: no bug is called KAFKA-1053 (there are: KAFKA-10533)"),
-        (("--controllers", "2"), "Error: 2 controllers were asked for, but the quorum has exactly one voter for now: use --controllers 1"),
+        (("--controllers", "10"), "Error: a quorum has 1 to 9 controllers, not 10"),
         (("--brokers", "0"), "Error: a cluster has 1 to 100 brokers, not 0"),
         (
             ("--host", "192.0.2.1"),

@@ -10,9 +10,12 @@ from protocol.api_keys import ApiKey
 
 RANGES = {
     "3.5": "Produce 0-9, Fetch 0-15, ListOffsets 0-8, Metadata 0-12, ApiVersions 0-3, CreateTopics 0-7, InitProducerId 0-4 | "
-    "Fetch 0-15, ApiVersions 0-3, CreateTopics 0-7, Envelope 0-0, BrokerRegistration 0-1, BrokerHeartbeat 0-0, AllocateProducerIds 0-0",
+    "Fetch 0-15, ApiVersions 0-3, CreateTopics 0-7, Vote 0-0, BeginQuorumEpoch 0-0, EndQuorumEpoch 0-0, DescribeQuorum 0-1, Envelope 0-0, "
+    "FetchSnapshot 0-0, BrokerRegistration 0-1, BrokerHeartbeat 0-0, AllocateProducerIds 0-0",
     "3.9": "Produce 0-11, Fetch 0-17, ListOffsets 0-9, Metadata 0-12, ApiVersions 0-4, CreateTopics 0-7, InitProducerId 0-5 | "
-    "Fetch 0-17, ApiVersions 0-4, CreateTopics 0-7, Envelope 0-0, BrokerRegistration 0-4, BrokerHeartbeat 0-1, AllocateProducerIds 0-0",
+    "Fetch 0-17, ApiVersions 0-4, CreateTopics 0-7, Vote 0-1, BeginQuorumEpoch 0-1, EndQuorumEpoch 0-1, DescribeQuorum 0-2, Envelope 0-0, "
+    "FetchSnapshot 0-1, BrokerRegistration 0-4, BrokerHeartbeat 0-1, AllocateProducerIds 0-0, AddRaftVoter 0-0, RemoveRaftVoter 0-0, "
+    "UpdateRaftVoter 0-0",
 }
 
 

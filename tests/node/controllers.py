@@ -1,5 +1,6 @@
 """A controller for tests: its properties, and a client that asks it what brokers ask."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -121,10 +122,11 @@ async def connected(address: Any, broker_id: int = 1, **own_versions: Any) -> As
 
 @asynccontextmanager
 async def running_controller(world: World, controller_parts: Any = None, **settings: str) -> AsyncIterator[Controller]:
-    """Run a controller on loopback; it is aborted at the end unless the test stopped it."""
+    """Run a controller on loopback until it is active; it is aborted at the end unless the test stopped it."""
     controller = Controller(world, controller_config(**settings), controller_parts or parts())
     await controller.start()
     try:
+        await asyncio.wait_for(controller.ready(), 5)
         yield controller
     finally:
         controller.abort()

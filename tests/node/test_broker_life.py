@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from kraftsim.core.raft.leader_log import LeaderLog
+from kraftsim.core.raft.leadership import Leadership
+from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.events.metadata import BrokerEpochReceived, BrokerFenced, MetadataApplied, MetadataReverted
 from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
 from kraftsim.events.partitions import LeaderElected, LeadershipLost
@@ -217,18 +218,18 @@ def test_a_broker_stops_without_a_controller_after_one_session() -> None:
         assert cluster.noted(NodeStopped)
 
 
-class CountsBeforeTheFlush(LeaderLog):
+class CountsBeforeTheFlush(Leadership):
     """What KAFKA-10533 was about."""
 
-    def _counted_end_offset(self) -> int:
-        return self.log_end_offset
+    def _counted_end_offset(self, log: RaftLog) -> int:
+        return log.end_offset
 
 
 def test_a_broker_starts_over_when_the_quorum_lost_what_it_had_committed() -> None:
     """With a controller that counts too early; Kafka's broker would halt, this one forgets and follows again (docs/deviations.md)."""
     with Simulation(3) as simulation:
         cluster = Cluster(simulation, 1, "3.9", {})
-        cluster.parts = parts(leader_log=CountsBeforeTheFlush)
+        cluster.parts = parts(leadership=CountsBeforeTheFlush)
         cluster.start()
         cluster.run(create_and_fill)
         simulation.host(CONTROLLER_HOST).platter.flush_ns = (400_000_000, 400_000_000)

@@ -143,6 +143,7 @@ async def test_a_stop_in_good_order_leaves_a_log_that_goes_on(make_world: MakeWo
     world = make_world()
     controller = Controller(world, controller_config(), parts())
     await controller.start()
+    await controller.ready()
     async with connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.register()
         await broker.allocate()
@@ -165,7 +166,7 @@ async def test_a_torn_tail_is_cut_and_said_to_be(make_world: MakeWorld, tmp_path
     path.write_bytes(path.read_bytes() + b"torn")
     world = make_world()
     async with running_controller(world) as controller:
-        assert controller.log.log_end_offset == BOOTSTRAP_END + 1
+        assert controller.raft.log_end_offset == BOOTSTRAP_END + 1
     [recovered] = world.noted_of(LogRecovered)
     assert (recovered.next_offset, recovered.cut_bytes) == (BOOTSTRAP_END, 4)  # type: ignore[attr-defined]
 
@@ -213,7 +214,7 @@ async def test_no_op_records_keep_the_log_moving(make_world: MakeWorld) -> None:
     """metadata.max.idle.interval.ms (KIP-835)."""
     async with running_controller(make_world(), metadata_max_idle_interval_ms="20") as controller:
         await asyncio.sleep(0.2)
-        assert 3 <= controller.log.log_end_offset - BOOTSTRAP_END <= 10
+        assert 3 <= controller.raft.log_end_offset - BOOTSTRAP_END <= 10
 
 
 # Fetch ---------------------------------------------------------------------------------------------------------------------------------------
@@ -364,7 +365,7 @@ async def test_a_controller_says_what_it_serves_and_at_which_level(make_world: M
     """KIP-584: the finalized level of metadata.version, and the offset at which it was read."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         answer = await broker.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
-        assert [row.api_key for row in answer.api_keys] == [1, 18, 19, 58, 62, 63, 67]
+        assert [row.api_key for row in answer.api_keys] == [1, 18, 19, 52, 53, 54, 55, 58, 59, 62, 63, 67, 80, 81, 82]
         assert [(feature.name, feature.max_version_level) for feature in answer.finalized_features] == [("metadata.version", 21)]
         assert answer.finalized_features_epoch == BOOTSTRAP_END - 1
 
@@ -376,16 +377,14 @@ def refuse_flush(controller: Controller) -> None:
     async def flush() -> int:
         raise OSError(5, "Input/output error")
 
-    assert controller._partition_log is not None
-    controller._partition_log.flush = flush  # type: ignore[method-assign]
+    controller.raft.store._log.flush = flush  # type: ignore[method-assign]
 
 
 def refuse_write(controller: Controller) -> None:
     def append(*chunks: object, **sizes: object) -> None:
         raise OSError(28, "No space left on device")
 
-    assert controller._partition_log is not None
-    controller._partition_log.append = append  # type: ignore[method-assign]
+    controller.raft.store._log.append = append  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("refuse, operation", [(refuse_flush, "flush"), (refuse_write, "write")])

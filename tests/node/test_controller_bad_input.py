@@ -8,7 +8,6 @@ import pytest
 
 from kraftsim.events.connections import RequestRefused
 from kraftsim.node.controller.controller import Controller
-from kraftsim.node.controller.handlers.k01_fetch import FIRST_VERSION_WITH_TOPIC_ID
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.examples import example
@@ -28,6 +27,7 @@ from tests.node.controllers import CLUSTER_ID, connected, running_controller
 
 ROUNDS = 40
 MESSAGES_A_ROUND = 12
+FIRST_VERSION_WITH_TOPIC_ID = 13
 
 
 async def talk(controller: Controller, frames: list[bytes]) -> None:
@@ -90,9 +90,9 @@ async def test_arbitrary_requests_do_no_harm(make_world: MakeWorld, seed: int) -
         async with connected(controller.addresses["CONTROLLER"], 77) as broker:
             assert (await broker.register()).error_code == ErrorCode.NONE
             assert (await broker.allocate()).producer_id_len == 1000
-        end_offset = controller.log.log_end_offset
+        end_offset = controller.raft.log_end_offset
     async with running_controller(make_world()) as controller:
-        assert controller.log.log_end_offset == end_offset + 1
+        assert controller.raft.log_end_offset == end_offset + 1
 
 
 async def test_rubbish_closes_the_connection_and_says_why(make_world: MakeWorld) -> None:

@@ -121,6 +121,13 @@ def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet
         quorum.role.snapshot_fetch = None
 
 
+def on_snapshot_damaged(quorum: Quorum, now_ms: int) -> None:
+    """A snapshot was fetched and cannot be read: ask anew, after a pause."""
+    if isinstance(quorum.role, Follower):
+        quorum.role.snapshot_fetch = None
+        quorum.peers.back_off(quorum.role.leader_id, now_ms)
+
+
 def on_update_voter_response(quorum: Quorum, node_id: int, response: UpdateRaftVoterResponse, now_ms: int) -> None:
     """The leader took note of what this voter says of itself, or knows of a higher epoch."""
     answer = messages.update_voter_answer(quorum, response)

@@ -143,6 +143,10 @@ class RaftReplica:
         """Take note that a fetched snapshot is in the log's place; `voters` are those that it names."""
         following.on_snapshot_installed(self.quorum, snapshot, voters, kraft_version)
 
+    def on_snapshot_damaged(self, now_ms: int) -> None:
+        """Take note that a fetched snapshot cannot be read; it is gone."""
+        following.on_snapshot_damaged(self.quorum, now_ms)
+
     def append(self, record_count: int, record_kinds: str = "") -> int:
         """Give the records of one batch their offsets and return the first. Write and replay them, then call `on_written`."""
         return leading.append(self.quorum, record_count, record_kinds)
@@ -176,7 +180,8 @@ class RaftReplica:
 
     def _poll_resigned(self, role: Resigned, now_ms: int) -> int:
         quorum = self.quorum
-        if now_ms < role.election_at_ms or quorum.is_stopping:
+        is_alone = quorum.voter_set.is_only_voter(quorum.own)
+        if (now_ms < role.election_at_ms and not is_alone) or quorum.is_stopping:
             return max(leading.poll_resigned(quorum, role, now_ms), now_ms + 1)
         if quorum.is_voter:
             elections.stand(quorum, now_ms)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kraftsim.catalogue import Catalogue
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.events.nodes import NodeStopped
-from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures
+from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.lifecycle import Lifecycle
 from kraftsim.node.broker.metadata_follower import MetadataFollower
@@ -31,7 +31,6 @@ from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch
-from protocol.messages.registry import versions_of
 from protocol.metadata.registry import parse_record
 
 HEARTBEAT_SHARE = 2
@@ -62,7 +61,7 @@ class Broker:
         self.shell = NodeShell(world, config, self._on_death)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
         self.partitions = Partitions(self.shell, parts, lambda: self.broker_epoch, self.fetches.check)
-        own_versions = {int(key): common for key, common in _own_versions(parts).items()}
+        own_versions = spoken_versions(parts.release.controller_apis)
         finder = ControllerFinder(config.controller_quorum_voters)
         self._heartbeats = ControllerChannel(
             self.shell,
@@ -220,13 +219,3 @@ class Broker:
         self._forwarded.abort()
         self.fetches.close()
         self.partitions.abort()
-
-
-def _own_versions(parts: Parts) -> dict[ApiKey, tuple[int, int]]:
-    """Return what a broker of this release can say to a controller."""
-    released = parts.release.controller_apis
-    ranges = {}
-    for key in sorted(released):
-        built = versions_of(key)
-        ranges[key] = (max(released[key][0], built[0]), min(released[key][1], built[1]))
-    return ranges

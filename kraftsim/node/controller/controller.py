@@ -1,66 +1,70 @@
-"""A controller node: a quorum of one, its metadata log, and what it lets brokers do.
+"""A controller node: a voter of the quorum that keeps the metadata log, and, while it leads, decides what brokers ask of it.
 
-It starts in Kafka's order: read the log back, make it durable, win an election, open the epoch with a LeaderChange record, and only when that is
-committed act as the controller. Its listener opens last, so whoever can connect talks to an active controller. A disk that refuses to write or to
-flush takes the node down: what was promised to the log must not be decided twice.
+Every controller replays what is committed. The one that is elected becomes active once it has replayed everything before its epoch; it replays its
+own records when it writes them, answers when they are committed, and undoes what was not when it leads no more. Its listener opens before that: the
+quorum meets there. A disk that refuses to write or to flush takes the node down: what was promised to the log must not be decided twice.
 Source: org.apache.kafka.controller.QuorumController, kafka.server.{ControllerServer, KafkaRaftServer}.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.core.metadata.activation import bootstrap_records, takeover_records
+from kraftsim.core.metadata.controller_state import ControllerState
+from kraftsim.core.metadata.metadata_level import KRAFT_VERSION
 from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.events.metadata import ControllerElected, ControllerResigned
+from kraftsim.core.raft.raft_log import SnapshotId
+from kraftsim.core.raft.voter_set import Address, VoterNode
+from kraftsim.events.metadata import ControllerResigned
 from kraftsim.events.nodes import NodeReady, NodeStopped
-from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures
+from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.controller.handlers import k01_fetch
+from kraftsim.node.controller.active_only import for_active_controller
 from kraftsim.node.controller.ledger import MetadataLedger
-from kraftsim.node.controller.metadata_log import MetadataLog, recover_metadata_log
-from kraftsim.node.controller.quorum_state import win_election
-from kraftsim.node.controller.replicas import Replicas
+from kraftsim.node.controller.periodic import PERIODIC
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.identity import load_identity
 from kraftsim.node.listeners import Listeners
-from kraftsim.node.log import PartitionLog
-from kraftsim.node.purgatory import Purgatory
+from kraftsim.node.raft.raft_node import RaftNode, raft_settings
+from kraftsim.node.raft.waiting_fetches import WaitingFetches
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
-from protocol.disk.file_names import METADATA_TOPIC
+from protocol.api_keys import ApiKey
+from protocol.batches import RecordBatch
 from protocol.malformed import MalformedMessage
-from protocol.metadata.m20_no_op import NoOpRecord
-from protocol.schema import Message
+from protocol.metadata.registry import parse_record
 
 if TYPE_CHECKING:
     from kraftsim.node.parts import Parts
 
 
 class Controller:
-    """One controller. `start`, then `stop` or `abort`; handlers use `log`, `ledger` and what else is public here."""
+    """One controller. `start`, then `stop` or `abort`; handlers use `raft`, `ledger`, `fetches` and what else is public here."""
 
-    log: MetadataLog
+    raft: RaftNode
     ledger: MetadataLedger
+    fetches: WaitingFetches
 
     def __init__(self, world: World, config: NodeConfig, parts: "Parts") -> None:
         self.world = world
         self.config = config
         self.shell = NodeShell(world, config, self._on_death)
-        self.waiting_fetches: Purgatory[str] = Purgatory()
-        self.last_fetch_answer = k01_fetch.LastAnswer()
-        self.replicas = Replicas()
-        self._handlers: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
-        self.offer = ApiOffer(parts.release.controller_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
         self._parts = parts
+        found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
+        self._handlers = {handler.key: for_active_controller(handler) for handler in found}
+        self.offer = ApiOffer(parts.release.controller_apis, self._handlers, parts.release.supported_features)
         self._listeners = Listeners(self.shell)
-        self._partition_log: PartitionLog | None = None
-        self._features_epoch = -1
+        self._is_loaded = False
+        self._active_epoch: int | None = None
+        self._has_metadata = False
+        """Whether a record of metadata was ever committed: a quorum that has none begins with the bootstrap records."""
+        self._features = FinalizedFeatures({}, -1)
+        self._duties: list[asyncio.Task[None]] = []
         self._is_ready = asyncio.Event()
 
     # The node's life ----------------------------------------------------------------------------------------------------------------------------
@@ -71,26 +75,22 @@ class Controller:
         return self._listeners.bound
 
     async def start(self) -> None:
-        """Take the lead and open the listener. Raises ConfigError, OSError kinds; then nothing is left open."""
+        """Read the log back, open the listener, and take part in the quorum. Raises ConfigError, OSError kinds; then nothing is left open."""
         self.shell.note_started()
         try:
-            await load_identity(self.world, self.config)
-            await self._take_lead()
-            await self._activate()
-            self.shell.tasks.spawn(self._flush_log(), "flush-metadata-log")
-            await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
+            await self._load(await load_identity(self.world, self.config))
+            self.raft.begin()
+            await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers.values(), self.offer))
         except BaseException:
             await self.shell.tasks.join()
-            self._close_log()
+            if self._is_loaded:
+                self.raft.close()
             raise
-        self.shell.tasks.spawn(self._fence_silent_brokers(), "fence-silent-brokers")
-        if self.config.metadata_max_idle_interval_ms and self.ledger.state.features.metadata_level.has_no_op_records:
-            self.shell.tasks.spawn(self._write_no_ops(), "write-no-ops")
-        self.world.note(NodeReady())
-        self._is_ready.set()
+        self.raft.own_endpoints.update(self._own_endpoints())
+        self.raft.run()
 
     async def ready(self) -> None:
-        """Return once this is the active controller, which it is as soon as it listens."""
+        """Return once this controller is the active one, or follows it and has read what was committed when it found it."""
         await self._is_ready.wait()
 
     async def failed(self) -> BaseException:
@@ -98,16 +98,19 @@ class Controller:
         return await self.shell.failed()
 
     async def stop(self) -> None:
-        """Commit what is under way, answer it, and go down."""
+        """Commit what is under way if this is the only voter, or hand over; answer what can be answered, and go down."""
         if self.shell.is_dead:
             return
-        await self.log.flush()
-        self.waiting_fetches.close()
+        await self.raft.flush()
+        await self.raft.hand_over()
+        self._end_duties()
+        self.fetches.close()
         await self._listeners.close()
+        await self.raft.stop()
         await self.shell.tasks.join()
-        await self.log.flush()
-        self._close_log()
-        self.world.note(ControllerResigned(leader_epoch=self.log.leader_epoch, reason="stopping"))
+        self.raft.close()
+        if self._active_epoch is not None:
+            self.world.note(ControllerResigned(leader_epoch=self._active_epoch, reason="stopping"))
         self.world.note(NodeStopped(reason="stopped"))
         self.world.flush_events()
 
@@ -118,33 +121,130 @@ class Controller:
     # What handlers ask --------------------------------------------------------------------------------------------------------------------------
 
     @property
-    def advertised(self) -> Endpoint:
-        """Where others reach this controller."""
-        listener = self.config.listeners[0].listener
-        told = self.config.advertised_at(listener)
-        return told if told.port else Endpoint(listener, told.host, self._listeners.bound[listener].port)
+    def is_active(self) -> bool:
+        """Whether this is the active controller, as far as it can know."""
+        return self._active_epoch is not None and self.raft.is_active
+
+    def handler_of(self, key: ApiKey) -> "Handler[Controller] | None":
+        """Return how this controller serves an API, the gate for the active one included; None if it does not."""
+        return self._handlers.get(key)
 
     def now_ms(self) -> int:
         """Return the monotonic clock, by which sessions are judged."""
         return self.world.clock.monotonic_ms()
 
     def finalized_features(self) -> FinalizedFeatures:
-        """Return the levels of the cluster's features. Their epoch is the end of what was loaded: levels do not change yet while a node runs."""
-        return FinalizedFeatures(self.ledger.state.features.finalized, self._features_epoch)
+        """Return the committed levels of the cluster's features, and the offset up to which metadata had been read when they last changed."""
+        return self._features
 
-    # Taking the lead ----------------------------------------------------------------------------------------------------------------------------
+    # What the quorum says -----------------------------------------------------------------------------------------------------------------------
 
-    async def _take_lead(self) -> None:
-        """Read the log back, make it durable, and win an epoch of its own."""
-        config = self.config
-        log = PartitionLog(
-            self.world,
-            METADATA_TOPIC,
-            0,
-            SegmentSettings(segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms),
+    async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
+        """Replay what is committed; it is never undone."""
+        state = self.ledger.state
+        for batch in batches:
+            if not batch.is_control:
+                self._replay(batch)
+        state.commit_through(batches[-1].last_offset)
+        self._look_at_features(batches[-1].last_offset)
+        self._look_if_ready(batches[-1].next_offset)
+
+    async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
+        """Begin anew with what a snapshot says."""
+        self.ledger.state = self._new_state()
+        for batch in batches:
+            if not batch.is_control:
+                self._replay_snapshot(batch, snapshot.end_offset - 1)
+        self._look_at_features(snapshot.end_offset - 1)
+
+    def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
+        """Somebody else leads, or nobody."""
+        self._look_if_ready(self.raft.applied_end_offset)
+
+    def on_lead(self, leader_epoch: int) -> None:
+        """Become the active controller: write what the log needs from a new one, and begin to judge brokers by their heartbeats."""
+        state = self.ledger.state
+        self._active_epoch = leader_epoch
+        state.activate(self.now_ms())
+        first_records = (
+            takeover_records(is_in_transaction=state.is_in_transaction)
+            if self._has_metadata
+            else bootstrap_records(self._parts.release.metadata_version)
         )
-        self._partition_log = log
-        state = self._parts.controller_state(
+        self._duties = [self.shell.tasks.spawn(periodic(self), periodic.__name__.replace("_", "-")) for periodic in PERIODIC]
+        self.ledger.write(first_records, on_committed=lambda _: self._become_ready())
+
+    def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
+        """Become a standby again: undo what was not committed, and tell whoever waits for it."""
+        self._active_epoch = None
+        self._end_duties()
+        self.world.note(ControllerResigned(leader_epoch=leader_epoch, reason=reason))
+        self.ledger.give_up(high_watermark)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Own records are committed."""
+        self._has_metadata = True
+        self.ledger.on_high_watermark(high_watermark)
+        self._look_at_features(high_watermark - 1)
+
+    def on_readable(self, *, is_committed: bool) -> None:
+        """Others may read more of the log."""
+        self.fetches.on_readable(is_committed=is_committed)
+
+    def on_lost(self, reason: str, high_watermark: int) -> None:
+        """The disk refused: undo what is not committed, answer nobody."""
+        if self._active_epoch is not None:
+            self.world.note(ControllerResigned(leader_epoch=self._active_epoch, reason=reason))
+            self.ledger.revert(high_watermark)
+
+    def _replay(self, batch: RecordBatch) -> None:
+        self._has_metadata = True
+        state = self.ledger.state
+        for record in batch.records():
+            assert record.value is not None, "a metadata record has a value"
+            state.replay(parse_record(record.value), record.offset)
+
+    def _replay_snapshot(self, batch: RecordBatch, last_contained_offset: int) -> None:
+        self._has_metadata = True
+        state = self.ledger.state
+        for record in batch.records():
+            assert record.value is not None, "a metadata record has a value"
+            state.replay(parse_record(record.value), last_contained_offset)
+            state.commit_through(last_contained_offset)
+
+    def _look_at_features(self, last_offset: int) -> None:
+        levels = dict(self.ledger.state.features.finalized) if self._has_metadata else {}
+        kraft_version = self.raft.quorum.voters.kraft_version
+        if levels and kraft_version:
+            levels[KRAFT_VERSION] = kraft_version
+        if levels != self._features.levels:
+            self._features = FinalizedFeatures(levels, last_offset)
+
+    # Coming up and going down -------------------------------------------------------------------------------------------------------------------
+
+    async def _load(self, directory_id: bytes) -> None:
+        release = self._parts.release
+        self.raft = RaftNode(
+            self.shell,
+            directory_id=directory_id,
+            own_versions=spoken_versions(release.controller_apis),
+            settings=raft_settings(self.config, has_pre_vote=self._parts.has_pre_vote),
+            listener=self,
+            duties=self,
+            leadership=self._parts.leadership,
+        )
+        self._is_loaded = True
+        self.fetches = WaitingFetches(self.raft)
+        self.ledger = MetadataLedger(self.world, self._new_state(), self.raft)
+        try:
+            await self.raft.load()
+        except MalformedMessage as malformed:
+            raise ConfigError(f"log.dirs: the metadata log in {self.config.log_dir} holds what is not understood here: {malformed}") from malformed
+        self.raft.own_endpoints.update(self._own_endpoints())
+
+    def _new_state(self) -> ControllerState:
+        config = self.config
+        return self._parts.controller_state(
             cluster_id=config.cluster_id,
             session_timeout_ms=config.broker_session_timeout_ms,
             metadata_version=self._parts.release.metadata_version,
@@ -154,82 +254,34 @@ class Controller:
             producer_id_control=self._parts.producer_id_control,
         )
 
-        def take(record: Message, offset: int) -> None:
-            state.replay(record, offset)
-            state.commit_through(offset)
+    def _own_endpoints(self) -> dict[str, Address]:
+        """Return where this controller is reached, by listener; a port of 0 is the one that was bound."""
+        found = {}
+        for listener in self.config.controller_listener_names:
+            told = next((each for each in self.config.advertised_listeners if each.listener == listener), None)
+            if told is not None:
+                bound = self._listeners.bound.get(listener)
+                found[listener] = Address(told.host, told.port or (bound.port if bound is not None else 0))
+        return found
 
-        try:
-            last_epoch = await recover_metadata_log(log, take)
-        except MalformedMessage as malformed:
-            raise ConfigError(f"log.dirs: the metadata log in {config.log_dir} holds what is not understood here: {malformed}") from malformed
-        await log.flush()
-        leader_epoch = await win_election(self.world.disk, config.node_id, last_epoch)
-        leader = self._parts.leader_log(leader_epoch=leader_epoch, log_end_offset=log.log_end_offset, note=self.world.note)
-        self.log = MetadataLog(self.world, log, leader, self._on_committed)
-        self.ledger = MetadataLedger(self.world, state, self.log, self._lose_log)
+    def _look_if_ready(self, applied_end_offset: int) -> None:
+        """A standby is ready once it has read what was committed when it found its leader."""
+        quorum = self.raft.quorum
+        if quorum.leader_id not in (None, quorum.own.id) and applied_end_offset == self.raft.high_watermark:
+            self._become_ready()
 
-    async def _activate(self) -> None:
-        """Open the epoch; once that is committed, write what the log needs from a new controller, and wait for that, too."""
-        state, start_offset = self.ledger.state, self.log.log_end_offset
-        self.log.append_leader_change(self.config.node_id)
-        assert self._partition_log is not None, "the log was read back"
-        await self._partition_log.store_epochs()
-        await self.log.flush()
-        self.world.note(ControllerElected(leader_epoch=self.log.leader_epoch, epoch_start_offset=start_offset))
-        is_new = start_offset == 0
-        first_records = (
-            bootstrap_records(self._parts.release.metadata_version) if is_new else takeover_records(is_in_transaction=state.is_in_transaction)
-        )
-        if first_records:
-            self.ledger.write(first_records)
-            await self.log.flush()
-        state.activate(self.now_ms())
-        self._features_epoch = self.log.log_end_offset - 1
+    def _become_ready(self) -> None:
+        if not self._is_ready.is_set():
+            self.world.note(NodeReady())
+            self._is_ready.set()
 
-    def _on_committed(self, high_watermark: int) -> None:
-        self.ledger.on_high_watermark(high_watermark)
-        self.waiting_fetches.check(k01_fetch.COMMITTED)
-
-    # Tasks --------------------------------------------------------------------------------------------------------------------------------------
-
-    async def _flush_log(self) -> None:
-        try:
-            await self.log.flush_forever()
-        except OSError as refused:
-            self._lose_log(refused)
-
-    async def _write_no_ops(self) -> None:
-        """Write a NoOpRecord every now and then, so that followers see a live leader and learn of the high watermark (KIP-835)."""
-        while True:
-            await asyncio.sleep(self.config.metadata_max_idle_interval_ms / 1000)
-            self.ledger.write([NoOpRecord()])
-
-    async def _fence_silent_brokers(self) -> None:
-        """Take brokers out of service whose session is over, each at its time. Nobody's session can end sooner than it is looked for here."""
-        cluster = self.ledger.state.cluster
-        while True:
-            due_ms = cluster.next_stale_at_ms()
-            pause_ms = self.config.broker_session_timeout_ms if due_ms is None else due_ms - self.now_ms()
-            await asyncio.sleep(max(pause_ms, 1) / 1000)
-            while (decision := self.ledger.state.decide_fence_stale(self.now_ms())) is not None:
-                self.ledger.write(decision.records, decision.facts)
-
-    # The end ------------------------------------------------------------------------------------------------------------------------------------
-
-    def _lose_log(self, refused: OSError) -> None:
-        """The disk refused a write or a flush: undo what is not committed, answer nobody, go down."""
-        if self.shell.is_dead:
-            return
-        self.world.note(ControllerResigned(leader_epoch=self.log.leader_epoch, reason=f"the metadata log is lost: {refused}"))
-        self.ledger.revert(self.log.high_watermark or 0)
-        self.shell.fail(refused)
+    def _end_duties(self) -> None:
+        for duty in self._duties:
+            duty.cancel()
+        self._duties = []
 
     def _on_death(self) -> None:
         self._listeners.abort()
-        self.waiting_fetches.close()
-        if self._partition_log is not None:
-            self._partition_log.abort()
-
-    def _close_log(self) -> None:
-        if self._partition_log is not None:
-            self._partition_log.close()
+        if self._is_loaded:
+            self.fetches.close()
+            self.raft.abort()

@@ -1,62 +1,110 @@
-"""Decisions of the controller become facts here: appended to the metadata log, replayed at once, answered when committed.
+"""Decisions of the active controller become facts here: appended to the metadata log, replayed at once, answered when committed.
 
-Replaying before the commit lets the next request see the last one's outcome; nobody outside learns of it before the commit. Source:
-org.apache.kafka.controller.QuorumController (ControllerWriteEvent, deferredEventQueue).
+Replaying before the commit lets the next request see the last one's outcome; nobody outside learns of it before the commit. Whoever still waits when
+leadership is lost is told so. Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent, deferredEventQueue).
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.raft.leader_log import AppendedOffsets
+from kraftsim.core.metadata.controller_state import ControllerState, kinds_of
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataReverted
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.controller.metadata_log import MetadataLog
+from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.world.interface import World
+from protocol.batches import build_batch
+from protocol.errors import ErrorCode
+from protocol.metadata.registry import build_record
+from protocol.records import Record
 from protocol.schema import Message
 
 T = TypeVar("T")
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""MAX_BATCH_SIZE_BYTES of the raft client."""
+RECORDS_MAX: Final = 10_000
+"""MAX_RECORDS_PER_BATCH of QuorumController: what need not stand in one batch is cut into such pieces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendedOffsets:
+    """Where the records of one decision went; both ends are inside."""
+
+    first_offset: int
+    last_offset: int
+
+
 OnCommitted = Callable[[AppendedOffsets | None], None]
 
 
+class BatchTooLarge(ValueError):
+    """The records of one decision are more than a follower could fetch at once.   Source: RecordBatchTooLargeException."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Something that is done once an offset is committed, or given up."""
+
+    last_offset: int
+    on_commit: Callable[[], None]
+    on_given_up: Callable[[], None] | None
+
+
 class MetadataLedger:
-    """The state of the cluster as the active controller sees it, and the only way to change it.
+    """The state of the cluster as the active controller sees it, and the only way to change it."""
 
-    `on_lost` hears that the disk refused a write: the node must go down, and nobody who waits is answered.
-    """
-
-    def __init__(self, world: World, state: ControllerState, log: MetadataLog, on_lost: Callable[[OSError], None]) -> None:
+    def __init__(self, world: World, state: ControllerState, raft: RaftNode) -> None:
         self.state = state
         self._world = world
-        self._log = log
-        self._on_lost = on_lost
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-        """(last offset, what to do once it is committed), by offset."""
+        self._raft = raft
+        self.refuse: Callable[[ErrorCode], Answer] | None = None
+        """How the request that is being handled is refused; what is written for it and not committed is refused so when leadership is lost."""
+        self._waiting: deque[_Waiting] = deque()
 
     @property
     def next_offset(self) -> int:
         """The offset that the next record gets."""
-        return self._log.log_end_offset
+        return self._raft.log_end_offset
 
     def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer]) -> Answer | Deferred:
         """Write a decision and answer once it is committed; without records, once everything it was taken from is committed.
 
         Raises BatchTooLarge; then nothing happened.
         """
-        later = Deferred()
-        self.write(decision.records, decision.facts, lambda offsets: later.complete(build_answer(offsets)))
+        later, refuse = Deferred(), self.refuse
+
+        def give_up() -> None:
+            if refuse is not None:
+                later.complete(refuse(ErrorCode.NOT_CONTROLLER))
+
+        self.write(decision.records, decision.facts, lambda offsets: later.complete(build_answer(offsets)), on_given_up=give_up)
         return later if later.answer is None else later.answer
 
-    def write(self, records: Sequence[Message], facts: Sequence[Event] = (), on_committed: OnCommitted | None = None) -> None:
-        """Append records as one batch, replay them, and note the facts and call back once they are committed. Raises BatchTooLarge."""
-        try:
-            offsets = self._log.append(records, self.state.record_version) if records else None
-        except OSError as refused:
-            self._on_lost(refused)
-            return
+    def write(
+        self,
+        records: Sequence[Message],
+        facts: Sequence[Event] = (),
+        on_committed: OnCommitted | None = None,
+        *,
+        on_given_up: Callable[[], None] | None = None,
+        is_atomic: bool = True,
+    ) -> None:
+        """Append records, replay them, and note the facts and call back once they are committed. Raises BatchTooLarge.
+
+        They go into one batch; those that need not stand or fall together (`is_atomic` False) into several, if they are many.
+        """
+        offsets: AppendedOffsets | None = None
+        if records:
+            offsets = AppendedOffsets(first_offset=self.next_offset, last_offset=self.next_offset + len(records) - 1)
+            size = len(records) if is_atomic else RECORDS_MAX
+            try:
+                for first in range(0, len(records), size):
+                    self._append(records[first : first + size])
+            except OSError:
+                return  # the node is going down, and nobody is answered
 
         def on_commit() -> None:
             for fact in facts:
@@ -65,23 +113,44 @@ class MetadataLedger:
                 on_committed(offsets)
 
         if offsets is not None:
-            for index, record in enumerate(records):
-                self.state.replay(record, offsets.first_offset + index)
-            self._waiting.append((offsets.last_offset, on_commit))
-            self._log.advance()
-        elif self._log.is_settled:
+            self._waiting.append(_Waiting(offsets.last_offset, on_commit, on_given_up))
+            self._raft.on_written()
+        elif self._raft.is_settled:
             on_commit()
         else:
-            self._waiting.append((self.next_offset - 1, on_commit))
+            self._waiting.append(_Waiting(self.next_offset - 1, on_commit, on_given_up))
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Everything below the high watermark is committed: it can no longer be undone, and is answered."""
         self.state.commit_through(high_watermark - 1)
-        while self._waiting and self._waiting[0][0] < high_watermark:
-            self._waiting.popleft()[1]()
+        while self._waiting and self._waiting[0].last_offset < high_watermark:
+            self._waiting.popleft().on_commit()
+
+    def give_up(self, high_watermark: int) -> None:
+        """Undo what was not committed, and tell whoever waits for it that this controller leads no more."""
+        given_up, self._waiting = self._waiting, deque()
+        self.revert(high_watermark)
+        for waiting in given_up:
+            if waiting.on_given_up is not None:
+                waiting.on_given_up()
 
     def revert(self, high_watermark: int) -> None:
         """Undo what was not committed; whoever waits for it is never answered."""
         self._waiting.clear()
         self.state.revert_to(high_watermark)
         self._world.note(MetadataReverted(to_offset=high_watermark))
+
+    def _append(self, records: Sequence[Message]) -> None:
+        """Write one batch and replay it."""
+        timestamp = self._world.clock.wall_ms()
+        first_offset = self.next_offset
+        batch = build_batch(
+            [Record(timestamp=timestamp, value=build_record(record, self.state.record_version(record))) for record in records],
+            base_offset=first_offset,
+            leader_epoch=self._raft.leader_epoch,
+        )
+        if len(batch) > BATCH_BYTES_MAX:
+            raise BatchTooLarge(f"a batch of {len(batch)} bytes exceeds the maximum of {BATCH_BYTES_MAX}")
+        self._raft.append(batch, len(records), kinds_of(records))
+        for index, record in enumerate(records):
+            self.state.replay(record, first_offset + index)

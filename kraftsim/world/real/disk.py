@@ -56,6 +56,12 @@ class RealDisk:
         """Delete a file."""
         os.unlink(self._place(path))
 
+    async def rename(self, path: str, new_path: str) -> None:
+        """Give a file another name in its directory, durably. The thread of the replacements keeps both kinds in the order of the calls."""
+        assert directory_of(checked(path)) == directory_of(checked(new_path)), "a file stays in its directory"
+        places = self._take_unflushed(directory_of(path))
+        await asyncio.get_running_loop().run_in_executor(self._renames, _rename, self._place(path), self._place(new_path), places)
+
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
         await asyncio.get_running_loop().run_in_executor(self._renames, _sync_directories, self._take_unflushed(directory))
@@ -92,6 +98,11 @@ def _write_and_rename(place: str, data: bytes, directories: tuple[str, ...]) -> 
             written += file.write(memoryview(data)[written:])
         os.fsync(file.fileno())
     os.rename(place + TEMPORARY_SUFFIX, place)
+    _sync_directories(directories)
+
+
+def _rename(place: str, new_place: str, directories: tuple[str, ...]) -> None:
+    os.rename(place, new_place)
     _sync_directories(directories)
 
 

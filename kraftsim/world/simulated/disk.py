@@ -135,6 +135,18 @@ class SimulatedDisk:
         if self._platter.names.pop(checked(path), None) is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
 
+    async def rename(self, path: str, new_path: str) -> None:
+        """Give a file another name in its directory, and flush the directory."""
+        assert directory_of(checked(path)) == directory_of(checked(new_path)), "a file stays in its directory"
+        kind, names = file_class(new_path), self._platter.names
+        self._watched("rename", kind, "before")
+        inode = names.pop(path, None)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        names[new_path] = inode
+        self._watched("rename", kind, "after")
+        await self.flush_directory(directory_of(path))
+
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
         platter = self._platter

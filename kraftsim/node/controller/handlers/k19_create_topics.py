@@ -9,7 +9,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic
 from kraftsim.events.metadata import TopicRefused
 from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.controller.metadata_log import BatchTooLarge
+from kraftsim.node.controller.ledger import BatchTooLarge
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

@@ -57,6 +57,8 @@ def _wrapped_later(head: RequestHead, inner: Deferred) -> Answer | Deferred:
 
 
 def _wrapped(head: RequestHead, answer: Answer) -> Answer:
+    if isinstance(answer, EnvelopeResponse):
+        return answer  # leadership was lost: the broker must look for another controller, whatever it asked
     assert not isinstance(answer, Encoded | NoAnswer | Closing), "what can be forwarded is answered with a message"
     chunks = response_chunks(head.api_key, head.api_version, head.correlation_id, answer)
     return EnvelopeResponse(response_data=b"".join(chunks)[SIZE_BYTES:])

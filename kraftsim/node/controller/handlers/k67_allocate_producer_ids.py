@@ -7,9 +7,9 @@ Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.raft.leader_log import AppendedOffsets
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.ledger import AppendedOffsets
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

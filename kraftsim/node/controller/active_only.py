@@ -1,0 +1,49 @@
+"""Who may answer what: most requests are for the active controller, and another one says NOT_CONTROLLER, in the form of each API.
+
+Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent, ControllerReadEvent), kafka.server.ControllerApis.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+SERVED_BY_ANY = (
+    ApiKey.FETCH,
+    ApiKey.API_VERSIONS,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
+    ApiKey.DESCRIBE_CLUSTER,
+)
+"""What every controller answers by itself; those of the quorum say who leads, and need no such gate."""
+
+
+def for_active_controller(handler: "Handler[Controller]") -> "Handler[Controller]":
+    """Return a handler that only the active controller carries out, unless every controller may."""
+    refuse = handler.refuse
+    if handler.key in SERVED_BY_ANY or refuse is None:
+        return handler
+
+    def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+        if not controller.is_active:
+            return refuse(call, ErrorCode.NOT_CONTROLLER)
+        ledger = controller.ledger
+        if ledger.refuse is not None:
+            return handler.handle(controller, call)  # inside an envelope, which is refused as a whole
+        ledger.refuse = lambda error: refuse(call, error)
+        try:
+            return handler.handle(controller, call)
+        finally:
+            ledger.refuse = None
+
+    return Handler(key=handler.key, handle=handle, refuse=refuse)

@@ -1,0 +1,27 @@
+"""BeginQuorumEpoch (53): a leader says that it leads.
+
+Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.handleBeginQuorumEpochRequest.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.quorum_requests import ask_quorum
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer once it is durable that the leader is followed."""
+    return ask_quorum(controller, call)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return BeginQuorumEpochResponse(error_code=error)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.BEGIN_QUORUM_EPOCH, handle=handle, refuse=_refuse)

@@ -1,0 +1,27 @@
+"""EndQuorumEpoch (54): a leader says that it leads no more, and who should follow it.
+
+Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.handleEndQuorumEpochRequest.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.quorum_requests import ask_quorum
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer; an election begins soon."""
+    return ask_quorum(controller, call)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return EndQuorumEpochResponse(error_code=error)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.END_QUORUM_EPOCH, handle=handle, refuse=_refuse)

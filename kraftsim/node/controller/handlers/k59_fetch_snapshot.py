@@ -1,0 +1,48 @@
+"""FetchSnapshot (59): a replica whose log ends before this one begins reads a snapshot, piece by piece.
+
+Source: KIP-630, org.apache.kafka.raft.KafkaRaftClient.handleFetchSnapshotRequest.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.raft import serving
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.raft.old_versions import fitted_response
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+PIECE_BYTES_MAX = 8 * 1024 * 1024
+"""MAX_FETCH_SIZE_BYTES: no piece is longer, whatever is asked for."""
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer with a piece, or with why there is none."""
+    request = call.body
+    assert isinstance(request, FetchSnapshotRequest), "dispatch decodes by API key"
+    later = Deferred()
+    controller.raft.when_durable(lambda: later.complete(fitted_response(_answer(controller, request), call.api_version)))
+    return later if later.answer is None else later.answer
+
+
+def _answer(controller: "Controller", request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    raft = controller.raft
+    outcome = serving.snapshot_outcome(raft.quorum, request, raft.now_ms())
+    if isinstance(outcome, FetchSnapshotResponse):
+        return outcome
+    snapshots = raft.store.snapshots
+    size = snapshots.size_bytes(outcome.snapshot)
+    if outcome.position >= size:
+        return serving.snapshot_response(raft.quorum, ErrorCode.POSITION_OUT_OF_RANGE, request)
+    piece = snapshots.read_piece(outcome.snapshot, outcome.position, min(max(outcome.max_bytes, 0), PIECE_BYTES_MAX))
+    return serving.snapshot_response(raft.quorum, ErrorCode.NONE, request, size=size, piece=piece)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return FetchSnapshotResponse(error_code=error)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.FETCH_SNAPSHOT, handle=handle, refuse=_refuse)

@@ -1,0 +1,27 @@
+"""UpdateRaftVoter (82): a voter says what it is like now.
+
+Source: KIP-853, org.apache.kafka.raft.internals.UpdateVoterHandler.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.quorum_requests import ask_quorum
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k82_update_raft_voter import UpdateRaftVoterResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer as soon as it is written."""
+    return ask_quorum(controller, call)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return UpdateRaftVoterResponse(error_code=error)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.UPDATE_RAFT_VOTER, handle=handle, refuse=_refuse)

@@ -1,0 +1,38 @@
+"""What an active controller does by itself, again and again: tasks that begin with its activation and end when it leads no more."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Final
+
+from protocol.metadata.m20_no_op import NoOpRecord
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+Periodic = Callable[["Controller"], Coroutine[None, None, None]]
+
+
+async def write_no_ops(controller: "Controller") -> None:
+    """Write a NoOpRecord every now and then, so that followers see a live leader and learn of the high watermark.   Source: KIP-835."""
+    interval_ms = controller.config.metadata_max_idle_interval_ms
+    while interval_ms:
+        await asyncio.sleep(interval_ms / 1000)
+        if controller.is_active and controller.ledger.state.features.metadata_level.has_no_op_records:
+            controller.ledger.write([NoOpRecord()])
+
+
+async def fence_silent_brokers(controller: "Controller") -> None:
+    """Take brokers out of service whose session is over, each at its time. Nobody's session can end sooner than it is looked for here.
+
+    Source: org.apache.kafka.controller.BrokerHeartbeatManager, QuorumController.maybeFenceReplicas.
+    """
+    cluster = controller.ledger.state.cluster
+    while True:
+        due_ms = cluster.next_stale_at_ms()
+        pause_ms = controller.config.broker_session_timeout_ms if due_ms is None else due_ms - controller.now_ms()
+        await asyncio.sleep(max(pause_ms, 1) / 1000)
+        while controller.is_active and (decision := controller.ledger.state.decide_fence_stale(controller.now_ms())) is not None:
+            controller.ledger.write(decision.records, decision.facts, is_atomic=False)
+
+
+PERIODIC: Final[tuple[Periodic, ...]] = (write_no_ops, fence_silent_brokers)

@@ -1,0 +1,16 @@
+"""Requests that the rules of the quorum answer: what another replica or a tool asks goes in, and the answer comes once it is durable."""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.node.raft.old_versions import fitted_response
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def ask_quorum(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Hand a request to the quorum."""
+    later = Deferred()
+    controller.raft.ask(call.body, lambda body: later.complete(fitted_response(body, call.api_version)))
+    return later if later.answer is None else later.answer

@@ -1,0 +1,260 @@
+"""What a replica of the metadata log keeps on its disk: the log in segments, quorum-state, snapshots; and how it is taken up again after any end.
+
+Everything is Kafka's own format and layout, in `__cluster_metadata-0/`. What `flush` has returned survives a loss of power, so does a quorum-state
+once `store_quorum_state` returned.
+Source: kafka.raft.KafkaMetadataLog, org.apache.kafka.raft.FileQuorumStateStore, KIP-595, KIP-630.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.partitions.segments import SegmentSettings
+from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, RaftLog, SnapshotId
+from kraftsim.core.raft.voter_set import VoterHistory, VoterSet, voter_set_of
+from kraftsim.events.nodes import DiskFailed
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.log import PartitionLog
+from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
+from kraftsim.world.interface import World
+from protocol.batches import RecordBatch, split_batches
+from protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord, control_type, parse_control_record
+from protocol.disk.file_names import METADATA_TOPIC, QUORUM_STATE
+from protocol.disk.quorum_state import QuorumState, build_quorum_state, parse_quorum_state
+from protocol.malformed import MalformedMessage
+from protocol.uuids import METADATA_TOPIC_ID
+
+QUORUM_STATE_PATH = f"{DIRECTORY}/{QUORUM_STATE}"
+ControlEntry = tuple[int, KRaftVersionRecord | VotersRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What was found on the disk, as the rules want it."""
+
+    log: RaftLog
+    voters: VoterHistory
+    quorum_state: QuorumState | None
+
+
+class SegmentedLog(PartitionLog):
+    """A log that can give way to a snapshot: all of it, or its beginning."""
+
+    def begin_at(self, offset: int) -> None:
+        """Drop everything and go on at an offset."""
+        for segment in self._segments.remove_from(self.log_start_offset):
+            self._files.remove_segment(segment.base_offset)
+        self.epochs = LeaderEpochs()
+        self._begin_segment(offset)
+        self.flushed_offset = offset
+
+    def delete_before(self, offset: int) -> int:
+        """Drop the segments that lie wholly before an offset, and return how many bytes went."""
+        return sum([self._files.remove_segment(segment.base_offset) for segment in self._segments.remove_before(offset)])
+
+    @property
+    def size_bytes(self) -> int:
+        """How much the segments hold."""
+        return sum(segment.size_bytes for segment in self._segments.segments)
+
+
+class MetadataStore:
+    """The files of one replica. `load` first. OSErrors of the disk pass through everywhere; after one nothing here may be believed any more."""
+
+    def __init__(self, world: World, config: NodeConfig) -> None:
+        self._world = world
+        self._config = config
+        self._log = SegmentedLog(
+            world,
+            METADATA_TOPIC,
+            0,
+            SegmentSettings(segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms),
+        )
+        self._has_new_epochs = False
+        self._changing = asyncio.Lock()
+        """Held while files are flushed, cut or removed: a flush must not meet a segment that goes."""
+        self.snapshots = SnapshotFiles(world.disk)
+
+    @property
+    def log_end_offset(self) -> int:
+        """The first offset that is not in the files."""
+        return self._log.log_end_offset
+
+    @property
+    def log_bytes(self) -> int:
+        """How long the log is."""
+        return self._log.size_bytes
+
+    async def load(self, static_voters: VoterSet) -> Recovered:
+        """Read everything back and make it durable. Raises ConfigError for what cannot be believed."""
+        quorum_state = self._read_quorum_state()
+        snapshots = self.snapshots.found()
+        controls: list[ControlEntry] = []
+
+        def take(batch: RecordBatch) -> None:
+            controls.extend(voter_records(batch))
+
+        try:
+            self._log.recover(take)
+        except MalformedMessage as malformed:
+            raise ConfigError(f"log.dirs: the metadata log in {self._config.log_dir} cannot be read: {malformed}") from malformed
+        snapshots = self._usable(snapshots)
+        latest = snapshots[-1] if snapshots else None
+        if latest is not None and latest > FORMAT_SNAPSHOT and self._ends_before(latest):
+            self._log.begin_at(latest.end_offset)
+        voters = self._voters(static_voters, latest, controls)
+        if self._log.stored_topic_id() != METADATA_TOPIC_ID:
+            await self._log.store_topic_id(METADATA_TOPIC_ID)
+        await self._log.store_epochs()
+        await self._log.flush()
+        log = RaftLog(
+            start_offset=self._log.log_start_offset,
+            end_offset=self._log.log_end_offset,
+            epoch_starts=self._log.epochs.starts,
+            snapshots=snapshots,
+        )
+        return Recovered(log=log, voters=voters, quorum_state=quorum_state)
+
+    def close(self) -> None:
+        """Give the files back in order; flush before."""
+        self.snapshots.close()
+        self._log.close()
+
+    def abort(self) -> None:
+        """Give the files back as they are, as a process that dies."""
+        self.snapshots.close()
+        self._log.abort()
+
+    # The log ------------------------------------------------------------------------------------------------------------------------------------
+
+    def append(self, batch: bytes | memoryview) -> None:
+        """Write batches at the end, as they are; their offsets are set."""
+        view = memoryview(batch)
+        epoch_count = len(self._log.epochs.starts)
+        for one in split_batches(view):
+            self._log.append(
+                [view[one.position : one.position + one.size_bytes]],
+                first_offset=one.base_offset,
+                last_offset=one.last_offset,
+                size_bytes=one.size_bytes,
+                max_timestamp=one.max_timestamp,
+                leader_epoch=one.partition_leader_epoch,
+            )
+        self._has_new_epochs = self._has_new_epochs or len(self._log.epochs.starts) != epoch_count
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> memoryview:
+        """Return whole batches from the one that holds `offset`, all below end_offset; the first one whatever its size."""
+        return self._log.read(offset, max_bytes, end_offset)
+
+    async def flush(self) -> int:
+        """Make everything written before this call durable, and return the offset up to which it is."""
+        async with self._changing:
+            if self._has_new_epochs:
+                self._has_new_epochs = False
+                await self._log.store_epochs()
+            return await self._log.flush()
+
+    async def truncate_to(self, end_offset: int) -> None:
+        """Cut off the record at an offset and everything behind it."""
+        async with self._changing:
+            self._log.truncate_to(end_offset)
+            self._has_new_epochs = True
+            assert self._log.log_end_offset == end_offset, f"the log is cut between batches, not at {end_offset}"
+
+    # Snapshots ----------------------------------------------------------------------------------------------------------------------------------
+
+    async def install(self, snapshot: SnapshotId) -> tuple[VoterSet | None, int]:
+        """Let a snapshot that was fetched take the place of the log; return the voters that it names (None: none) and its kraft.version.
+
+        Raises DamagedSnapshot; then nothing has changed.
+        """
+        await self.snapshots.finish(snapshot)
+        async with self._changing:
+            self._log.begin_at(snapshot.end_offset)
+            self._has_new_epochs = True
+        await self.flush()
+        history = self._voters(VoterSet(), snapshot, [])
+        return (history.latest if history.latest_offset is not None else None), history.kraft_version
+
+    async def delete_before(self, snapshot: SnapshotId, older: list[SnapshotId]) -> None:
+        """Let the log begin at a snapshot, as far as whole segments lie before it; older snapshots are set aside."""
+        async with self._changing:
+            for gone in older:
+                await self.snapshots.set_aside(gone)
+            self._log.delete_before(snapshot.end_offset)
+            self._has_new_epochs = True
+        await self.flush()
+
+    # Quorum state -------------------------------------------------------------------------------------------------------------------------------
+
+    async def store_quorum_state(self, state: QuorumState, data_version: int) -> None:
+        """Write quorum-state, durably."""
+        await self._world.disk.replace(QUORUM_STATE_PATH, build_quorum_state(state, data_version))
+
+    def _read_quorum_state(self) -> QuorumState | None:
+        """Return what the file says; None if there is none. A file that cannot be read is refused: a guessed epoch or vote could fork the log."""
+        try:
+            return parse_quorum_state(self._world.disk.read(QUORUM_STATE_PATH))
+        except FileNotFoundError:
+            return None
+        except MalformedMessage as malformed:
+            raise ConfigError(f"log.dirs: {QUORUM_STATE_PATH} cannot be read: {malformed.reason}") from malformed
+
+    # Loading ------------------------------------------------------------------------------------------------------------------------------------
+
+    def _ends_before(self, snapshot: SnapshotId) -> bool:
+        """Tell whether the log lacks something that a snapshot has: the node died after it had fetched it, or the files are of two minds."""
+        last_epoch = self._log.epochs.latest_epoch or 0
+        return last_epoch < snapshot.epoch or self._log.log_end_offset < snapshot.end_offset
+
+    def _usable(self, snapshots: list[SnapshotId]) -> list[SnapshotId]:
+        """Return the snapshots without a newest one that is damaged, if the log has all that it said. Raises ConfigError where it has not."""
+        damaged: DamagedSnapshot | None = None
+        while snapshots:
+            try:
+                self.snapshots.check(snapshots[-1])
+                break
+            except DamagedSnapshot as found:
+                damaged = found
+                path = path_of(snapshots[-1])
+                self._world.note(DiskFailed(path=path, operation="read", reason=str(found)))
+                if snapshots[-1] == FORMAT_SNAPSHOT or self._ends_before(snapshots[-1]):
+                    raise ConfigError(f"log.dirs: {path} is damaged: {found}, and the log does not hold what it covers") from found
+                snapshots = snapshots[:-1]
+        start_offset = self._log.log_start_offset
+        if start_offset and (not snapshots or snapshots[-1].end_offset < start_offset):
+            why = f"the snapshot that covers what is before is damaged: {damaged}" if damaged is not None else "no snapshot covers what is before"
+            raise ConfigError(f"log.dirs: the metadata log in {self._config.log_dir} begins at offset {start_offset}, and {why}")
+        return snapshots
+
+    def _voters(self, static_voters: VoterSet, snapshot: SnapshotId | None, controls: list[ControlEntry]) -> VoterHistory:
+        history = VoterHistory(static_voters)
+        first_offset = 0
+        if snapshot is not None:
+            first_offset = snapshot.end_offset
+            for _, record in voter_records(next(self.snapshots.read(snapshot))):
+                _add(history, first_offset - 1, record)
+        for offset, record in controls:
+            if first_offset <= offset < self._log.log_end_offset:
+                _add(history, offset, record)
+        return history
+
+
+def voter_records(batch: RecordBatch) -> Iterator[ControlEntry]:
+    """Yield the records of a batch that say who votes, with their offsets. Raises MalformedMessage."""
+    if not batch.is_control:
+        return
+    for record in batch.records():
+        if control_type(record.key) in (ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS):
+            message = parse_control_record(record.key, record.value)
+            assert isinstance(message, KRaftVersionRecord | VotersRecord), "the key says so"
+            yield record.offset, message
+
+
+def _add(history: VoterHistory, offset: int, record: KRaftVersionRecord | VotersRecord) -> None:
+    if isinstance(record, KRaftVersionRecord):
+        history.add_version(offset, record.k_raft_version)
+    else:
+        history.add_voters(offset, voter_set_of(record))

@@ -1,0 +1,49 @@
+"""What goes into an older version of a message between replicas: the rules build the newest form, and what an old one lacks is left out here.
+
+Source: org.apache.kafka.raft.RaftUtil, the `validVersions` of the message definitions.
+"""
+
+from collections.abc import Mapping
+
+from protocol.messages.k01_fetch import FetchRequest, FetchResponse, ReplicaState
+from protocol.messages.k52_vote import VoteRequest, VoteResponse
+from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochResponse
+from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochResponse
+from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
+from protocol.schema import Message
+
+FIRST_FETCH_WITH_REPLICA_STATE = 15
+FIRST_VOTE_WITH_PRE_VOTE = 2
+FIRST_WITH_NODE_ENDPOINTS: Mapping[type, int] = {
+    FetchResponse: 17,
+    VoteResponse: 1,
+    BeginQuorumEpochResponse: 1,
+    EndQuorumEpochResponse: 1,
+    FetchSnapshotResponse: 1,
+}
+"""Fetch has the field from version 16 on; a quorum fills it from 17 on."""
+
+
+def is_unknown_pre_vote(body: Message, version: int) -> bool:
+    """Tell whether a request asks for a pre-vote of somebody who does not know what that is."""
+    return (
+        isinstance(body, VoteRequest)
+        and version < FIRST_VOTE_WITH_PRE_VOTE
+        and any(part.pre_vote for topic in body.topics for part in topic.partitions)
+    )
+
+
+def fitted_request(body: Message, version: int) -> Message:
+    """Return a request in the form of a version."""
+    if isinstance(body, FetchRequest) and version < FIRST_FETCH_WITH_REPLICA_STATE:
+        body.replica_id = body.replica_state.replica_id
+        body.replica_state = ReplicaState()
+    return body
+
+
+def fitted_response(body: Message, version: int) -> Message:
+    """Return an answer in the form of a version."""
+    first = FIRST_WITH_NODE_ENDPOINTS.get(type(body))
+    if first is not None and version < first:
+        body.node_endpoints = []
+    return body

@@ -1,0 +1,144 @@
+"""The connections of a replica to the others: one to each, opened when something is to be said, versions negotiated.
+
+A request whose connection cannot be made, ends, or is too slow has failed; when it is repeated is for the rules to say. A peer that refuses
+connections is left alone for a while that doubles with each attempt.
+Source: kafka.raft.KafkaNetworkChannel, org.apache.kafka.clients.{NetworkClient, ClusterConnectionStates}.
+"""
+
+from collections.abc import Callable, Mapping
+
+from kraftsim import __version__
+from kraftsim.core.raft.effects import Send
+from kraftsim.core.raft.voter_set import Address
+from kraftsim.node.outbound import NoCommonVersion, PeerConnection, VersionRange
+from kraftsim.node.raft.old_versions import fitted_request, is_unknown_pre_vote
+from kraftsim.node.shell import NodeShell
+from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.schema import Message, declaration_of
+
+RECONNECT_BACKOFF_MS = 50
+RECONNECT_BACKOFF_MAX_MS = 500
+DOUBLINGS_MAX = 10
+JITTER = 0.2
+OnAnswer = Callable[[int, Message], None]
+OnFailure = Callable[[int, bool], None]
+
+
+class _Link:
+    """The connection to one node, or the attempt to make it, with the requests that wait for it."""
+
+    __slots__ = ("address", "connection", "failures", "is_connecting", "next_attempt_ms", "waiting")
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.connection: PeerConnection | None = None
+        self.is_connecting = False
+        self.waiting: list[Send] = []
+        self.failures = 0
+        self.next_attempt_ms = 0
+
+
+class RaftConnections:
+    """`on_answer(number, body)` or `on_failure(number, is_unsupported)` is called once for each request that was sent."""
+
+    def __init__(self, shell: NodeShell, own_versions: Mapping[int, VersionRange], on_answer: OnAnswer, on_failure: OnFailure) -> None:
+        self._shell = shell
+        self._own_versions = own_versions
+        self._on_answer = on_answer
+        self._on_failure = on_failure
+        self._links: dict[int, _Link] = {}
+        self._chance = shell.world.random("raft reconnects")
+        self._timeout_ms = shell.config.controller_quorum_request_timeout_ms
+
+    def send(self, send: Send) -> None:
+        """Ask a node."""
+        link = self._links.get(send.node_id)
+        if link is None or link.address != send.address:
+            if link is not None:
+                self._leave(link)
+            link = self._links[send.node_id] = _Link(send.address)
+        if link.connection is not None and link.connection.is_open:
+            self._ask(link.connection, send)
+            return
+        if link.next_attempt_ms > self._shell.world.clock.monotonic_ms():
+            self._on_failure(send.number, False)
+            return
+        link.waiting.append(send)
+        if not link.is_connecting:
+            link.is_connecting = True
+            self._shell.tasks.spawn(self._connect(link), f"connect-raft-{send.node_id}")
+
+    def close(self) -> None:
+        """End all connections."""
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            self._leave(link)
+
+    def abort(self) -> None:
+        """End all connections as a process that dies."""
+        for link in self._links.values():
+            link.waiting.clear()
+            if link.connection is not None:
+                link.connection.abort()
+
+    async def _connect(self, link: _Link) -> None:
+        shell = self._shell
+        connection = link.connection = PeerConnection(
+            link.address.host,
+            link.address.port,
+            client_id=f"raft-client-{shell.config.node_id}",
+            world=shell.world,
+            request_timeout_ms=self._timeout_ms,
+            own_versions=self._own_versions,
+            frame_events=shell.config.frame_events,
+            number=shell.next_connection_number(),
+        )
+        try:
+            await connection.connect(timeout_ms=self._timeout_ms)
+        except OSError:
+            link.is_connecting = False
+            self._back_off(link)
+            self._fail_waiting(link)
+            return
+        link.is_connecting = False
+        link.failures = 0
+        waiting, link.waiting = link.waiting, []
+        for send in waiting:
+            self._ask(connection, send)
+
+    def _ask(self, connection: PeerConnection, send: Send) -> None:
+        def on_outcome(outcome: Message | OSError) -> None:
+            if isinstance(outcome, OSError):
+                self._on_failure(send.number, False)
+            else:
+                self._on_answer(send.number, outcome)
+
+        body = send.body
+        if isinstance(body, ApiVersionsRequest):
+            body.client_software_name, body.client_software_version = "kraftsim", __version__
+        try:
+            version = connection.version_for(declaration_of(type(body)).api_key or 0)
+            if is_unknown_pre_vote(body, version):
+                self._on_failure(send.number, True)
+                return
+            connection.send(fitted_request(body, version), on_outcome, api_version=version)
+        except NoCommonVersion:
+            self._on_failure(send.number, True)
+        except OSError:
+            self._on_failure(send.number, False)
+
+    def _back_off(self, link: _Link) -> None:
+        pause_ms = min(RECONNECT_BACKOFF_MAX_MS, RECONNECT_BACKOFF_MS << min(link.failures, DOUBLINGS_MAX))
+        pause_ms = int(pause_ms * (1 + JITTER * (2 * self._chance.random() - 1)))
+        link.failures += 1
+        link.next_attempt_ms = self._shell.world.clock.monotonic_ms() + pause_ms
+
+    def _leave(self, link: _Link) -> None:
+        if link.connection is not None:
+            link.connection.close()
+        self._fail_waiting(link)
+
+    def _fail_waiting(self, link: _Link) -> None:
+        waiting, link.waiting = link.waiting, []
+        for send in waiting:
+            self._on_failure(send.number, False)

@@ -1,0 +1,464 @@
+"""A replica of the metadata log at work: carries out what the rules want, in order, and tells them what happened.
+
+One queue holds the effects. Behind a step that must be durable first (a vote, a cut, a snapshot that takes the log's place) everything waits; only
+flushes of the log go on beside it. What others ask is answered through the same queue, so that nobody learns what is not durable.
+Source: org.apache.kafka.raft.KafkaRaftClient, KafkaRaftClientDriver.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+
+from kraftsim.core.raft import effects as do
+from kraftsim.core.raft.leadership import Leadership
+from kraftsim.core.raft.quorum import FatalQuorumError, LeadershipFactory, Quorum
+from kraftsim.core.raft.raft_log import SnapshotId
+from kraftsim.core.raft.replica import RaftReplica
+from kraftsim.core.raft.settings import RaftSettings
+from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterSet, static_voter_set
+from kraftsim.events.nodes import DiskFailed
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.outbound import VersionRange
+from kraftsim.node.raft.control_batches import leader_change_batch, voters_batch
+from kraftsim.node.raft.listener import LeaderDuties, MetadataListener
+from kraftsim.node.raft.metadata_store import MetadataStore
+from kraftsim.node.raft.raft_connections import RaftConnections
+from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot
+from kraftsim.node.shell import NodeShell
+from protocol.batches import split_batches
+from protocol.disk.quorum_state import QuorumState
+from protocol.schema import Message
+
+APPLY_BYTES = 256 * 1024
+"""So much of the log is handed on at a time; other work of the node comes in between."""
+STOP_MS = 5000
+"""How long a leader that stops waits for the others to know.   Source: KafkaRaftClient's shutdown time-out."""
+FAR_MS = 1 << 40
+"""A moment so far away does not come."""
+Ticket = Callable[[Message], None]
+"""What comes with a request: takes the answer."""
+
+
+class RaftNode:
+    """One replica of a node: `load`, `begin`, then `hand_over`, `stop` and `close`, or `abort`. Handlers use `ask`, `when_durable` and `quorum`."""
+
+    quorum: Quorum
+    replica: RaftReplica
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        *,
+        directory_id: bytes,
+        own_versions: Mapping[int, VersionRange],
+        settings: RaftSettings,
+        listener: MetadataListener,
+        duties: LeaderDuties | None = None,
+        leadership: LeadershipFactory = Leadership,
+    ) -> None:
+        self._shell = shell
+        self._config = shell.config
+        self._key = ReplicaKey(shell.config.node_id, directory_id)
+        self._settings = settings
+        self._listener = listener
+        self._duties = duties
+        self._leadership = leadership
+        self.store = MetadataStore(shell.world, shell.config)
+        self.own_endpoints: dict[str, Address] = {}
+        """Where this replica is reached, by listener; filled in before anybody is told."""
+        self.high_watermark: int | None = None
+        """The first offset that is not known to be committed, as far as effects were carried out."""
+        self._connections = RaftConnections(shell, own_versions, self._on_answer, self._on_failure)
+        self._queue: deque[do.Effect | Callable[[], None]] = deque()
+        self._is_holding = False
+        self._is_running = False
+        self._is_over = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+        self._must_flush = asyncio.Event()
+        self._may_apply = asyncio.Event()
+        self._has_stopped = asyncio.Event()
+        self._applied_end_offset = 0
+        self._snapshot_to_load: SnapshotId | None = None
+        self._epoch_to_lead: int | None = None
+        self._led_epoch: int | None = None
+        self._persisted: QuorumState | None = None
+
+    # Looking ------------------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node leads, and has been told so; the rules may know already that it does not any more."""
+        return self._led_epoch is not None and self.replica.is_leader and self.quorum.epoch == self._led_epoch
+
+    @property
+    def leader_epoch(self) -> int:
+        """The highest epoch that this replica knows of."""
+        return self.quorum.epoch
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.quorum.log.end_offset
+
+    @property
+    def applied_end_offset(self) -> int:
+        """The first offset that was not handed to the listener (or written by it)."""
+        return self.log_end_offset if self._led_epoch is not None else self._applied_end_offset
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything in the log is committed."""
+        return self.high_watermark == self.log_end_offset
+
+    def now_ms(self) -> int:
+        """Return the monotonic clock, by which all timers of the quorum go."""
+        return self._shell.world.clock.monotonic_ms()
+
+    def wall_ms(self) -> int:
+        """Return the wall clock, which those see who ask how the quorum is doing."""
+        return self._shell.world.clock.wall_ms()
+
+    # The replica's life -------------------------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read everything back. Raises ConfigError, OSError."""
+        config = self._config
+        found = await self.store.load(static_voters(config))
+        self.quorum = Quorum(
+            own=self._key,
+            cluster_id=config.cluster_id,
+            listener=config.controller_listener_names[0],
+            own_endpoints=self.own_endpoints,
+            settings=self._settings,
+            log=found.log,
+            voters=found.voters,
+            bootstrap=[Address(host, port) for host, port in config.controller_quorum_bootstrap_servers],
+            draw=self._shell.world.random("elections").randrange,
+            note=self._shell.world.note,
+            leadership=self._leadership,
+        )
+        self.replica = RaftReplica(self.quorum)
+        self._persisted = found.quorum_state
+        latest = found.log.latest_snapshot
+        if latest is not None:
+            self._snapshot_to_load = latest
+
+    def begin(self) -> None:
+        """Take up where the last incarnation ended: from now on requests are answered."""
+        self.replica.begin(self._persisted, self.now_ms())
+        self._shell.tasks.spawn(self._flush_forever(), "flush-metadata-log")
+        self._shell.tasks.spawn(self._apply_forever(), "apply-metadata-log")
+        self._may_apply.set()
+
+    async def flush(self) -> None:
+        """Make durable what was written, and commit it where that is enough."""
+        try:
+            flushed_end_offset = await self.store.flush()
+        except OSError as refused:
+            self._lose_disk("flush", refused)
+        else:
+            self.replica.on_flushed(flushed_end_offset)
+            self.run()
+
+    async def hand_over(self) -> None:
+        """Let others lead, and wait until they know; no longer than a few seconds, for perhaps nobody is left."""
+        self.replica.stop()
+        self.run()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_MS / 1000):
+                await self._has_stopped.wait()
+
+    async def stop(self) -> None:
+        """Make the log durable and end everything that is under way here. `hand_over` before."""
+        await self.flush()
+        self._is_over = True
+        self._disarm()
+        self._connections.close()
+
+    def close(self) -> None:
+        """Give the files back, after `stop` or when the node does not come up."""
+        self._is_over = True
+        self.store.close()
+
+    def abort(self) -> None:
+        """End everything as a process that dies."""
+        self._is_over = True
+        self._disarm()
+        self._connections.abort()
+        self.store.abort()
+
+    # Inputs -------------------------------------------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Message, answer: Ticket) -> None:
+        """Take a request of another replica or of a tool; `answer` is called once what the answer says is durable, if ever."""
+        if self._is_over:
+            return
+        try:
+            self.replica.on_request(request, answer, self.now_ms())
+        except FatalQuorumError as fatal:
+            self._fail(fatal)
+        else:
+            self.run()
+
+    def when_durable(self, action: Callable[[], None]) -> None:
+        """Do something as soon as all that was decided before is durable: mostly at once."""
+        if self._is_holding or self._is_running:
+            self._queue.append(action)
+        else:
+            action()
+
+    def append(self, batch: bytes, record_count: int, record_kinds: str) -> None:
+        """Write the batch that was built for `log_end_offset` in this epoch. Replay it, then call `on_written`. For the active controller."""
+        assert self.is_active and not self._queue, "an active leader has nothing left to do but to lead"
+        first_offset = self.replica.append(record_count, record_kinds)
+        assert first_offset == self.store.log_end_offset, f"a batch for {first_offset} would stand at {self.store.log_end_offset}"
+        try:
+            self.store.append(batch)
+        except OSError as refused:
+            self._lose_disk("write", refused)
+            raise
+
+    def on_written(self) -> None:
+        """Take note that what was appended is replayed: from here on it may be found committed."""
+        self.replica.on_written()
+        self.run()
+
+    def run(self) -> None:
+        """Carry out everything that is due. Call after anything that may have changed the quorum's state."""
+        if self._is_running or self._is_over:
+            return
+        self._is_running = True
+        try:
+            self._carry_out_all()
+        except OSError as refused:
+            self._lose_disk("write", refused)
+        except FatalQuorumError as fatal:
+            self._fail(fatal)
+        finally:
+            self._is_running = False
+
+    def _on_answer(self, number: int, body: Message) -> None:
+        if self._is_over:
+            return
+        try:
+            self.replica.on_response(number, body, self.now_ms())
+        except FatalQuorumError as fatal:
+            self._fail(fatal)
+        else:
+            self.run()
+
+    def _on_failure(self, number: int, is_unsupported: bool) -> None:
+        if not self._is_over:
+            self.replica.on_failure(number, self.now_ms(), is_unsupported=is_unsupported)
+            self.run()
+
+    # Carrying out -------------------------------------------------------------------------------------------------------------------------------
+
+    def _carry_out_all(self) -> None:
+        queue, replica = self._queue, self.replica
+        while True:
+            wake_ms = replica.poll(self.now_ms())
+            queue.extend(replica.take_effects())
+            if not queue or self._is_holding:
+                break
+            while queue and not self._is_holding and not self._is_over:
+                step = queue.popleft()
+                if callable(step):
+                    step()
+                else:
+                    self._carry_out(step)
+                queue.extend(replica.take_effects())
+        if self._is_over:
+            return
+        if replica.has_stopped:
+            self._has_stopped.set()
+        self._arm(wake_ms)
+
+    def _carry_out(self, effect: do.Effect) -> None:
+        match effect:
+            case do.Persist() if self._is_followed_by_persist():
+                pass
+            case do.Persist():
+                self._hold(self.store.store_quorum_state(effect.state, effect.data_version), "persist-quorum-state")
+            case do.Reply():
+                effect.ticket(effect.body)  # type: ignore[operator]
+            case do.Send():
+                self._connections.send(effect)
+            case do.WriteLeaderChange():
+                self.store.append(leader_change_batch(effect, self._key.id, self._shell.world.clock.wall_ms()))
+            case do.WriteVoters():
+                self.store.append(voters_batch(effect, self._shell.world.clock.wall_ms()))
+            case do.WriteFetched():
+                self.store.append(effect.records)
+            case do.Flush():
+                self._must_flush.set()
+            case do.Truncate():
+                self._hold(self.store.truncate_to(effect.end_offset), "truncate-metadata-log")
+            case do.WriteSnapshotPiece():
+                self.store.snapshots.write_piece(effect.snapshot, effect.position, effect.piece)
+            case do.FinishSnapshot():
+                self._hold(self._install(effect.snapshot), "install-snapshot")
+            case do.Advance():
+                self._advance(effect.high_watermark)
+            case do.LeaderKnown():
+                self._listener.on_leader(effect.leader_epoch, effect.leader)
+            case _:
+                self._carry_out_leadership(effect)
+
+    def _carry_out_leadership(self, effect: do.Effect) -> None:
+        match effect:
+            case do.Lead():
+                self._epoch_to_lead = effect.leader_epoch
+                self._may_apply.set()
+            case do.StopLeading():
+                self._epoch_to_lead = None
+                if self._led_epoch is not None and self._duties is not None:
+                    self._led_epoch = None
+                    self._applied_end_offset = self.high_watermark or 0
+                    self._duties.on_stop_leading(effect.leader_epoch, effect.reason, self._applied_end_offset)
+                    self._may_apply.set()
+            case do.WakeFetches():
+                if self._duties is not None:
+                    self._duties.on_readable(is_committed=False)
+            case unknown:
+                raise AssertionError(f"{type(unknown).__name__} is no effect")
+
+    def _is_followed_by_persist(self) -> bool:
+        """Tell whether another state is written next, and nobody hears of this one in between: a sole voter passes through three at once."""
+        following = next((effect for effect in self._queue if not isinstance(effect, do.LeaderKnown)), None)
+        return isinstance(following, do.Persist)
+
+    def _advance(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        if self._duties is not None:
+            if self._led_epoch is not None:
+                self._duties.on_high_watermark(high_watermark)
+            self._duties.on_readable(is_committed=True)
+        if self._led_epoch is None:
+            self._may_apply.set()
+
+    def _hold(self, work: Coroutine[None, None, None], name: str) -> None:
+        """Let everything wait for a step that must be durable first."""
+        self._is_holding = True
+        self._shell.tasks.spawn(self._held(work, name), name)
+
+    async def _held(self, work: Coroutine[None, None, None], name: str) -> None:
+        try:
+            await work
+        except OSError as refused:
+            self._lose_disk(name, refused)
+            return
+        self._is_holding = False
+        self.run()
+
+    async def _install(self, snapshot: SnapshotId) -> None:
+        try:
+            voters, kraft_version = await self.store.install(snapshot)
+        except DamagedSnapshot as damaged:
+            self._shell.world.note(DiskFailed(path=DIRECTORY, operation="read", reason=str(damaged)))
+            self.replica.on_snapshot_damaged(self.now_ms())
+            return
+        self.replica.on_snapshot_installed(snapshot, voters, kraft_version)
+        self.high_watermark = self.quorum.log.high_watermark
+        self._snapshot_to_load = snapshot
+        self._may_apply.set()
+
+    async def _flush_forever(self) -> None:
+        """Flush whenever something was written; what is written meanwhile shares the next flush."""
+        while True:
+            await self._must_flush.wait()
+            self._must_flush.clear()
+            await self.flush()
+
+    # Handing on what is committed ---------------------------------------------------------------------------------------------------------------
+
+    async def _apply_forever(self) -> None:
+        while True:
+            await self._may_apply.wait()
+            self._may_apply.clear()
+            try:
+                while await self._apply_next():
+                    await asyncio.sleep(0)
+            except OSError as refused:
+                self._lose_disk("read", refused)
+                return
+
+    async def _apply_next(self) -> bool:
+        """Hand on the next of what is committed, or begin to lead once there is no more; tell whether there may be more to do."""
+        snapshot = self._snapshot_to_load
+        if snapshot is not None:
+            self._snapshot_to_load = None
+            await self._listener.on_snapshot(snapshot, self.store.snapshots.read(snapshot))
+            self._applied_end_offset = snapshot.end_offset
+            return True
+        if self._led_epoch is not None:
+            return False
+        committed = self.high_watermark or 0
+        if self._applied_end_offset < committed:
+            data = self.store.read(self._applied_end_offset, APPLY_BYTES, committed)
+            batches = tuple(split_batches(data))
+            assert batches and batches[-1].next_offset <= committed, f"the log has no whole batches from {self._applied_end_offset} to {committed}"
+            await self._listener.on_committed(batches)
+            self._applied_end_offset = batches[-1].next_offset
+            return True
+        if self._epoch_to_lead is not None and self.replica.is_leader and self.quorum.epoch == self._epoch_to_lead and self._duties is not None:
+            self._led_epoch, self._epoch_to_lead = self._epoch_to_lead, None
+            self._duties.on_lead(self._led_epoch)
+        return False
+
+    # Timers and the end -------------------------------------------------------------------------------------------------------------------------
+
+    def _arm(self, wake_ms: int) -> None:
+        """Run again at a moment. An alarm that goes off too early does no harm, so it is moved only to go off sooner."""
+        if self._alarm is not None and self._alarm_ms <= wake_ms:
+            return
+        self._disarm()
+        now_ms = self.now_ms()
+        if wake_ms - now_ms < FAR_MS:
+            self._alarm_ms = wake_ms
+            self._alarm = asyncio.get_running_loop().call_later(max(0, wake_ms - now_ms) / 1000, self._on_alarm)
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        self.run()
+
+    def _lose_disk(self, operation: str, refused: OSError) -> None:
+        """After a refused write or flush nothing on this disk can be believed: the node goes down."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._shell.world.note(DiskFailed(path=DIRECTORY, operation=operation, reason=str(refused)))
+        if self._duties is not None:
+            self._duties.on_lost(f"the metadata log is lost: {refused}", self.high_watermark or 0)
+        self._shell.fail(refused)
+
+    def _fail(self, fatal: FatalQuorumError) -> None:
+        self._is_over = True
+        self._shell.fail(fatal)
+
+
+def static_voters(config: NodeConfig) -> VoterSet:
+    """Return the voters of the configuration; nobody, where they stand in the log."""
+    return static_voter_set(
+        [(voter.node_id, Address(voter.host, voter.port)) for voter in config.controller_quorum_voters], config.controller_listener_names[0]
+    )
+
+
+def raft_settings(config: NodeConfig, *, has_pre_vote: bool, always_flushes: bool = True) -> RaftSettings:
+    """Return the timers of a quorum as the configuration has them."""
+    return RaftSettings(
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        has_pre_vote=has_pre_vote,
+        always_flushes=always_flushes,
+    )

@@ -1,0 +1,219 @@
+"""The snapshots of the metadata log on disk: `.checkpoint` files, written under another name until they are complete.
+
+A snapshot is the log up to an offset in another form: batches as in the log, offsets from 0 on, between a header and a footer.
+Source: KIP-630, org.apache.kafka.snapshot.{Snapshots, FileRawSnapshotWriter, RecordsSnapshotWriter}.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, SnapshotId
+from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, VoterSet
+from kraftsim.world.interface import Disk, File
+from protocol.batches import RecordBatch, build_batch, split_batches
+from protocol.control_records import (
+    ControlType,
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    build_control_batch,
+    control_type,
+    parse_control_record,
+)
+from protocol.disk.file_names import (
+    DELETED_SNAPSHOT,
+    METADATA_TOPIC,
+    UNFINISHED_SNAPSHOT,
+    metadata_snapshot_name,
+    parse_metadata_snapshot_name,
+    partition_directory_name,
+    unfinished_snapshot_name,
+)
+from protocol.malformed import MalformedMessage
+from protocol.malformed_batches import MalformedBatch
+from protocol.records import Record
+from protocol.schema import Message
+
+DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
+
+
+class DamagedSnapshot(ValueError):
+    """A snapshot file that cannot be read to its end, and what is wrong with it."""
+
+
+class SnapshotFiles:
+    """The snapshots of one replica. A piece of a snapshot that is fetched is written where it belongs; `finish` gives the file its name."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._unfinished: tuple[SnapshotId, File] | None = None
+        self._attempts = 0
+        self._open: dict[SnapshotId, File] = {}
+
+    def found(self) -> list[SnapshotId]:
+        """Return the snapshots on disk, oldest first, after removing what is left of unfinished and deleted ones."""
+        found = []
+        for name in self._disk.list(DIRECTORY):
+            if name.endswith((UNFINISHED_SNAPSHOT, DELETED_SNAPSHOT)):
+                self._disk.remove(f"{DIRECTORY}/{name}")
+            elif (parsed := parse_metadata_snapshot_name(name)) is not None:
+                found.append(SnapshotId(parsed.end_offset, parsed.leader_epoch))
+        return sorted(found)
+
+    def read(self, snapshot: SnapshotId) -> Iterator[RecordBatch]:
+        """Yield the batches of a snapshot, control batches among them. Raises DamagedSnapshot where it cannot go on."""
+        return read_batches(self._disk.read(path_of(snapshot)))
+
+    def check(self, snapshot: SnapshotId) -> None:
+        """Read a snapshot to its end. Raises DamagedSnapshot."""
+        for _ in self.read(snapshot):
+            pass
+
+    def timestamp_of(self, snapshot: SnapshotId) -> int:
+        """Return the time of the last record that a snapshot covers. Raises DamagedSnapshot."""
+        return _timestamp(next(self.read(snapshot)))
+
+    def size_bytes(self, snapshot: SnapshotId) -> int:
+        """Return how long the file is."""
+        return self._file(snapshot).size_bytes
+
+    def read_piece(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
+        """Return some of the bytes."""
+        return self._file(snapshot).read(position, max_bytes)
+
+    def write_piece(self, snapshot: SnapshotId, position: int, piece: bytes | memoryview) -> None:
+        """Write a piece of a snapshot that is being fetched; position 0 begins anew."""
+        if position == 0:
+            self._begin(snapshot)
+        assert self._unfinished is not None and self._unfinished[0] == snapshot, "a snapshot is fetched from its beginning"
+        written_to = self._unfinished[1].append([piece])
+        assert written_to == position, f"a piece for {position} was written to {written_to}"
+
+    async def finish(self, snapshot: SnapshotId) -> None:
+        """Make the snapshot that was written durable under its name. Raises DamagedSnapshot; then it is gone."""
+        assert self._unfinished is not None and self._unfinished[0] == snapshot, "a snapshot is finished that was begun"
+        _, file = self._unfinished
+        self._unfinished = None
+        await file.flush()
+        data = file.read(0, file.size_bytes)
+        file.close()
+        try:
+            for _ in read_batches(data):
+                pass
+        except DamagedSnapshot:
+            self._disk.remove(file.path)
+            raise
+        await self._disk.rename(file.path, path_of(snapshot))
+
+    async def write(
+        self, snapshot: SnapshotId, batches: Iterable[Sequence[Record]], *, timestamp: int, kraft_version: int = 0, voters: VoterSet | None = None
+    ) -> int:
+        """Write a whole snapshot durably, and return its size in bytes. `timestamp` is that of the last record that it covers."""
+        self._begin(snapshot)
+        for batch in snapshot_batches(snapshot.epoch, batches, timestamp=timestamp, kraft_version=kraft_version, voters=voters):
+            assert self._unfinished is not None, "it was begun"
+            self._unfinished[1].append([batch])
+        await self.finish(snapshot)
+        return self.size_bytes(snapshot)
+
+    async def set_aside(self, snapshot: SnapshotId) -> None:
+        """Give a snapshot the name under which it is about to be deleted."""
+        self._forget(snapshot)
+        await self._disk.rename(path_of(snapshot), _deleted_path_of(snapshot))
+
+    def delete(self, snapshot: SnapshotId) -> None:
+        """Delete a snapshot that was set aside."""
+        if self._disk.exists(_deleted_path_of(snapshot)):
+            self._disk.remove(_deleted_path_of(snapshot))
+
+    def close(self) -> None:
+        """Give the files back."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+        if self._unfinished is not None:
+            self._unfinished[1].close()
+            self._unfinished = None
+
+    def _begin(self, snapshot: SnapshotId) -> None:
+        if self._unfinished is not None:
+            self._unfinished[1].close()
+            self._disk.remove(self._unfinished[1].path)
+        self._attempts += 1
+        self._unfinished = (snapshot, self._disk.open(f"{DIRECTORY}/{unfinished_snapshot_name(*snapshot, self._attempts)}"))
+
+    def _file(self, snapshot: SnapshotId) -> File:
+        file = self._open.get(snapshot)
+        if file is None:
+            file = self._open[snapshot] = self._disk.open(path_of(snapshot))
+        return file
+
+    def _forget(self, snapshot: SnapshotId) -> None:
+        file = self._open.pop(snapshot, None)
+        if file is not None:
+            file.close()
+
+
+def path_of(snapshot: SnapshotId) -> str:
+    """Return the path of a complete snapshot."""
+    return f"{DIRECTORY}/{metadata_snapshot_name(*snapshot)}"
+
+
+def read_batches(data: bytes) -> Iterator[RecordBatch]:
+    """Yield the batches of a snapshot. Raises DamagedSnapshot where a checksum is wrong, or where header or footer are missing."""
+    kind = None
+    position = 0
+    try:
+        for number, batch in enumerate(split_batches(data)):
+            if not batch.crc_is_valid():
+                raise DamagedSnapshot(f"the checksum of the batch at position {batch.position} is wrong")
+            if not number and (not batch.is_control or _first_kind(batch) is not ControlType.SNAPSHOT_HEADER):
+                raise DamagedSnapshot("it does not begin with a header")
+            kind = _last_kind(batch)
+            position = batch.position + batch.size_bytes
+            yield batch
+    except (MalformedBatch, MalformedMessage) as malformed:
+        raise DamagedSnapshot(f"position {position}: {malformed.reason}") from malformed
+    if kind is not ControlType.SNAPSHOT_FOOTER or position != len(data):
+        raise DamagedSnapshot(f"it ends at position {len(data)}, before its footer")
+
+
+def snapshot_batches(
+    epoch: int, batches: Iterable[Sequence[Record]], *, timestamp: int, kraft_version: int, voters: VoterSet | None
+) -> Iterator[bytes]:
+    """Yield a snapshot, batch by batch: header, records, footer."""
+    header: list[tuple[ControlType, Message]] = [(ControlType.SNAPSHOT_HEADER, SnapshotHeaderRecord(last_contained_log_timestamp=timestamp))]
+    if kraft_version >= DYNAMIC_VOTERS and voters is not None:
+        header.append((ControlType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=kraft_version)))
+        header.append((ControlType.KRAFT_VOTERS, voters.record()))
+    yield build_control_batch(header, base_offset=0, timestamp=timestamp, leader_epoch=epoch)
+    offset = len(header)
+    for records in batches:
+        yield build_batch(records, base_offset=offset, leader_epoch=epoch)
+        offset += len(records)
+    footer: list[tuple[ControlType, Message]] = [(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord())]
+    yield build_control_batch(footer, base_offset=offset, timestamp=timestamp, leader_epoch=epoch)
+
+
+async def write_format_snapshot(disk: Disk, voters: VoterSet, timestamp: int) -> None:
+    """Write what formatting with initial controllers leaves: a snapshot of nothing but the first voters (KIP-853)."""
+    await SnapshotFiles(disk).write(FORMAT_SNAPSHOT, [], timestamp=timestamp, kraft_version=DYNAMIC_VOTERS, voters=voters)
+
+
+def _deleted_path_of(snapshot: SnapshotId) -> str:
+    return path_of(snapshot).removesuffix(".checkpoint") + DELETED_SNAPSHOT
+
+
+def _timestamp(batch: RecordBatch) -> int:
+    record = next(iter(batch.records()))
+    header = parse_control_record(record.key, record.value)
+    assert isinstance(header, SnapshotHeaderRecord), "a snapshot begins with its header"
+    return header.last_contained_log_timestamp
+
+
+def _first_kind(batch: RecordBatch) -> ControlType | None:
+    return control_type(next(iter(batch.records())).key)
+
+
+def _last_kind(batch: RecordBatch) -> ControlType | None:
+    return control_type(list(batch.records())[-1].key) if batch.is_control else None
