@@ -116,7 +116,7 @@ class DecoderWriter:
         return length
 
     def _longer(self, length: str, longer: str) -> None:
-        """Finish a compact length of more than one byte; of bytes and records two are so usual that they need no call."""
+        """Finish a compact length of more than one byte; of bytes and records three are so usual that they need no call."""
         source = self._source
         if longer == "longer_blob":
             second = source.fresh("second")
@@ -125,7 +125,13 @@ class DecoderWriter:
                 source.line(f"{length} += ({second} << 7) - 128")
                 source.line("position += 1")
             with source.block("else:"):
-                self._longer(length, "longer_varint")
+                third = source.fresh("third")
+                source.line(f"{third} = buffer[{self._at(1)}]")
+                with source.block(f"if {third} < 128:"):
+                    source.line(f"{length} += ({second} << 7) + ({third} << 14) - {128 + (128 << 7)}")
+                    source.line("position += 2")
+                with source.block("else:"):
+                    self._longer(length, "longer_varint")
             return
         source.line(f"{length}, position = {longer}({length}, buffer, {self._at()})")
         if self._ahead:
@@ -161,13 +167,12 @@ class DecoderWriter:
             source.line(f"{target} = {elements} = []")
             self.synchronize()
             with source.block(f"if {length} > {int(flexible)}:"):
+                count = source.fresh("count")
+                source.line(f"{count} = {length}" + (" - 1" if flexible else ""))
                 if isinstance(element, StructureLayout):
-                    count = source.fresh("count") if flexible else length
-                    if flexible:
-                        source.line(f"{count} = {length} - 1")
                     self._structures(element, elements, count)
                 else:
-                    self._loop(element, elements, str(int(flexible)), length, flexible=flexible)
+                    self._loop(element, elements, count, flexible=flexible)
 
     def _numbers(self, element: Primitive, target: str, length: str, *, flexible: bool) -> None:
         code, size = CODES[element]
@@ -178,12 +183,12 @@ class DecoderWriter:
         self._source.line(f"position += {length} * {size}{taken}")
         self._ahead = 0
 
-    def _loop(self, element: "Primitive | StructureLayout", elements: str, first: str, last: str, *, flexible: bool) -> list[str]:
-        """Read elements one by one; return the names of the lengths within the last one."""
+    def _loop(self, element: "Primitive | StructureLayout", elements: str, count: str, *, flexible: bool) -> list[str]:
+        """Read elements one by one, counting down; return the names of the lengths within the last one. (A range costs as much as five turns.)"""
         source = self._source
         one = source.fresh("element")
         outer, self._lengths = self._lengths, []
-        with source.block(f"for _ in range({first}, {last}):"):
+        with source.block(f"while {count}:"):
             match element:
                 case StructureLayout():
                     self.structure(element, one)
@@ -193,6 +198,7 @@ class DecoderWriter:
                     self._sized(element, one, flexible=flexible, nullable=False)
             self.synchronize()
             source.line(f"{elements}.append({one})")
+            source.line(f"{count} -= 1")
         inner, self._lengths = self._lengths, outer
         return inner
 
@@ -211,15 +217,17 @@ class DecoderWriter:
             if element.flexible:
                 with source.block(f"if position != {end}:"):
                     source.line(f"position += len({elements}) * {sweep.size}")
-                    self._loop(element, elements, f"len({elements})", count, flexible=True)
+                    source.line(f"{count} -= len({elements})")
+                    self._loop(element, elements, count, flexible=True)
             return
         if self._is_lenient or not can_be_alike(element):
-            self._loop(element, elements, "0", count, flexible=element.flexible)
+            self._loop(element, elements, count, flexible=element.flexible)
             return
         shapes = source.bind(source.fresh("shapes"), Shapes(element))
         source.line(f"position = {shapes}.read(buffer, position, {count}, {elements})")
-        with source.block(f"if len({elements}) < {count}:"):
-            lengths = self._loop(element, elements, f"len({elements})", count, flexible=element.flexible)
+        source.line(f"{count} -= len({elements})")
+        with source.block(f"if {count}:"):
+            lengths = self._loop(element, elements, count, flexible=element.flexible)
             source.line(f"{shapes}.learn(({', '.join(lengths)},))")
 
     @contextmanager

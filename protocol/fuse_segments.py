@@ -73,7 +73,7 @@ class Segment:
         self.parts: list[Part] = []
 
     def flush(self, *, as_result: bool = False, is_before_blob: bool = False) -> None:
-        """Write the parts: append them as one chunk, or return them. Before a blob a last length of two bytes is usual, too."""
+        """Write the parts: append them as one chunk, or return them. Before a blob a last length of two or three bytes is usual, too."""
         parts, self.parts = self.parts, []
         if not parts:
             return
@@ -114,9 +114,11 @@ class Segment:
         last = parts[-1]
         if is_before_blob and isinstance(last, Length) and last.is_compact:
             others = [f"{length.name} < 128" for length in compact if length is not last]
-            with source.block(f"elif {' and '.join([f'{last.name} < 16384', *others, *usual])}:"):
-                two_bytes = Fixed("H", f"({last.name} & 127 | 128) << 8 | {last.name} >> 7")
-                source.line(self._statement([*parts[:-1], two_bytes], as_result=False))
+            first = f"({last.name} & 127 | 128) << 8 | {last.name} >> 7"
+            two_bytes, three_bytes = [Fixed("H", first)], [Fixed("H", f"{first} & 127 | 128"), Fixed("B", f"{last.name} >> 14")]
+            for limit, length in ((1 << 14, two_bytes), (1 << 21, three_bytes)):
+                with source.block(f"elif {' and '.join([f'{last.name} < {limit}', *others, *usual])}:"):
+                    source.line(self._statement([*parts[:-1], *length], as_result=False))
         with source.block("else:"):
             if as_result:
                 source.line("chunks = []")

@@ -348,6 +348,17 @@ def _up_to(name: str, version: int) -> bytes:
     return bytes(before.build({field: getattr(empty, field) for field in fields}))
 
 
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 2**21 - 2, 2**21 - 1, 2**21])
+def test_lengths_of_any_number_of_bytes_are_written_and_read(size: int) -> None:
+    """One, two and three bytes have code of their own, because batches are of such sizes."""
+    value = Everything(blob=bytes(size), batches=bytes(size), text="x" * min(size, 32767), items=[])
+    frame = compiled(Everything, 1).encode(value)
+    assert frame == construct_of(Everything, 1).build(value)
+    assert compiled(Everything, 1).decode(frame, 0) == (value, len(frame))
+    with pytest.raises(MalformedMessage):
+        compiled(Everything, 1).decode(frame[:-1], 0)
+
+
 def test_unknown_tags_are_kept_and_written_again_in_order() -> None:
     """A node in the middle must not lose what a newer one says (KIP-482)."""
     frame = compiled(Everything, 1).encode(Everything(items=[Item(name="i", note="n")]))
