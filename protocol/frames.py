@@ -12,6 +12,8 @@ from protocol.malformed import MalformedMessage
 SOCKET_REQUEST_MAX_BYTES = 104_857_600
 """Kafka's default of socket.request.max.bytes."""
 SIZE = Struct(">i")
+DROPS_MAX, DROP_BYTES_MAX = 256, 4096
+"""Up to so many pieces of a frame that are smaller than this are kept one by one."""
 
 
 class BadFrameSize(MalformedMessage):
@@ -37,6 +39,7 @@ class FrameReader:
     def __init__(self, limit: int = SOCKET_REQUEST_MAX_BYTES) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
+        self._drops: list[bytes] = []
         self._missing_bytes = 0
         self._partial_size = b""
 
@@ -45,21 +48,27 @@ class FrameReader:
         if not self._missing_bytes and not self._partial_size and 4 <= len(data) <= self._limit and SIZE.unpack_from(data)[0] == len(data) - 4:
             return [data[4:]]  # a single one, whole: what a peer sends that waits for each answer
         if self._missing_bytes > len(data):
-            self._pieces.append(data)
-            self._missing_bytes -= len(data)
+            self._add_piece(data)
             return []
         frames: list[bytes] = []
         position = self._missing_bytes
         if position:
-            self._pieces.append(data[:position])
-            frames.append(b"".join(self._pieces))
-            self._pieces = []
+            frames.append(b"".join((*self._pieces, *self._drops, data[:position])))
+            self._pieces, self._drops = [], []
             self._missing_bytes = 0
         elif self._partial_size:
             data = self._partial_size + data
             self._partial_size = b""
         self._take_frames(data, position, frames)
         return frames
+
+    def _add_piece(self, data: bytes) -> None:
+        """Keep a piece of a frame. Small ones are joined as they become many: an object for each byte would take forty times as much."""
+        self._missing_bytes -= len(data)
+        self._drops.append(data)
+        if len(self._drops) >= DROPS_MAX or len(data) >= DROP_BYTES_MAX:
+            self._pieces.append(b"".join(self._drops) if len(self._drops) > 1 else data)
+            self._drops = []
 
     def _take_frames(self, data: bytes, position: int, frames: list[bytes]) -> None:
         """Cut whole frames from `position` on, and keep what begins behind them."""

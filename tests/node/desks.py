@@ -64,9 +64,9 @@ class Server:
     listeners: Listeners
     world: WatchedWorld
 
-    async def connect(self) -> "Client":
-        """Open a connection."""
-        return Client(*await asyncio.open_connection("127.0.0.1", self.listeners.bound["PLAINTEXT"].port, limit=1 << 24))
+    async def connect(self, kept_bytes: int = 1 << 24) -> "Client":
+        """Open a connection; the client reads on until it keeps about so much that nobody took."""
+        return Client(*await asyncio.open_connection("127.0.0.1", self.listeners.bound["PLAINTEXT"].port, limit=kept_bytes))
 
     def why_closed(self) -> list[str]:
         """Return why connections were closed so far."""

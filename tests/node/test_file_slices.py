@@ -10,13 +10,14 @@ from typing import cast
 
 import pytest
 
+from kraftsim.node import connection
 from kraftsim.node import log as log_module
-from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.node.call import Answer, Call, Deferred, Encoded
 from kraftsim.world.interface import File
 from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.requests import decode_response, request_chunks
 from tests.node.conftest import MakeWorld, WatchedWorld, data_batch
-from tests.node.desks import LOOPS, Client, Desk, Server, init, play
+from tests.node.desks import LOOPS, Client, Desk, Server, init, play, produce
 from tests.node.test_log import SMALL, append, opened
 
 MEBIBYTE = 1 << 20
@@ -73,6 +74,48 @@ def test_slices_and_other_answers_come_in_the_order_of_the_requests(make_world: 
                 await asyncio.sleep(0.02)
             assert await fetched(client) == shelf.content[position : position + size]
             assert (await client.answer())[:4] == number.to_bytes(4)
+
+    play(loop, world, work, desk)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_slice_waits_for_what_the_transport_still_has_to_write(make_world: MakeWorld, loop: str) -> None:
+    """Answers of all sizes for a client that reads slowly: now and then the transport is not done when the next answer is a slice."""
+    world = make_world()
+    shelf, desk = serving(world, MEBIBYTE, *[(number, 300_000) for number in range(100)])
+    desk.on_produce = lambda call: Encoded(bytes([call.correlation_id]) * 300_000)
+
+    async def work(server: Server) -> None:
+        client = await server.connect(kept_bytes=20_000)
+        client.send(*(produce(number, b"") + fetch(number) for number in range(100)))
+        await asyncio.sleep(0.2)  # now all queues are full
+        for number in range(100):
+            assert await client.answer() == number.to_bytes(4) + bytes([number]) * 300_000
+            assert await fetched(client) == shelf.content[number : number + 300_000]
+
+    play(loop, world, work, desk)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_an_answer_that_comes_while_a_slice_is_under_way_comes_behind_it(make_world: MakeWorld, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request behind the slice was served in the same run, and its answer deferred."""
+    monkeypatch.setattr(connection, "UNWRITTEN_BYTES_MAX", 1 << 40)
+    world = make_world()
+    shelf, desk = serving(world, 24 * MEBIBYTE, (0, 24 * MEBIBYTE))
+    later = Deferred()
+    desk.on_produce = lambda call: later
+
+    async def work(server: Server) -> None:
+        client = await server.connect()
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(fetch(0), produce(1, b""), init(2))
+        await asyncio.sleep(0.05)
+        later.complete(Encoded(b"behind"))
+        await asyncio.sleep(0.05)
+        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        assert await fetched(client) == shelf.content
+        assert await client.answer() == b"\0\0\0\1behind"
+        assert (await client.answer())[:4] == b"\0\0\0\2"
 
     play(loop, world, work, desk)
 

@@ -1,5 +1,6 @@
 """Frames come out whole, whatever pieces the network makes of them."""
 
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -58,6 +59,18 @@ def test_kafkas_default_limit_holds_unless_another_is_given() -> None:
     assert FrameReader().feed((104_857_600).to_bytes(4)) == []
     with pytest.raises(FrameTooLarge, match="104857601"):
         FrameReader().feed((104_857_601).to_bytes(4))
+
+
+def test_a_frame_that_drips_byte_by_byte_takes_little_more_than_its_size() -> None:
+    reader = FrameReader()
+    size = 200_000
+    frames = reader.feed(size.to_bytes(4))
+    tracemalloc.start()
+    for number in range(size):
+        frames += reader.feed(bytes([number & 1]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert frames == [b"\0\1" * (size // 2)] and peak < 3 * size
 
 
 def test_a_large_frame_in_many_pieces_takes_linear_time() -> None:
