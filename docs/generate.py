@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from docs.protocol_pages import pages as protocol_pages
 from kraftsim.catalogue import Catalogue
 from kraftsim.cli.kinds import listing
 from kraftsim.cli.main import VERBS, kraftsim
@@ -136,6 +137,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "requirements.md": requirements,
     "catalogue.md": catalogue,
     "command-line.md": command_line,
+    **protocol_pages(),
 }
 
 
@@ -150,6 +152,7 @@ def main() -> None:
         file = DOCS / page
         text = text_of(page)
         if not file.exists() or file.read_text() != text:
+            file.parent.mkdir(exist_ok=True)
             file.write_text(text)
             print(f"{file.relative_to(DOCS.parent)} is written")
 

@@ -7,6 +7,7 @@ import pytest
 
 from docs.generate import GENERATED, text_of
 from kraftsim.cli.main import VERBS
+from protocol.messages.registry import declared_api_keys
 
 HOUSE = Path(__file__).parents[2]
 PAGES = sorted([HOUSE / "README.md", *(HOUSE / "docs").rglob("*.md")])
@@ -34,6 +35,21 @@ def test_commands_that_are_shown_exist(page):
     assert set(re.findall(r"^\s*(?:\$ )?kraftsim ([a-z]+)", text, flags=re.M)) <= set(VERBS)
     goals = set(re.findall(r"`make ([a-z]+)", text)) | set(re.findall(r"^(?:\$ )?make ([a-z]+)", text, flags=re.M))
     assert not [goal for goal in goals if not re.search(rf"^{goal}:", makefile, flags=re.M)]
+
+
+def test_the_pages_of_the_protocol_are_those_of_the_apis_that_are_declared():
+    """None is left of an API that was renamed."""
+    written = {f"protocol/{page.name}" for page in (HOUSE / "docs" / "protocol").iterdir()}
+    assert written == {page for page in GENERATED if page.startswith("protocol/")}
+    assert len(written) > len(declared_api_keys())
+
+
+def test_a_page_of_an_api_says_its_versions_fields_and_errors():
+    page = (HOUSE / "docs" / "protocol" / "k22-init-producer-id.md").read_text()
+    assert "| Kafka | 2.8.2 | 3.9.1 |" in page and "| versions | 0-4 | 0-5 |" in page
+    assert "| `producer_id` | int64 | 3+ |  | `-1` |  |" in page
+    assert "| 90 | PRODUCER_FENCED |  | since v4 |" in page
+    assert "- Version 2: flexible: compact lengths, tagged fields." in page
 
 
 def test_the_map_names_every_room():
