@@ -63,14 +63,11 @@ class CompiledMessage(Generic[T]):
         """Return the bytes of a message; another name of `encode`."""
         return self.encode(message)
 
-    def prepare(self) -> None:
-        """Make all functions now, for callers that keep them."""
+    def decoder(self) -> DecodeFunction[T]:
+        """Return `decode` as it will be once it was called, for callers that keep it."""
         if self.decode == self._first_decode:
             self._make_decode()
-        if self.encode == self._first_encode:
-            self._make_encode()
-        if self.encode_into == self._first_encode_into:
-            self._make_encode_into()
+        return self.decode
 
     def packer(self, prefix: str, otherwise: Callable[..., bytes]) -> Callable[..., bytes] | None:
         """Return `pack(*prefix_values, message) -> bytes` if all messages of this layout have one size, else None.

@@ -7,7 +7,6 @@ Source: kafka.server.KafkaApis.handle, org.apache.kafka.common.requests.RequestC
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from struct import Struct
 from typing import Generic, TypeVar, cast
 
@@ -49,13 +48,11 @@ class FrameRoute(Generic[N]):
 
     def __init__(self, route: Route[N], api_key: int, api_version: int) -> None:
         codecs = route_of(api_key, api_version)
-        with suppress(MalformedMessage):
-            codecs.request.decode(b"", 0)  # the function is compiled when it is first called
         self._api_key = api_key
         self._api_version = api_version
         self._handle = route.handle
         self._refuse = route.refuse
-        self._decode = cast(Callable[[Buffer, int], tuple[Message, int]], codecs.request.decode)
+        self._decode = cast(Callable[[Buffer, int], tuple[Message, int]], codecs.request.decoder())
         self._header_version = codecs.request_header_version
         self._pack_answer = codecs.pack_response or _no_packing
         self._answer_bytes = codecs.response_size
