@@ -42,7 +42,7 @@ class Run:
 
     def one(self, data: bytes, *, ends: bool = True) -> None:
         """Run an input; if the time is over this ends the process."""
-        finding = self._guard.run(data)
+        finding = self._guard.run(data, timed=ends)
         if finding is not None:
             print(f"\n{self._name}: BROKEN by {len(data)} bytes\n{finding}\n", flush=True)
         self._calls += 1
