@@ -47,7 +47,7 @@ class Screen:
             click.echo(CLEAR_LINE, nl=False)
         took = click.style(f"  ({finding.seconds:.1f} s)", dim=True) if finding.seconds >= SLOW_SECONDS else ""
         note = click.style(f"  [{finding.why}]", fg="yellow") if finding.verdict is Verdict.SKIPPED else took
-        self._echo(f"  {_mark(finding.verdict)} {of.label:<{LABEL_WIDTH}} {of.sentence}{note}")
+        self._echo(f"  {mark(finding.verdict)} {of.label:<{LABEL_WIDTH}} {of.sentence}{note}")
         if finding.verdict is Verdict.UNMET:
             self._explain(finding)
 
@@ -98,11 +98,15 @@ def print_list(requirements: Sequence[Requirement]) -> None:
     click.echo(f"\n{len(requirements)} requirements")
 
 
-def _mark(verdict: Verdict) -> str:
+def mark(verdict: Verdict) -> str:
+    """Return what stands before a requirement, in letters that the terminal has."""
     letter, plain, colour = MARKS[verdict]
-    encoding = sys.stdout.encoding or "ascii"
+    return click.style(letter if _has_ticks() else plain, fg=colour, bold=verdict is Verdict.UNMET)
+
+
+def _has_ticks() -> bool:
     try:
-        letter.encode(encoding)
+        MARKS[Verdict.MET][0].encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        letter = plain
-    return click.style(letter, fg=colour, bold=verdict is Verdict.UNMET)
+        return False
+    return True

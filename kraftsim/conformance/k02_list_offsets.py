@@ -131,7 +131,9 @@ def largest_timestamp(target: Target) -> None:
             expect_equal((row.timestamp, row.offset, row.leader_epoch), found, f"version {version}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that(6, "without a remote store the local log begins where the log begins, and nothing is tiered", source="KIP-405; KIP-1005")
+@REQUIREMENTS.that(
+    6, "without a remote store the local log begins where the log begins, and nothing is tiered", source="KIP-405; KIP-1005", since="3.9"
+)
 def without_tiers(target: Target) -> None:
     topic = _timed_topic(target)
     for timestamp, found in ((EARLIEST_LOCAL_TIMESTAMP, (-1, 0, 0)), (LATEST_TIERED_TIMESTAMP, (-1, -1, -1))):

@@ -54,7 +54,10 @@ class Peer:
         self._give_up_at = give_up_at
         self._transcript = transcript or Transcript()
         self._number = self._transcript.next_connection()
-        self._socket = socket.create_connection((host, port), timeout=self._patience(timeout_seconds))
+        try:
+            self._socket = socket.create_connection((host, port), timeout=self._patience(timeout_seconds))
+        except TimeoutError as trouble:
+            raise PeerSilent(f"no connection to {host}:{port}") from trouble
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @classmethod

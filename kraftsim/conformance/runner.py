@@ -83,6 +83,8 @@ def judge(requirement: Requirement, target: Target, seconds: float = CHECK_SECON
         unmet = Unmet("the check ran out of time", f"all answers within {seconds:g} s", "fewer")
     except (PeerClosed, PeerSilent) as trouble:
         unmet = Unmet("an answer is missing", "an answer", str(trouble))
+    except LookupError as trouble:
+        unmet = Unmet("an answer lacks a row for what was asked", "a row for each thing that was asked for", str(trouble))
     except MalformedMessage as trouble:
         unmet = Unmet("an answer is malformed", "an answer that can be read", str(trouble))
     else:

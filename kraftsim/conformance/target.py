@@ -94,16 +94,19 @@ class Target:
         return self.ranges(address)[api_key]
 
     def versions(self, api_key: ApiKey, since: int = 0, address: str | None = None) -> Iterator[int]:
-        """Yield the versions of an API, from `since` on, that the node advertises and this side can speak."""
+        """Yield the versions of an API, from `since` on, that the node advertises and this side can speak. Raises Inapplicable if there are none."""
         ours_first, ours_last = registry.versions_of(api_key)
         first, last = self.range_of(api_key, address)
-        return iter(range(max(first, ours_first, since), min(last, ours_last) + 1))
+        common = range(max(first, ours_first, since), min(last, ours_last) + 1)
+        if not common:
+            raise Inapplicable(f"{api_key.name} is offered in versions {first} to {last}, and needed in {max(since, ours_first)} to {ours_last}")
+        return iter(common)
 
     def newest(self, api_key: ApiKey, until: int = 99, address: str | None = None) -> int:
-        """Return the newest version of an API, not above `until`, that both sides speak. Raises Unmet if there is none."""
+        """Return the newest version of an API, not above `until`, that both sides speak. Raises Inapplicable if there is none."""
         common = [version for version in self.versions(api_key, address=address) if version <= until]
         if not common:
-            raise Unmet(f"{api_key.name} is advertised in no version that this side speaks")
+            raise Inapplicable(f"{api_key.name} is offered in no version up to {until}")
         return common[-1]
 
     def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> Topic:

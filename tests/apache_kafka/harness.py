@@ -16,6 +16,7 @@ QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 SERVER_JVM = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-Xmx1G", "-Xms1G")
 """For measuring: the flags of kafka-server-start.sh."""
 CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
+ROLES = "broker,controller"
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
@@ -78,7 +79,10 @@ def java_command(release: str, main_class: str, *arguments: str, jvm: tuple[str,
 
 @dataclass(slots=True)
 class ApacheKafka:
-    """One node that is broker and controller at once. Use as a context manager; `settings` are Kafka properties that win over those derived here."""
+    """One node that is broker and controller at once, or what `process.roles` says. Use as a context manager.
+
+    `settings` are Kafka properties that win over those derived here.
+    """
 
     release: str = DEFAULT_RELEASE
     settings: dict[str, str] = field(default_factory=dict)
@@ -135,7 +139,7 @@ class ApacheKafka:
         with open(self.directory / "server.log", "ab") as log:
             command = java_command(self.release, "kafka.Kafka", str(self.directory / "server.properties"), jvm=self.jvm)
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        while not _answers(self.port):
+        while not _answers(self.port if "broker" in self.settings.get("process.roles", ROLES) else self.controller_port):
             words = (self.directory / "server.log").read_text(errors="replace")[-2000:]
             assert self._process.poll() is None, f"Apache Kafka ended with {self._process.returncode}:\n{words}"
             assert time.monotonic() - started < START_SECONDS, f"Apache Kafka does not answer:\n{words}"
@@ -164,11 +168,15 @@ class ApacheKafka:
 
 
 def _properties(data: Path, port: int, controller_port: int, settings: dict[str, str]) -> str:
-    properties = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+    own_controller = f"CONTROLLER://127.0.0.1:{controller_port}"
+    for_clients = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},{own_controller}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+    }
+    properties = {
+        "process.roles": ROLES,
+        "node.id": "1",
+        **(for_clients if "broker" in settings.get("process.roles", ROLES) else {"listeners": own_controller}),
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",

@@ -10,11 +10,12 @@ import pytest
 from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent, framed, split_address
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.runner import judge
+from kraftsim.conformance.runner import Verdict, judge
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.conformance.fake_node import HangUp, api_versions_0, fake_node
 
 
 @contextmanager
@@ -101,7 +102,7 @@ def test_a_node_that_is_not_there_is_no_finding():
 
 def test_every_requirement_has_a_number_a_sentence_and_a_source_of_its_own():
     requirements = all_requirements()
-    assert len(requirements) >= 190
+    assert len(requirements) >= 240
     assert all(requirement.source.strip() and requirement.sentence.strip() for requirement in requirements)
     for what in ("label", "check"):
         assert len({getattr(requirement, what) for requirement in requirements}) == len(requirements), f"a {what} is used twice"
@@ -159,3 +160,35 @@ def test_a_pattern_that_means_nothing_is_a_mistake():
 def test_an_address_is_host_and_port(address):
     with pytest.raises(ValueError, match="HOST:PORT"):
         split_address(address)
+
+
+def hangs_up(frame: bytes) -> bytes | None:
+    """A node that closes a connection as soon as it is asked something."""
+    raise HangUp
+
+
+def says_nothing_wrong(frame: bytes) -> bytes | None:
+    """A node that offers much, and answers all that it is asked with what may be read as an answer: many zeros."""
+    ranges = dict.fromkeys(range(70), (0, 9))
+    return api_versions_0(frame, ranges) if frame[:2] == b"\x00\x12" else frame[4:8] + bytes(64)
+
+
+MET_BY_SILENCE = {"wire/1.3", "wire/9.4"}
+"""To be waited for, and to be let go."""
+MET_BY_ZEROS = MET_BY_SILENCE | {
+    *("wire/4.1", "wire/4.2", "wire/4.12", "wire/4.13", "wire/4.14"),  # ApiVersions is answered well
+    *("wire/5.12", "wire/7.6", "wire/7.9", "wire/7.15"),  # all that is asked is to be answered at all, or alike
+    *("wire/9.2", "wire/9.5", "wire/9.6", "wire/9.8"),  # connections come and go
+    *("api-versions/1.1", "api-versions/1.3", "controller/1.1", "controller/1.3"),  # the list is as long as it must be
+    "init-producer-id/1.6",  # a producer id of 0
+}
+
+
+@pytest.mark.parametrize(("answering", "met_at_most"), [(hangs_up, MET_BY_SILENCE), (says_nothing_wrong, MET_BY_ZEROS)])
+def test_hardly_a_requirement_is_met_by_a_node_that_does_nothing_right(answering, met_at_most):
+    """A check that any node passes is none."""
+    with fake_node(answering) as address:
+        target = Target(address, address)
+        findings = [judge(requirement, target, seconds=0.4) for requirement in all_requirements()]
+    met = {finding.requirement.label for finding in findings if finding.verdict is Verdict.MET}
+    assert met <= met_at_most

@@ -16,8 +16,8 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-WAITING = frozenset(("wire/2.7", "wire/5.8", "wire/5.9", "wire/5.10", "wire/5.11", "wire/7.14"))
-"""Where the codec is stricter than Apache Kafka: bad UTF-8, and tags in any order. To be emptied."""
+WAITING = frozenset(("controller/5.3", "controller/5.4", "controller/5.5", "controller/5.7"))
+"""What the controller does not look at in an envelope yet. To be emptied."""
 
 
 def meets(requirement: Requirement, target: Target) -> None:

@@ -1,0 +1,336 @@
+"""Partitions on our controller become what they become on Apache Kafka's: the same stories told to both, answers and records compared.
+
+The stories are drawn from seeds: topics come, grow and go, brokers register, are fenced, shut down and lose directories, leaders ask for other ISRs,
+people elect and move. What is wrong about a request is drawn as well. A difference names the request after which it showed.
+Source: Apache Kafka 3.9.1 itself.
+"""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.ports import free_port_range
+from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.k37_create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsTopics
+from protocol.messages.k56_alter_partition import AlterPartitionData, AlterPartitionRequest, AlterPartitionTopic, BrokerState
+from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
+from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.k73_assign_replicas_to_dirs import AssignedDirectory, AssignedPartition, AssignedTopic, AssignReplicasToDirsRequest
+from protocol.schema import Message
+from protocol.uuids import LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID, ZERO_UUID
+from tests.apache_kafka.class_path import Missing
+from tests.apache_kafka.controller_sessions import CAUGHT_UP, CLUSTER_ID, Session
+from tests.apache_kafka.harness import ApacheKafka
+
+pytestmark = pytest.mark.interop
+
+BROKERS = (11, 12, 13, 14, 15)
+TOPICS = ("a", "b", "c.d", "c_d", "clean", "reckless")
+QUIET = {
+    "broker.session.timeout.ms": "3600000",
+    "broker.heartbeat.interval.ms": "1000000",
+    "auto.leader.rebalance.enable": "false",
+    "controller.quorum.append.linger.ms": "0",
+}
+"""Nothing happens but what is asked for."""
+Asked = Callable[[Session], tuple[Message, int]]
+
+
+@contextmanager
+def our_controller(directory: Path) -> Iterator[str]:
+    """A process with one controller of ours and no broker; yields its address."""
+    port = free_port_range(1)
+    properties = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "listeners": f"CONTROLLER://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@127.0.0.1:{port}",
+        "log.dirs": str(directory / "data"),
+        "kraftsim.cluster.id": CLUSTER_ID,
+        "kraftsim.replication.factor.max": "5",
+        **QUIET,
+    }
+    (directory / "controller.properties").write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    with open(directory / "log.txt", "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kraftsim", "node", str(directory / "controller.properties")], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def session_with(address: str, seconds: float = 60) -> Session:
+    """Return a session as soon as the controller is the active one."""
+    give_up_at = time.monotonic() + seconds
+    while True:
+        try:
+            session = Session(address)
+        except OSError:
+            assert time.monotonic() < give_up_at, f"no controller at {address}"
+            time.sleep(0.05)
+            continue
+        if session.image.finalized_features:
+            return session
+        session.close()
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[tuple[Session, Session]]:
+    """(Apache Kafka's controller, ours), each with an empty log."""
+    apache = ApacheKafka(settings={"process.roles": "controller", **QUIET})
+    try:
+        with apache, our_controller(tmp_path) as ours:
+            sessions = session_with(apache.controller), session_with(ours)
+            yield sessions
+            for session in sessions:
+                session.close()
+    except Missing as lack:
+        pytest.skip(str(lack))
+
+
+class Story:
+    """Requests drawn from a seed. What is there is looked up in the first session, so both are asked the same."""
+
+    def __init__(self, seed: int, known: Session) -> None:
+        self._draw = random.Random(seed)
+        self._known = known
+        self._incarnations = dict.fromkeys(BROKERS, 0)
+        self._verbs: dict[Callable[[], Asked], int] = {
+            self.register: 4,
+            self.heartbeat: 14,
+            self.create_topic: 6,
+            self.delete_topics: 2,
+            self.create_partitions: 4,
+            self.elect_leaders: 10,
+            self.reassign: 12,
+            self.list_moves: 2,
+            self.alter_partition: 30,
+            self.assign_directories: 6,
+        }
+
+    def begin(self) -> Iterator[tuple[str, Asked]]:
+        """Yield what gets every broker into service."""
+        for broker_id in BROKERS:
+            yield f"register {broker_id}", self._registration(broker_id)
+            yield f"unfence {broker_id}", self._heartbeat(broker_id)
+
+    def go_on(self) -> tuple[str, Asked]:
+        """Return the next request and its name."""
+        verb = self._draw.choices(list(self._verbs), list(self._verbs.values()))[0]
+        return verb.__name__, verb()
+
+    # Brokers --------------------------------------------------------------------------------------------------------------------------------------
+
+    def register(self) -> Asked:
+        """Register a broker, mostly as another incarnation."""
+        broker_id = self._draw.choice(BROKERS)
+        self._incarnations[broker_id] += self._draw.random() < 0.8
+        return self._registration(broker_id)
+
+    def heartbeat(self) -> Asked:
+        """Let a broker want something; mostly it wants to serve."""
+        broker_id, chance = self._draw.choice(BROKERS), self._draw.random()
+        offline = [self._directory(broker_id) for _ in range(self._draw.choice((0, 0, 0, 0, 1, 2)))]
+        return self._heartbeat(broker_id, want_fence=0.6 < chance < 0.8, want_shut_down=chance > 0.75, offline=offline)
+
+    def _registration(self, broker_id: int) -> Asked:
+        request = BrokerRegistrationRequest(
+            broker_id=broker_id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=bytes([broker_id, self._incarnations[broker_id]] * 8),
+            listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9, security_protocol=0)],
+            features=[
+                Feature(name="metadata.version", min_supported_version=1, max_supported_version=21),
+                Feature(name="kraft.version", min_supported_version=0, max_supported_version=1),
+            ],
+            log_dirs=[bytes([broker_id, number] * 8) for number in range(1, 2 + broker_id % 3)],
+        )
+        return lambda session: (request, 4)
+
+    def _heartbeat(self, broker_id: int, *, want_fence: bool = False, want_shut_down: bool = False, offline: list[bytes] | None = None) -> Asked:
+        return lambda session: (
+            BrokerHeartbeatRequest(
+                broker_id=broker_id,
+                broker_epoch=session.broker_epoch(broker_id),
+                current_metadata_offset=CAUGHT_UP,
+                want_fence=want_fence,
+                want_shut_down=want_shut_down,
+                offline_log_dirs=offline or [],
+            ),
+            1,
+        )
+
+    def _directory(self, broker_id: int) -> bytes:
+        """Return one of a broker's directories, or one that it may not have."""
+        return bytes([broker_id, self._draw.choice((1, 1, 2, 2, 3, 9))] * 8)
+
+    # Topics ---------------------------------------------------------------------------------------------------------------------------------------
+
+    def create_topic(self) -> Asked:
+        """Create a topic by hand, sometimes one that cannot be."""
+        name = self._draw.choice(TOPICS)
+        configs = [CreatableTopicConfig(name="unclean.leader.election.enable", value="true")] if name == "reckless" else []
+        numbers = list(range(self._draw.randint(1, 4))) if self._draw.random() < 0.95 else [0, 2]
+        count = self._draw.randint(1, 4)
+        rows = [CreatableReplicaAssignment(partition_index=number, broker_ids=self._replicas(count)) for number in numbers]
+        topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=rows, configs=configs)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=self._draw.random() < 0.05)
+        return lambda session: (request, 7)
+
+    def delete_topics(self) -> Asked:
+        """Delete topics by name or by id."""
+        names = [self._draw.choice(TOPICS) for _ in range(self._draw.randint(1, 2))]
+        by_id = self._draw.random() < 0.5
+
+        def asked(session: Session) -> tuple[Message, int]:
+            states = [
+                DeleteTopicState(name=None, topic_id=session.topic_id(name)) if by_id else DeleteTopicState(name=name, topic_id=ZERO_UUID)
+                for name in names
+            ]
+            return DeleteTopicsRequest(topics=states, timeout_ms=10_000), 6
+
+        return asked
+
+    def create_partitions(self) -> Asked:
+        """Make a topic wider, by hand.
+
+        Not where its partitions differ in how many replicas they have: Apache Kafka compares with one that its hash table happens to hold first.
+        """
+        name, present = self._some_topic()
+        if len({len(partition.replicas) for (topic, _), partition in self._known.partitions().items() if topic == name}) > 1:
+            return self.list_moves()
+        more = self._draw.choice((1, 1, 2, 0, -1))
+        rows = [CreatePartitionsAssignment(broker_ids=self._replicas()) for _ in range(max(more, 0) + (self._draw.random() < 0.1))]
+        topic = CreatePartitionsTopic(name=name, count=present + more, assignments=rows)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=10_000, validate_only=self._draw.random() < 0.1)
+        return lambda session: (request, 3)
+
+    # Leaders --------------------------------------------------------------------------------------------------------------------------------------
+
+    def elect_leaders(self) -> Asked:
+        """Ask for elections of some partitions or of all."""
+        kind = self._draw.choice((0, 0, 1, 1, 1, 7 if self._draw.random() < 0.1 else 0))
+        chosen = [self._some_partition() for _ in range(self._draw.randint(1, 3))]
+        rows = None if self._draw.random() < 0.3 else [TopicPartitions(topic=name, partitions=[number]) for name, number in chosen]
+        return lambda session: (ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=10_000), 2)
+
+    def reassign(self) -> Asked:
+        """Move a partition, or call a move off."""
+        name, number = self._some_partition()
+        replicas = None if self._draw.random() < 0.35 else self._replicas()
+        row = ReassignableTopic(name=name, partitions=[ReassignablePartition(partition_index=number, replicas=replicas)])
+        return lambda session: (AlterPartitionReassignmentsRequest(topics=[row], timeout_ms=10_000), 0)
+
+    def list_moves(self) -> Asked:
+        """Ask for the moves under way."""
+        chosen = [self._some_partition() for _ in range(3)]
+        rows = None if self._draw.random() < 0.5 else [ListPartitionReassignmentsTopics(name=name, partition_indexes=[n]) for name, n in chosen]
+        return lambda session: (ListPartitionReassignmentsRequest(topics=rows, timeout_ms=10_000), 0)
+
+    def alter_partition(self) -> Asked:
+        """Let a leader, or somebody who thinks so, ask for another ISR."""
+        name, number = self._some_partition()
+        partition = self._known.partitions().get((name, number))
+        version = self._draw.choice((0, 1, 2, 3, 3, 3))
+        leader_epoch, partition_epoch, asker, isr = 0, 0, self._draw.choice(BROKERS), self._replicas()
+        if partition is not None:
+            leader_epoch, partition_epoch = partition.leader_epoch + self._off_by(), partition.partition_epoch + self._off_by()
+            asker = partition.leader if partition.has_leader and self._draw.random() < 0.95 else asker
+            isr = self._next_isr(list(partition.replicas), asker)
+        state = self._draw.choice((0, 0, 0, 0, 1))
+        stale = self._draw.choice((0, 0, 0, 0, 0, 0, 0, 1))
+        life = self._draw.choice(("present", "present", "present", "unchecked", "stale"))
+
+        def asked(session: Session) -> tuple[Message, int]:
+            epochs = {"present": session.broker_epoch, "unchecked": lambda _: -1, "stale": lambda _: 0}[life]
+            row = AlterPartitionData(partition_index=number, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
+            if version >= 1:
+                row.leader_recovery_state = state
+            if version >= 3:
+                row.new_isr_with_epochs = [BrokerState(broker_id=replica, broker_epoch=epochs(replica)) for replica in isr]
+            else:
+                row.new_isr = isr
+            topic = AlterPartitionTopic(partitions=[row])
+            if version >= 2:
+                topic.topic_id = session.topic_id(name)
+            else:
+                topic.topic_name = name
+            return AlterPartitionRequest(broker_id=asker, broker_epoch=session.broker_epoch(asker) - stale, topics=[topic]), version
+
+        return asked
+
+    def assign_directories(self) -> Asked:
+        """Let a broker say where some replicas lie."""
+        broker_id = self._draw.choice(BROKERS)
+        directory = self._draw.choice((self._directory(broker_id), self._directory(broker_id), LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID))
+        chosen = [self._some_partition() for _ in range(self._draw.randint(1, 3))]
+
+        def asked(session: Session) -> tuple[Message, int]:
+            rows = [AssignedTopic(topic_id=session.topic_id(name), partitions=[AssignedPartition(partition_index=number)]) for name, number in chosen]
+            directories = [AssignedDirectory(id=directory, topics=rows)]
+            request = AssignReplicasToDirsRequest(broker_id=broker_id, broker_epoch=session.broker_epoch(broker_id), directories=directories)
+            return request, 0
+
+        return asked
+
+    # Drawing --------------------------------------------------------------------------------------------------------------------------------------
+
+    def _replicas(self, count: int = 0) -> list[int]:
+        """Draw replicas; seldom one twice, or one that nobody registered."""
+        drawn = self._draw.sample(BROKERS, count or self._draw.randint(1, 4))
+        if self._draw.random() < 0.03:
+            drawn[-1] = self._draw.choice((drawn[0], 99))
+        return drawn
+
+    def _next_isr(self, replicas: list[int], leader: int) -> list[int]:
+        """Draw an ISR of some replicas with the leader in it; seldom something that is none."""
+        others = [replica for replica in replicas if replica != leader]
+        isr = [*self._draw.sample(others, self._draw.randint(len(others) // 2, len(others))), leader]
+        self._draw.shuffle(isr)
+        if self._draw.random() < 0.04:
+            isr[0] = self._draw.choice((*BROKERS, 99, -1))
+        return isr
+
+    def _off_by(self) -> int:
+        return self._draw.choice((*(0,) * 30, -1, 1))
+
+    def _some_topic(self) -> tuple[str, int]:
+        """Return (name, how many partitions it has) of a topic that mostly is there."""
+        counts = dict.fromkeys(TOPICS[:1], 1)
+        for name, _ in self._known.partitions():
+            counts[name] = sum(1 for other, _ in self._known.partitions() if other == name)
+        return self._draw.choice(list(counts.items()))
+
+    def _some_partition(self) -> tuple[str, int]:
+        there = list(self._known.partitions())
+        return self._draw.choice(there) if there and self._draw.random() < 0.97 else (self._draw.choice(TOPICS), 7)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("STORIES", 3))))
+def test_two_controllers_tell_the_same_story(seed, both):
+    """Field by field, messages included; records by kind, version and content."""
+    apache, ours = both
+    story, history = Story(seed, apache), []
+    begun = list(story.begin())
+    for step in range(600):
+        name, asked = begun[step] if step < len(begun) else story.go_on()
+        there, here = apache.tell(asked), ours.tell(asked)
+        history.append(name)
+        assert here == there, f"step {step} of seed {seed}, {name}: {asked(apache)}\nafter {history[-12:]}"
+    assert apache.partitions() == ours.partitions()
