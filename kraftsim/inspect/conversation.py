@@ -3,6 +3,7 @@
 Source: KafkaChannel, NetworkClient (correlation ids); SaslServerAuthenticator (bare tokens after SaslHandshake v0).
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -68,6 +69,37 @@ class Numbers:
         return self.last
 
 
+class _Awaited:
+    """Requests whose responses are awaited. A client may use one correlation id for several at a time: they are answered in order."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, deque[_Pending]] = {}
+        self._count = 0
+
+    def add(self, correlation_id: int, pending: _Pending) -> None:
+        """Await one more; the oldest is forgotten where there are too many."""
+        if self._count >= PENDING_MAX:
+            self.take(next(iter(self._by_id)))
+        self._by_id.setdefault(correlation_id, deque()).append(pending)
+        self._count += 1
+
+    def oldest(self, correlation_id: int) -> _Pending | None:
+        """Return the request that the next response with that id answers."""
+        found = self._by_id.get(correlation_id)
+        return found[0] if found else None
+
+    def take(self, correlation_id: int) -> _Pending | None:
+        """The same, and await it no longer."""
+        found = self._by_id.get(correlation_id)
+        if not found:
+            return None
+        self._count -= 1
+        pending = found.popleft()
+        if not found:
+            del self._by_id[correlation_id]
+        return pending
+
+
 class Conversation:
     """One connection. Feed it bytes of both directions in the order of their packets."""
 
@@ -77,7 +109,7 @@ class Conversation:
         self._numbers = numbers
         self._names = names
         self._with_records = with_records
-        self._pending: dict[int, _Pending] = {}
+        self._pending = _Awaited()
         self._tokens: list[_Pending] = []
         self._expects_tokens = False
         self._requests = FrameCutter(self._is_request, in_step=from_its_start)
@@ -132,15 +164,13 @@ class Conversation:
         body = frame.body
         if frame.api_key == ApiKey.PRODUCE and body is not None and body.integer("acks", 1) == ACKS_NONE:
             return
-        if len(self._pending) >= PENDING_MAX:
-            del self._pending[next(iter(self._pending))]
-        self._pending[frame.correlation_id] = _Pending(number=number, time_ns=raw.time_ns, asked=frame.asked)
+        self._pending.add(frame.correlation_id, _Pending(number=number, time_ns=raw.time_ns, asked=frame.asked))
 
     def _response(self, raw: RawFrame) -> Exchange:
         number = self._numbers.following()
         has_head = len(raw.content) >= SIZE.size * 2
         correlation_id: int = SIZE.unpack_from(raw.content, SIZE.size)[0] if has_head else -1
-        pending = self._pending.pop(correlation_id, None) if has_head else None
+        pending = self._pending.take(correlation_id) if has_head else None
         if pending is None and self._tokens:
             return self._exchange(
                 raw, number, _bare(FrameKind.RESPONSE, raw.content, ApiKey.SASL_HANDSHAKE), self._tokens.pop(0), "a bare SASL token"
@@ -190,7 +220,7 @@ class Conversation:
         if len(buffer) < position + SIZE.size * 2:
             return None if looks_like_start(buffer, position) else False
         size, correlation_id = (SIZE.unpack_from(buffer, position + ahead)[0] for ahead in (0, SIZE.size))
-        pending = self._pending.get(correlation_id)
+        pending = self._pending.oldest(correlation_id)
         if pending is None or pending.asked is None or size < SIZE.size or size >> 24:
             return False
         end = position + SIZE.size + size

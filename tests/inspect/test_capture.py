@@ -215,6 +215,20 @@ def test_requests_without_an_answer_do_not_wait_for_one():
     assert identities(exchanges) == [(0, 9, 77, "request"), *EXPECTED]
 
 
+def test_requests_that_share_a_correlation_id_are_answered_in_their_order():
+    """As a client does that sends the same bytes again and again without waiting."""
+    from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+    from protocol.requests import request_chunks, response_chunks
+
+    said = Talk().open()
+    for version in (0, 3, 4):
+        said.say(b"".join(request_chunks(22, version, 7, "me", InitProducerIdRequest())), from_client=True)
+    for version in (0, 3, 4):
+        said.say(b"".join(response_chunks(22, version, 7, InitProducerIdResponse(producer_id=version))), from_client=False)
+    exchanges, _, _ = read(pcap(said.packets))
+    assert [(each.answers, each.frame.api_version, each.frame.tree.is_whole) for each in exchanges[3:]] == [(1, 0, True), (2, 3, True), (3, 4, True)]
+
+
 @pytest.mark.parametrize("kept", [0, 4, 20, 30, 60])
 def test_a_file_that_ends_early_is_read_as_far_as_it_goes(kept):
     content = pcap(talk().packets)
