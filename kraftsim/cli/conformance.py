@@ -101,7 +101,7 @@ def _judge(
         target = Target(bootstrap, controller)
     except ValueError as trouble:
         fail(trouble)
-    screen = Screen(is_quiet=str(json_file) == "-")
+    screen = Screen(len(requirements), is_quiet=str(json_file) == "-")
     started_at = time.strftime("%Y-%m-%dT%H:%M:%S")
     findings: list[Finding] = []
     line, lost = ReleaseLine(release, "as asked"), ""
@@ -114,7 +114,7 @@ def _judge(
             screen.tell(finding)
     except OSError as trouble:
         lost = str(trouble)
-    screen.end(findings, len(requirements))
+    screen.end(findings)
     _write(junit_file, json_file, target, line, findings, started_at, lost)
     if lost:
         click.echo(f"Error: {bootstrap} could not be judged: {lost}", err=True)

@@ -23,7 +23,9 @@ CLEAR_LINE = "\r\x1b[2K"
 class Screen:
     """The terminal, or a file in its place: then without colours and without the line that says what is being judged."""
 
-    def __init__(self, *, is_quiet: bool) -> None:
+    def __init__(self, asked: int, *, is_quiet: bool) -> None:
+        self._asked = asked
+        self._told = 0
         self._is_quiet = is_quiet
         self._is_terminal = sys.stdout.isatty() and not is_quiet
         self._section = ""
@@ -37,10 +39,12 @@ class Screen:
         """Say what is being judged, for as long as it takes."""
         self._open_section(requirement)
         if self._is_terminal:
-            click.echo(f"  … {requirement.label:<{LABEL_WIDTH}} {requirement.sentence}"[: shutil.get_terminal_size().columns - 1], nl=False)
+            line = f"  … {self._told + 1} of {self._asked}: {requirement.label} {requirement.sentence}"
+            click.echo(line[: shutil.get_terminal_size().columns - 1], nl=False)
 
     def tell(self, finding: Finding) -> None:
         """Print what was found."""
+        self._told += 1
         of = finding.requirement
         self._open_section(of)
         if self._is_terminal:
@@ -51,17 +55,17 @@ class Screen:
         if finding.verdict is Verdict.UNMET:
             self._explain(finding)
 
-    def end(self, findings: Sequence[Finding], asked: int) -> None:
+    def end(self, findings: Sequence[Finding]) -> None:
         """Print the summary."""
         count = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
-        missed = asked - len(findings)
+        missed = self._asked - len(findings)
         parts = [
             click.style(f"{count[Verdict.MET]} met", fg="green"),
             click.style(f"{count[Verdict.UNMET]} not met", fg="red" if count[Verdict.UNMET] else None),
             *([click.style(f"{count[Verdict.SKIPPED]} skipped", fg="yellow")] if count[Verdict.SKIPPED] else []),
             *([click.style(f"{missed} not judged", fg="red")] if missed else []),
         ]
-        self._echo(f"\n{asked} requirements: {', '.join(parts)}, in {time.monotonic() - self._started:.1f} s")
+        self._echo(f"\n{self._asked} requirements: {', '.join(parts)}, in {time.monotonic() - self._started:.1f} s")
         unmet = [finding.requirement.label for finding in findings if finding.verdict is Verdict.UNMET]
         if unmet:
             self._echo(click.style(f"not met: {' '.join(unmet)}", fg="red"))

@@ -235,3 +235,14 @@ def nothing_to_do(target: Target) -> None:
         for version in produce_versions(target):
             answer = peer.ask(ProduceRequest(transactional_id=None, acks=ALL, timeout_ms=1000), version, ProduceResponse)
             expect_equal(answer.responses, [], f"version {version}: topics of the answer")
+
+
+@REQUIREMENTS.that(19, "null records for a topic or partition that is not there are refused with error 3", source="KafkaApis.handleProduceRequest")
+def null_records_for_nobody(target: Target) -> None:
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        for name, partition in ((target.fresh_name("absent"), 0), (topic.name, 17)):
+            for version in produce_versions(target):
+                answer = peer.ask(produce_request(name, None, partition=partition), version, ProduceResponse)
+                code = answer.responses[0].partition_responses[0].error_code
+                expect_error(code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"version {version}, partition {partition} of {name}")

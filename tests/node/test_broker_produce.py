@@ -131,6 +131,8 @@ def test_null_records_are_never_answered_and_nothing_behind_them_is_served() -> 
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
+            assert (await client.produce(None)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "where nobody looks at them"
+            await client.create_topic("t")
             with pytest.raises(RequestTimedOut):
                 await client.produce(None)
 

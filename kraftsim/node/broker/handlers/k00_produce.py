@@ -166,7 +166,8 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Answer each partition with the offset of its batch or an error; with acks=0 nothing, or close after an error."""
     request = call.body
     assert isinstance(request, ProduceRequest), "dispatch decodes by API key"
-    if any(data.records is None for topic in request.topic_data for data in topic.partition_data):
+    rows = [(topic.name, data) for topic in request.topic_data for data in topic.partition_data]
+    if any(data.records is None and broker.image.partition(name, data.index) is not None for name, data in rows):
         return Deferred()  # asked of Apache Kafka 3.9.1: no answer, ever, and nothing behind it on the connection is served
     work = ProduceWork(broker, call, request)
     work.run(request)
