@@ -28,7 +28,7 @@ Examples:
 \b
 Exit codes: 0 every requirement is met (or skipped, which is said), 1 some are not, 3 the node could not be judged."""
 )
-@click.option("--bootstrap", metavar="HOST:PORT", help="A broker of the cluster to judge. It gets topics, producer ids and odd connections.")
+@click.option("--bootstrap", metavar="HOST:PORT", help="A broker of the cluster to judge; of a list, the first.")
 @click.option("--controller", default="", metavar="HOST:PORT", help="Its active controller's own listener; without it that chapter is skipped.")
 @click.option(
     "--only", multiple=True, metavar="PATTERN", help="A number (wire/3.2), a section (wire/3), a chapter (wire), or words of a sentence. Repeatable."
@@ -98,7 +98,7 @@ def _judge(
     from kraftsim.conformance.target import Target
 
     try:
-        target = Target(bootstrap, controller)
+        target = Target(bootstrap.partition(",")[0].strip(), controller)
     except ValueError as trouble:
         fail(trouble)
     screen = Screen(len(requirements), is_quiet=str(json_file) == "-")
@@ -108,7 +108,7 @@ def _judge(
     try:
         require_alive(target)
         line = line if release else release_line_of(target)
-        screen.begin(bootstrap, line)
+        screen.begin(target.address, line)
         for finding in judge_all(target, requirements, line.name, seconds, screen.start):
             findings.append(finding)
             screen.tell(finding)
@@ -117,7 +117,7 @@ def _judge(
     screen.end(findings)
     _write(junit_file, json_file, target, line, findings, started_at, lost)
     if lost:
-        click.echo(f"Error: {bootstrap} could not be judged: {lost}", err=True)
+        click.echo(f"Error: {target.address} could not be judged: {lost}", err=True)
         return FAILED
     return VIOLATED if any(finding.verdict.value == "not met" for finding in findings) else OK
 
