@@ -134,3 +134,58 @@ class MetadataApplied(Event):
     """A broker applied the metadata log up to an offset (exclusive end: next_offset)."""
 
     next_offset: int
+
+
+class FeatureLevelChanged(Event):
+    """The cluster finalized another level of a feature; level 0: the feature is taken out."""
+
+    feature: str
+    level: int
+    previous_level: int
+
+
+class ConfigChanged(Event):
+    """A configuration of a topic (2), a broker (4; no name: all of them) or another resource was set or removed. The value of a secret is null."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+    is_removed: bool
+
+
+class BrokerUnregistered(Event):
+    """A broker is no member of the cluster any more."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class ControllerRegistered(Event):
+    """A controller's registration was committed."""
+
+    controller_id: int
+    incarnation_id: str
+
+
+class ControllerUnregistered(Event):
+    """A controller's registration was removed."""
+
+    controller_id: int
+
+
+class ClientQuotaChanged(Event):
+    """A quota of an entity was set or removed. The entity is type=name pairs between commas; a default has no name. The value is a number as text."""
+
+    entity: str
+    key: str
+    value: str | None
+    is_removed: bool
+
+
+class ScramCredentialChanged(Event):
+    """A user's SCRAM credential was set or removed. Mechanism 1: SCRAM-SHA-256, 2: SCRAM-SHA-512."""
+
+    user: str
+    mechanism: int
+    is_removed: bool

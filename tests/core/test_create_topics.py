@@ -6,7 +6,7 @@ from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, is_proper_topic_id
 from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about, effective_topic_configs
+from kraftsim.core.metadata.topic_configs import effective_topic_configs
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.partitions.topic_rules import append_rules, segment_settings
@@ -183,35 +183,6 @@ def test_a_request_for_too_many_partitions_is_refused_as_a_whole(asked: list[Cre
 def test_some_topic_ids_are_drawn_again(drawn: bytes, is_proper: bool) -> None:
     """Zero and one mean something else, and a hyphen in front looks like an option."""
     assert is_proper_topic_id(drawn) == is_proper
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "complaint"),
-    [
-        ("retention.ms", "-1", None),
-        ("retention.ms", "-2", "Value must be at least -1"),
-        ("retention.ms", "soon", "Not a number of type LONG"),
-        ("max.message.bytes", str(2**31), "Not a number of type INT"),
-        ("cleanup.policy", "compact, delete", None),
-        ("cleanup.policy", "compress", "String must be one of: compact, delete"),
-        ("message.timestamp.type", "Wall", "String must be one of: CreateTime, LogAppendTime"),
-        ("preallocate", "TRUE", None),
-        ("preallocate", "yes", "Expected value to be either true or false"),
-        ("min.cleanable.dirty.ratio", "0.2", None),
-        ("min.cleanable.dirty.ratio", "1.2", "Value must be no more than 1"),
-        ("min.cleanable.dirty.ratio", "half", "Not a number of type DOUBLE"),
-    ],
-)
-def test_a_topic_configuration_is_checked_by_its_type(name: str, value: str, complaint: str | None) -> None:
-    """ConfigDef's sentences."""
-    expected = None if complaint is None else f"Invalid value {value} for configuration {name}: {complaint}"
-    assert complaint_about(name, value) == expected
-
-
-def test_every_default_is_a_value_that_may_be_set() -> None:
-    """Else the table itself would be wrong."""
-    assert [name for name, config in TOPIC_CONFIGS.items() if complaint_about(name, config.default) is not None] == []
-    assert list(TOPIC_CONFIGS) == sorted(TOPIC_CONFIGS)
 
 
 def test_the_topic_overrides_the_broker_and_the_broker_overrides_kafka() -> None:

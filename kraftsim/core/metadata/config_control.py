@@ -5,24 +5,42 @@ from types import MappingProxyType
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.topic_configs import complaint_about
+from kraftsim.core.metadata.broker_configs import BrokerSettings
+from kraftsim.core.metadata.controller_node import ControllerNode
+from kraftsim.core.metadata.topic_configs import complaint_about_all, effective_topic_configs
 from kraftsim.core.timeline import Journal, TimelineDict
+from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopicConfig
 from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
 
 NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
+ALL_BROKERS: Final = ""
 
 
 class ConfigControl:
-    """(resource type, resource name) -> its own values by name."""
+    """(resource type, resource name) -> its own values by name. `node` is the controller itself, whose properties stand behind them."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, node: ControllerNode | None = None) -> None:
         self._configs: TimelineDict[tuple[int, str], Mapping[str, str]] = TimelineDict(journal)
+        self._node = node or ControllerNode()
 
     def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """Return what was set on a resource itself; to be read only."""
         return self._configs.get((resource_type, resource_name)) or NO_CONFIGS
+
+    def broker_settings(self) -> BrokerSettings:
+        """Return what holds for this node where a topic has no value of its own."""
+        return BrokerSettings(
+            static=self._node.static_configs,
+            own=self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)),
+            cluster=self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS),
+        )
+
+    def effective_topic_config(self, topic: str, name: str) -> str:
+        """Return what holds for a topic: its own value, what was set on this node, on all nodes, this node's properties, or Kafka's default."""
+        own = self.configs_of(TOPIC_RESOURCE, topic).get(name)
+        return effective_topic_configs({}, self.broker_settings().for_topics())[name] if own is None else own
 
     def decide_topic_configs(self, topic: str, configs: Sequence[CreatableTopicConfig]) -> list[ConfigRecord] | Refusal:
         """Propose the configurations of a new topic. Refuses with INVALID_CONFIG."""
@@ -30,9 +48,9 @@ class ConfigControl:
         if without_value:
             return Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(without_value)}")
         values = {config.name: config.value for config in configs if config.value is not None}
-        complaints = [complaint for complaint in (complaint_about(name, value) for name, value in values.items()) if complaint is not None]
-        if complaints:
-            return Refusal(ErrorCode.INVALID_CONFIG, complaints[0])
+        complaint = complaint_about_all(values, self.broker_settings().for_topics())
+        if complaint is not None:
+            return Refusal(ErrorCode.INVALID_CONFIG, complaint)
         return [ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value) for name, value in values.items()]
 
     def replay(self, record: ConfigRecord) -> None:

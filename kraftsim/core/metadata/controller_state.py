@@ -7,18 +7,22 @@ it loses its leadership is undone by the journal.   Source: org.apache.kafka.con
 from collections.abc import Callable, Sequence
 
 from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.alter_configs import ConfigView
 from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, BrokerWish, HeartbeatReply, control_state, next_state
 from kraftsim.core.metadata.broker_registration import BrokerRegistration, as_registration_change
 from kraftsim.core.metadata.cluster_control import ClusterControl, controlled_shutdown_record, fence_record, unfence_record
 from kraftsim.core.metadata.config_control import ConfigControl
+from kraftsim.core.metadata.controller_node import ControllerNode
 from kraftsim.core.metadata.feature_control import FeatureControl
+from kraftsim.core.metadata.feature_updates import FeatureView
 from kraftsim.core.metadata.record_kinds import MetadataRecord
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.replication_control import ReplicationControl
 from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.timeline import Journal, Key, TimelineDict, TimelineValue, Value
-from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced, PartitionChanged
+from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced, BrokerUnregistered, PartitionChanged
+from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
@@ -55,11 +59,13 @@ class ControllerState:
         metadata_version: int,
         topic_defaults: TopicDefaults,
         producer_id_control: ProducerIdControlFactory = ProducerIdControl,
+        node: ControllerNode | None = None,
     ) -> None:
         self.journal = Journal()
+        self.node = node or ControllerNode()
         self.features = FeatureControl(self.journal, metadata_version)
         self.cluster = ClusterControl(self.journal, self.features, cluster_id=cluster_id, session_timeout_ms=session_timeout_ms)
-        self.configs = ConfigControl(self.journal)
+        self.configs = ConfigControl(self.journal, self.node)
         self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults)
         self.producer_ids = producer_id_control(self.journal, self.cluster.is_current)
         self.registries = Registries(self._new_table)
@@ -128,6 +134,27 @@ class ControllerState:
 
     def record_version(self, record: Message) -> int:
         """Return the version in which a record is written at the present level of the cluster."""
+    def decide_unregister(self, broker_id: int) -> Decision[None] | Refusal:
+        """Propose that a broker is no member any more, whether it is fenced or not: it leaves every ISR. Refuses with BROKER_ID_NOT_REGISTERED.
+
+        Source: KIP-631, ReplicationControlManager.unregisterBroker.
+        """
+        broker = self.cluster.broker(broker_id)
+        if broker is None:
+            return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+        left = self.replication.fence_records(broker_id)
+        gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+        fact = BrokerUnregistered(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+        return Decision([*left, gone], None, (*self.replication.facts_of(left), fact))
+
+    def config_view(self) -> ConfigView:
+        """Return what the rules of configurations look at."""
+        return ConfigView(configs=self.configs, resource_types=self.node.resource_types, refuse_missing=self._refuse_missing)
+
+    def feature_view(self) -> FeatureView:
+        """Return what the rules of features look at."""
+        return FeatureView(node=self.node, features=self.features, cluster=self.cluster, registries=self.registries)
+
         return self.features.metadata_level.record_version(record)
 
     def replay(self, record: Message, offset: int) -> None:
@@ -214,6 +241,18 @@ class ControllerState:
 
     def _new_table(self) -> TimelineDict[Key, Value]:
         return TimelineDict(self.journal)
+
+    def _refuse_missing(self, resource_type: ConfigResourceType, name: str) -> Refusal | None:
+        """Return why there is nothing of this name that could have configurations, or None.
+
+        Source: QuorumController.ConfigResourceExistenceChecker.
+        """
+        if resource_type is ConfigResourceType.BROKER and name:
+            is_known = self.cluster.broker(int(name)) is not None or int(name) in self.node.quorum_ids
+            return None if is_known else Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {int(name)} found.")
+        if resource_type is ConfigResourceType.TOPIC and self.replication.topic_id(name) is None:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return None
 
     def _abort_transaction(self) -> None:
         start = self._transaction_start.value

@@ -47,6 +47,11 @@ class MetadataLevel:
         return self.level >= 8
 
     @property
+    def has_scram_credentials(self) -> bool:
+        """Since 3.5-IV2 the log holds SCRAM credentials (KIP-900)."""
+        return self.level >= 11
+
+    @property
     def has_transactions(self) -> bool:
         """Since 3.6-IV1 records can stand between BeginTransaction and EndTransaction (KIP-868)."""
         return self.level >= 13

@@ -1,0 +1,221 @@
+"""How the configurations of topics, brokers and client metrics are changed: some of them, one by one, or all that a resource has, at once.
+
+Each resource changes or is refused by itself; what changes goes in one batch. A record is written for a broker even where nothing changes, so that
+it reads its files again (KAFKA-14136). Values of brokers are looked at by the broker that passes the request on.
+Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManager, kafka.server.{ControllerApis, ControllerConfigurationValidator}.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.broker_configs import definition_of
+from kraftsim.core.metadata.client_metrics import refuse_client_metrics
+from kraftsim.core.metadata.config_control import ConfigControl
+from kraftsim.core.metadata.config_definitions import ConfigDefinition
+from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about_all
+from kraftsim.core.metadata.topic_names import why_name_is_invalid
+from kraftsim.events.metadata import ConfigChanged
+from protocol.config_resources import ConfigResourceType
+from protocol.disk.java_integers import parse_int32
+from protocol.errors import ErrorCode
+from protocol.messages.k33_alter_configs import AlterConfigsRequest
+from protocol.messages.k44_incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT, AlterableConfig, IncrementalAlterConfigsRequest
+from protocol.metadata.m04_config import ConfigRecord
+
+Resource: TypeAlias = tuple[int, str]
+"""(resource type, resource name)."""
+Results: TypeAlias = list[tuple[Resource, Refusal | None]]
+Values: TypeAlias = Mapping[str, str | None]
+RefuseMissing: TypeAlias = Callable[[ConfigResourceType, str], Refusal | None]
+RECORDS_MAX: Final = 10_000
+TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
+UNFORESEEN: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+TOO_LARGE: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigView:
+    """What the rules look at. `refuse_missing` says why a resource that is none cannot have configurations."""
+
+    configs: ConfigControl
+    resource_types: frozenset[ConfigResourceType]
+    refuse_missing: RefuseMissing
+
+
+def decide_alter_configs(view: ConfigView, request: IncrementalAlterConfigsRequest) -> Decision[Results] | Refusal:
+    """Propose single changes. Refuses the whole where Kafka's controller fails, or with POLICY_VIOLATION where it is too much."""
+    asked = {(each.resource_type, each.resource_name): each.configs for each in request.resources}
+    results, resources = _sorted_out(view, [(each.resource_type, each.resource_name) for each in request.resources])
+    proposed = []
+    for resource in resources:
+        altered = _altered(view, resource, asked[resource])
+        if altered is UNFORESEEN:
+            return UNFORESEEN
+        proposed.append((resource, altered, ()))
+    return _decided(view, results, proposed, validate_only=request.validate_only)
+
+
+def decide_replace_configs(view: ConfigView, request: AlterConfigsRequest) -> Decision[Results] | Refusal:
+    """Propose that resources have just what is named. Refuses the whole with POLICY_VIOLATION where it is too much."""
+    asked = {(each.resource_type, each.resource_name): each.configs for each in request.resources}
+    results, resources = _sorted_out(view, [(each.resource_type, each.resource_name) for each in request.resources])
+    proposed: list[tuple[Resource, Values | Refusal, Sequence[str]]] = []
+    for resource in resources:
+        if resource[0] == ConfigResourceType.BROKER_LOGGER:
+            results.append((resource, Refusal(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")))
+            continue
+        present = view.configs.configs_of(*resource)
+        named = {config.name: config.value for config in asked[resource]}
+        changed = {name: value for name, value in named.items() if _is_written(resource, present.get(name), value)}
+        proposed.append((resource, changed, [name for name in present if name not in named]))
+    return _decided(view, results, proposed, validate_only=request.validate_only)
+
+
+def _sorted_out(view: ConfigView, asked: Sequence[Resource]) -> tuple[Results, list[Resource]]:
+    """Return what is refused at a glance, and the resources that are left, each once."""
+    refused: Results = []
+    twice: dict[Resource, None] = {}
+    left: dict[Resource, None] = {}
+    for resource in asked:
+        if resource[0] not in view.resource_types:
+            refused.append((resource, Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource[0]}.")))
+        elif resource in left:
+            del left[resource]
+            twice[resource] = None
+            refused.append((resource, TWICE))
+        elif resource not in twice:
+            left[resource] = None
+    return refused, list(left)
+
+
+def _altered(view: ConfigView, resource: Resource, operations: Sequence[AlterableConfig]) -> Values | Refusal:
+    """Return the values that change, by name; None: the value goes. Of several operations on one name the last one counts."""
+    present = view.configs.configs_of(*resource)
+    changed: dict[str, str | None] = {}
+    for name, operation in {operation.name: operation for operation in operations}.items():
+        altered = _altered_value(_definition(resource, name), present.get(name), operation)
+        if isinstance(altered, Refusal):
+            return altered
+        if _is_written(resource, present.get(name), altered):
+            changed[name] = altered
+    return changed
+
+
+def _altered_value(definition: ConfigDefinition | None, present: str | None, operation: AlterableConfig) -> str | Refusal | None:
+    """Return the value after an operation; None: there is none of its own."""
+    if operation.config_operation in (SET, DELETE):
+        return operation.value if operation.config_operation == SET else None
+    if operation.config_operation not in (APPEND, SUBTRACT):
+        return UNFORESEEN
+    verb, change = ("APPEND", _appended) if operation.config_operation == APPEND else ("SUBTRACT", _subtracted)
+    if definition is None or not definition.is_list:
+        return Refusal(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {operation.name} because its type is not LIST.")
+    return UNFORESEEN if operation.value is None else change(definition.default if present is None else present, operation.value)
+
+
+def _decided(
+    view: ConfigView, results: Results, proposed: Sequence[tuple[Resource, Values | Refusal, Sequence[str]]], *, validate_only: bool
+) -> Decision[Results] | Refusal:
+    records: list[ConfigRecord] = []
+    for resource, changed, dropped in proposed:
+        refusal = changed if isinstance(changed, Refusal) else _refuse_values(view, resource, changed, dropped)
+        results.append((resource, refusal))
+        if refusal is None and not isinstance(changed, Refusal):
+            records += _records(resource, {**changed, **dict.fromkeys(dropped)})
+    if len(records) > RECORDS_MAX:
+        return TOO_LARGE
+    return Decision([], results) if validate_only else Decision(records, results, tuple(map(_fact, records)))
+
+
+def _refuse_values(view: ConfigView, resource: Resource, changed: Values, dropped: Sequence[str]) -> Refusal | None:
+    """Return why a resource cannot have what it would have then, or None."""
+    resource_type, name = ConfigResourceType(resource[0]), resource[1]
+    together: dict[str, str | None] = {**view.configs.configs_of(*resource), **changed}
+    then = {key: value for key, value in together.items() if value is not None and key not in dropped}
+    return refuse_resource(resource_type, name) or _refuse_configs(view, resource_type, name, then) or view.refuse_missing(resource_type, name)
+
+
+def refuse_resource(resource_type: ConfigResourceType, name: str) -> Refusal | None:
+    """Return why nothing can have this name, or None."""
+    if resource_type is ConfigResourceType.TOPIC:
+        if not name:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        why = why_name_is_invalid(name)
+        return None if why is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    if resource_type is ConfigResourceType.BROKER and name:
+        try:
+            broker_id = parse_int32(name)
+        except ValueError:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+        return Refusal(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.") if broker_id < 0 else None
+    return None
+
+
+def _refuse_configs(view: ConfigView, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]) -> Refusal | None:
+    match resource_type:
+        case ConfigResourceType.TOPIC:
+            complaint = complaint_about_all(configs, view.configs.broker_settings().for_topics())
+            return None if complaint is None else Refusal(ErrorCode.INVALID_CONFIG, complaint)
+        case ConfigResourceType.CLIENT_METRICS:
+            return refuse_client_metrics(name, configs)
+        case _:
+            return None
+
+
+def _definition(resource: Resource, name: str) -> ConfigDefinition | None:
+    match resource[0]:
+        case ConfigResourceType.TOPIC:
+            return TOPIC_CONFIGS.get(name)
+        case ConfigResourceType.BROKER:
+            return definition_of(name)
+        case _:
+            return None
+
+
+def _is_written(resource: Resource, present: str | None, value: str | None) -> bool:
+    return present != value or resource[0] == ConfigResourceType.BROKER
+
+
+def _appended(present: str | None, text: str) -> str:
+    parts = _parts(present)
+    parts += [part for part in dict.fromkeys(java_split(text)) if part not in parts]
+    return ",".join(parts)
+
+
+def _subtracted(present: str | None, text: str) -> str:
+    parts = _parts(present)
+    for part in java_split(text):
+        if part in parts:
+            parts.remove(part)
+    return ",".join(parts)
+
+
+def _parts(text: str | None) -> list[str]:
+    return [] if text is None else [part for part in text.split(",") if part]
+
+
+def java_split(text: str) -> list[str]:
+    """Return the parts between commas as String.split of Java does: empty ones at the end are left out."""
+    parts = text.split(",")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts if parts != [""] or not text else []
+
+
+def _records(resource: Resource, values: Values) -> Iterator[ConfigRecord]:
+    for name, value in values.items():
+        yield ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
+
+
+def _fact(record: ConfigRecord) -> ConfigChanged:
+    definition = _definition((record.resource_type, record.resource_name), record.name)
+    is_secret = record.resource_type == ConfigResourceType.BROKER and (definition is None or definition.is_sensitive)
+    return ConfigChanged(
+        resource_type=record.resource_type,
+        resource_name=record.resource_name,
+        name=record.name,
+        value=None if is_secret else record.value,
+        is_removed=record.value is None,
+    )

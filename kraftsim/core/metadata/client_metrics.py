@@ -1,0 +1,52 @@
+"""What a subscription to clients' metrics may say (KIP-714).   Source: org.apache.kafka.server.metrics.ClientMetricsConfigs (3.9)."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kraftsim.core.decision import Refusal
+from protocol.disk.java_integers import parse_int32
+from protocol.errors import ErrorCode
+
+NAMES: Final = ("metrics", "interval.ms", "match")
+INTERVALS_MS: Final = (100, 3_600_000)
+MATCHED: Final = ("client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port")
+
+
+def refuse_client_metrics(subscription: str, configs: Mapping[str, str]) -> Refusal | None:
+    """Return why a subscription cannot be so, or None."""
+    if not subscription:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    unknown = next((name for name in sorted(configs) if name not in NAMES), None)
+    if unknown is not None:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
+    return _refuse_interval(configs.get("interval.ms")) or _refuse_patterns(configs.get("match"))
+
+
+def _refuse_interval(text: str | None) -> Refusal | None:
+    if text is None:
+        return None
+    try:
+        interval_ms = parse_int32(text)
+    except ValueError:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)  # nobody catches the exception of Integer.parseInt before 4.0
+    if INTERVALS_MS[0] <= interval_ms <= INTERVALS_MS[1]:
+        return None
+    why = f"Invalid value {interval_ms} for interval.ms, interval must be between {INTERVALS_MS[0]} and {INTERVALS_MS[1]} (1 hour)"
+    return Refusal(ErrorCode.INVALID_REQUEST, why)
+
+
+def _refuse_patterns(text: str | None) -> Refusal | None:
+    for pattern in [] if text is None else text.split(","):
+        name, equals, expression = pattern.partition("=")
+        if not equals or not expression or "=" in expression or name.strip() not in MATCHED or not _is_expression(expression.strip()):
+            return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+    return None
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True

@@ -1,0 +1,164 @@
+"""What a configuration is: its type, its default, and which values it takes. The sentences about wrong values are Kafka's own.
+
+Source: org.apache.kafka.common.config.ConfigDef (parseType, Range, ValidString, ValidList).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from math import inf, isfinite, isnan
+from typing import Final
+
+from protocol.config_resources import ConfigType
+from protocol.disk.java_integers import parse_int32, parse_int64
+
+Value = bool | int | float | str | tuple[str, ...]
+Check = Callable[[Value], "str | tuple[str, str] | None"]
+"""A value -> what is wrong with it, or None; where only part of a list is, (that part, what is wrong)."""
+
+_SEPARATOR = re.compile(r"\s*,\s*")
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+PLAIN_NOTATION: Final = (1e-3, 1e7)
+"""Java writes doubles outside of this range with an exponent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDefinition:
+    """A configuration that somebody can set. `default` is as Kafka shows it; None: there is none."""
+
+    kind: ConfigType
+    default: str | None
+    check: Check | None = None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether values can be appended to it."""
+        return self.kind is ConfigType.LIST
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is shown to nobody."""
+        return self.kind is ConfigType.PASSWORD
+
+    def complaint(self, name: str, text: str) -> str | None:
+        """Return Kafka's sentence about a value that cannot be taken, or None."""
+        try:
+            value = parse_value(self.kind, text)
+        except ValueError as reason:
+            return f"Invalid value {text} for configuration {name}: {reason}"
+        found = None if self.check is None else self.check(value)
+        if found is None:
+            return None
+        shown, why = found if isinstance(found, tuple) else (shown_value(value), found)
+        return f"Invalid value {shown} for configuration {name}: {why.format(name=name)}"
+
+
+def parse_value(kind: ConfigType, text: str) -> Value:
+    """Return what a text stands for. Raises ValueError with the reason."""
+    plain = text.strip()
+    match kind:
+        case ConfigType.BOOLEAN:
+            if plain.lower() not in ("true", "false"):
+                raise ValueError("Expected value to be either true or false")
+            return plain.lower() == "true"
+        case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+            return _integer(kind, plain)
+        case ConfigType.DOUBLE:
+            if _DOUBLE.fullmatch(plain) is None:
+                raise ValueError(f"Not a number of type {kind.name}")
+            return float(plain.rstrip("fFdD") if plain[-1] in "fFdD" else plain.replace("Infinity", "inf"))
+        case ConfigType.LIST:
+            return tuple(_SEPARATOR.split(plain)) if plain else ()
+        case _:
+            return plain
+
+
+def shown_value(value: Value) -> str:
+    """Return a value as Java prints it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _shown_double(value)
+        case tuple():
+            return f"[{', '.join(value)}]"
+        case _:
+            return str(value)
+
+
+def plain_text(kind: ConfigType, text: str) -> str:
+    """Return a value that can be taken as answers show it: spelled as Java spells what it means."""
+    value = parse_value(kind, text)
+    return ",".join(value) if isinstance(value, tuple) else shown_value(value)
+
+
+# Checks -------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def at_least(lowest: float) -> Check:
+    """A number that is not below another one."""
+    return between(lowest, inf)
+
+
+def between(lowest: float, highest: float) -> Check:
+    """A number from one to another, both inside."""
+
+    def check(value: Value) -> str | None:
+        assert isinstance(value, int | float), "a range is for numbers"
+        if value < lowest:
+            return f"Value must be at least {lowest}"
+        return f"Value must be no more than {highest}" if value > highest else None
+
+    return check
+
+
+def one_of(*choices: str) -> Check:
+    """One of some words."""
+    return lambda value: None if value in choices else f"String must be one of: {', '.join(choices)}"
+
+
+def some_of(*choices: str) -> Check:
+    """Any of some words, or none of them."""
+
+    def check(value: Value) -> tuple[str, str] | None:
+        assert isinstance(value, tuple), "this check is for lists"
+        wrong = next((part for part in value if part not in choices), None)
+        return None if wrong is None else (wrong, f"String must be one of: {', '.join(choices)}")
+
+    return check
+
+
+def gzip_level(value: Value) -> str | None:
+    """A level of gzip; -1 is its own default."""
+    return None if isinstance(value, int) and (value == -1 or 1 <= value <= 9) else "Value must be between 1 and 9 or equal to -1"
+
+
+def throttled_replicas(value: Value) -> str | None:
+    """All replicas, or some by partition and broker."""
+    assert isinstance(value, tuple), "this check is for lists"
+    if all(re.fullmatch(r"([0-9]+:[0-9]+)?", part) for part in value) or "".join(value) == "*":
+        return None
+    return "{name} must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+def _integer(kind: ConfigType, plain: str) -> int:
+    try:
+        value = parse_int64(plain) if kind is ConfigType.LONG else parse_int32(plain)
+        if kind is ConfigType.SHORT and not -(2**15) <= value < 2**15:
+            raise ValueError(plain)
+    except ValueError:
+        raise ValueError(f"Not a number of type {kind.name}") from None
+    return value
+
+
+def _shown_double(value: float) -> str:
+    """Return a double as Double.toString of Java does."""
+    if not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or PLAIN_NOTATION[0] <= abs(value) < PLAIN_NOTATION[1]:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), "the number is finite"
+    plain = "".join(map(str, digits))
+    return f"{'-' if sign else ''}{plain[0]}.{plain[1:] or '0'}E{exponent + len(plain) - 1}"

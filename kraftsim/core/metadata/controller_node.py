@@ -1,0 +1,27 @@
+"""What a controller knows of itself: who it is, what it supports, what its properties say, and who else is in the quorum by them.
+
+Source: org.apache.kafka.controller.QuorumFeatures, org.apache.kafka.metadata.KafkaConfigSchema.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.config_resources import ConfigResourceType
+
+NOBODY: Final = -1
+BEFORE_CLIENT_METRICS: Final = frozenset((ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerNode:
+    """One controller. `supported_features` maps a feature to its (lowest, highest) level; `quorum_ids` are the voters that its properties name."""
+
+    node_id: int = NOBODY
+    supported_features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    quorum_ids: tuple[int, ...] = ()
+    static_configs: Mapping[str, str] = field(default_factory=dict)
+    resource_types: frozenset[ConfigResourceType] = BEFORE_CLIENT_METRICS | {ConfigResourceType.CLIENT_METRICS}
+    """What can have configurations as far as its release knows."""
+    updates_features_atomically: bool = False
+    """Whether UpdateFeatures changes all or nothing (since 4.0)."""

@@ -1,0 +1,122 @@
+"""What DescribeConfigs tells of topics, brokers and client metrics: every value, where it comes from, and what would hold without it.
+
+Source: KIP-133, KIP-226, KIP-569, kafka.server.ConfigHelper.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.core.metadata.broker_configs import BrokerSettings, definition_of, is_dynamic, synonyms_of
+from kraftsim.core.metadata.config_definitions import ConfigDefinition, plain_text
+from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, effective_topic_configs
+from protocol.config_resources import ConfigSource, ConfigType
+
+DYNAMIC_DEFAULT: Final = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synonym:
+    """A value that counts if none before it does. The value of a secret is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedConfig:
+    """One configuration. The value is None where it is a secret, or nothing is set. `kind` None: the answer says nothing of the type."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    synonyms: tuple[Synonym, ...] = ()
+    kind: ConfigType | None = None
+
+
+def describe_topic(overrides: Mapping[str, str], broker: BrokerSettings, names: Collection[str] | None = None) -> list[DescribedConfig]:
+    """Return the configurations of a topic that hold on a broker: all, or those that are named."""
+    effective = effective_topic_configs(overrides, broker.for_topics())
+    return [_of_topic(name, effective[name], overrides, broker) for name in TOPIC_CONFIGS if _is_asked(name, names)]
+
+
+def describe_broker(broker: BrokerSettings, names: Collection[str] | None = None) -> list[DescribedConfig]:
+    """Return all that holds for one broker, or what of it is named."""
+    return [_of_broker(name, broker.value(name), broker) for name in broker.names() if _is_asked(name, names)]
+
+
+def describe_all_brokers(broker: BrokerSettings, names: Collection[str] | None = None) -> list[DescribedConfig]:
+    """Return what was set for all brokers while they run, or what of it is named."""
+    return [_of_all_brokers(name, value, broker) for name, value in broker.cluster.items() if _is_asked(name, names)]
+
+
+def describe_client_metrics(configs: Mapping[str, str]) -> list[DescribedConfig]:
+    """Return what was set on a subscription; names are not looked at (before 4.0)."""
+    return [DescribedConfig(name=name, value=value, source=ConfigSource.CLIENT_METRICS_CONFIG) for name, value in configs.items()]
+
+
+def _of_topic(name: str, value: str, overrides: Mapping[str, str], broker: BrokerSettings) -> DescribedConfig:
+    config = TOPIC_CONFIGS[name]
+    shown = plain_text(config.kind, value)
+    behind = () if config.broker_key is None else _synonyms(config.broker_key, broker, is_secret=False)
+    own = (Synonym(name=name, value=shown, source=ConfigSource.TOPIC_CONFIG),) if name in overrides else ()
+    synonyms = own + behind
+    return DescribedConfig(name=name, value=shown, source=_source(synonyms), synonyms=synonyms, kind=config.kind)
+
+
+def _of_broker(name: str, value: str | None, broker: BrokerSettings) -> DescribedConfig:
+    config = definition_of(name)
+    is_secret = config is None or config.is_sensitive
+    synonyms = _synonyms(name, broker, is_secret=is_secret)
+    return DescribedConfig(
+        name=name,
+        value=_shown(config, value),
+        source=_source(synonyms),
+        is_read_only=not is_dynamic(name),
+        is_sensitive=is_secret,
+        synonyms=synonyms,
+        kind=ConfigType.UNKNOWN if config is None else config.kind,
+    )
+
+
+def _of_all_brokers(name: str, value: str, broker: BrokerSettings) -> DescribedConfig:
+    told = _of_broker(name, value, broker)
+    synonyms = tuple(each for each in told.synonyms if each.source is DYNAMIC_DEFAULT)
+    return DescribedConfig(
+        name=name,
+        value=told.value,
+        source=_source(synonyms),
+        is_read_only=told.is_read_only,
+        is_sensitive=told.is_sensitive,
+        synonyms=synonyms,
+        kind=told.kind,
+    )
+
+
+def _synonyms(name: str, broker: BrokerSettings, *, is_secret: bool) -> tuple[Synonym, ...]:
+    """Return what is set under any name of a setting, the strongest first, beginning with its own name."""
+    found = [
+        Synonym(name=each, value=None if is_secret else layer[each], source=source)
+        for source, layer in broker.layers()
+        for each in synonyms_of(name)
+        if each in layer
+    ]
+    first = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
+    return tuple(found[first:])
+
+
+def _source(synonyms: tuple[Synonym, ...]) -> ConfigSource:
+    return synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+
+
+def _shown(config: ConfigDefinition | None, value: str | None) -> str | None:
+    if config is None or config.is_sensitive or value is None:
+        return None
+    return value.strip() if config.kind in (ConfigType.STRING, ConfigType.CLASS) else plain_text(config.kind, value)
+
+
+def _is_asked(name: str, names: Collection[str] | None) -> bool:
+    return not names or name in names

@@ -1,0 +1,148 @@
+"""Which levels of features can be finalized: those that every node knows, upwards freely, downwards where nothing gets lost.
+
+Up to 3.9 each feature of a request changes or fails by itself; since 4.0 all change or none does, and a level may need one of another feature.
+Source: KIP-584, KIP-778, KIP-1022, org.apache.kafka.controller.{FeatureControlManager, QuorumFeatures}.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.cluster_control import ClusterControl
+from kraftsim.core.metadata.controller_node import ControllerNode
+from kraftsim.core.metadata.feature_control import NO_LEVEL, FeatureControl
+from kraftsim.core.metadata.metadata_level import FEATURE, KRAFT_VERSION
+from kraftsim.core.metadata.metadata_versions import FIRST_WITH_FEATURE_RECORDS, METADATA_VERSIONS, is_lossless
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.events.metadata import FeatureLevelChanged
+from protocol.errors import ErrorCode
+from protocol.messages.k57_update_features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.m21_zk_migration_state import MIGRATION, PRE_MIGRATION
+
+Results: TypeAlias = list[tuple[str, Refusal | None]]
+DISABLED: Final = (NO_LEVEL, NO_LEVEL)
+IN_PROGRESS: Final = (PRE_MIGRATION, MIGRATION)
+FIRST_WITH_DYNAMIC_QUORUMS: Final = 21
+DOWNWARDS: Final = (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureView:
+    """What the rules look at."""
+
+    node: ControllerNode
+    features: FeatureControl
+    cluster: ClusterControl
+    registries: Registries
+
+    def level_of(self, feature: str) -> int:
+        """Return the finalized level of a feature."""
+        return self.features.finalized.get(feature, NO_LEVEL)
+
+    def proposed(self, updates: Mapping[str, FeatureUpdateKey]) -> dict[str, int]:
+        """Return the levels that there would be."""
+        return {**self.features.finalized, **{name: update.max_version_level for name, update in updates.items()}}
+
+    def other_controllers(self) -> Iterator[tuple[int, dict[str, tuple[int, int]]]]:
+        """Yield (id, supported features) of every other controller that is registered."""
+        for record in self.registries.controllers.records():
+            if record.controller_id != self.node.node_id:
+                ranges = {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in record.features}
+                yield record.controller_id, ranges
+
+
+def decide_update_features(view: FeatureView, request: UpdateFeaturesRequest, version: int) -> Decision[Results] | Refusal:
+    """Propose other levels; one result per feature, by name. Refuses the whole where one feature fails and they change together (since 4.0)."""
+    updates = {update.feature: update for update in request.feature_updates}
+    results: Results = [(name, _refuse(view, updates[name], version, updates)) for name in sorted(updates)]
+    if view.node.updates_features_atomically:
+        refusal = next((refusal for _, refusal in results if refusal is not None), None)
+        if refusal is not None:
+            return Refusal(refusal.error, f"The update failed for all features since the following feature had an error: {refusal.why}")
+    if request.validate_only:
+        return Decision([], results)
+    records = [FeatureLevelRecord(name=name, feature_level=updates[name].max_version_level) for name, refusal in results if refusal is None]
+    facts = [FeatureLevelChanged(feature=record.name, level=record.feature_level, previous_level=view.level_of(record.name)) for record in records]
+    return Decision(records, results, tuple(facts))
+
+
+def _refuse(view: FeatureView, update: FeatureUpdateKey, version: int, updates: Mapping[str, FeatureUpdateKey]) -> Refusal | None:
+    """Return why a feature cannot get a level, or None."""
+    name, level, kind = update.feature, update.max_version_level, _kind(view, update, version)
+    current = view.level_of(name)
+    why: str | None = None
+    if kind not in (UPGRADE, *DOWNWARDS):
+        why = "The controller does not support the given upgrade type."
+    elif level < 0:
+        why = "A feature version cannot be less than 0."
+    else:
+        why = _why_unsupported(view, name, level)
+    if why is None and level < current and kind not in DOWNWARDS:
+        why = "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+    if why is None and level > current and kind in DOWNWARDS:
+        why = "Can't downgrade to a newer version."
+    if why is None and name == FEATURE:
+        return _refuse_metadata_version(view, current, level, is_unsafe=kind == UNSAFE_DOWNGRADE)
+    if why is None and view.node.updates_features_atomically:
+        why = _why_dependent(name, level, view.proposed(updates))
+    return None if why is None else Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}")
+
+
+def _kind(view: FeatureView, update: FeatureUpdateKey, version: int) -> int:
+    """Return the kind of the update. Before version 1 a request only allows a downgrade or does not, which 3.9 does not look at."""
+    if version > 0:
+        return update.upgrade_type
+    return SAFE_DOWNGRADE if update.allow_downgrade and view.node.updates_features_atomically else UPGRADE
+
+
+def _why_unsupported(view: FeatureView, name: str, level: int) -> str | None:
+    """Return which node does not know a level of a feature, or None. Controllers are looked at as far as they register."""
+    nodes = [(f"Local controller {view.node.node_id}", view.node.supported_features.get(name, DISABLED))]
+    for broker in view.cluster.brokers():
+        ranges = {feature.name: (feature.first_level, feature.last_level) for feature in broker.features}
+        nodes.append((f"Broker {broker.broker_id}", ranges.get(name, DISABLED)))
+    are_registered = view.features.metadata_level.has_controller_registrations
+    others = dict(view.other_controllers()) if are_registered else {}
+    nodes += [(f"Controller {node_id}", ranges.get(name, DISABLED)) for node_id, ranges in others.items()]
+    for who, (lowest, highest) in nodes:
+        if not lowest <= level <= highest:
+            return f"{who} does not support this feature." if highest == NO_LEVEL else f"{who} only supports versions {_range(lowest, highest)}"
+    missing = [node_id for node_id in view.node.quorum_ids if node_id != view.node.node_id and node_id not in others]
+    if are_registered and missing:
+        return f"controller {missing[0]} has not registered, and may not support this feature"
+    return None
+
+
+def _refuse_metadata_version(view: FeatureView, current: int, level: int, *, is_unsafe: bool) -> Refusal | None:
+    why: str | None = None
+    if level not in METADATA_VERSIONS:
+        why = "Unknown metadata.version."
+    elif view.registries.migration_state.zk_migration_state in IN_PROGRESS:
+        why = "Unable to modify metadata.version while a ZK migration is in progress."
+    elif level < FIRST_WITH_FEATURE_RECORDS:
+        why = f"Unable to set a metadata.version less than {METADATA_VERSIONS[FIRST_WITH_FEATURE_RECORDS].name}"
+    elif level < current and not is_lossless(current, level):
+        why = (
+            "Unsafe metadata downgrade is not supported in this version."
+            if is_unsafe
+            else "Refusing to perform the requested downgrade because it might delete metadata information."
+        )
+    return None if why is None else Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {why}")
+
+
+def _why_dependent(name: str, level: int, proposed: Mapping[str, int]) -> str | None:
+    """Return which level of metadata.version a level of another feature needs, or None."""
+    if level == NO_LEVEL:
+        return None
+    said = f"{name} could not be set to {level} because it depends on {FEATURE}"
+    if proposed[FEATURE] < FIRST_WITH_FEATURE_RECORDS:
+        return f"{said}={FIRST_WITH_FEATURE_RECORDS} ({METADATA_VERSIONS[FIRST_WITH_FEATURE_RECORDS].name})"
+    if name == KRAFT_VERSION and proposed[FEATURE] < FIRST_WITH_DYNAMIC_QUORUMS:
+        return f"{said} level {FIRST_WITH_DYNAMIC_QUORUMS}"
+    return None
+
+
+def _range(lowest: int, highest: int) -> str:
+    return str(lowest) if lowest == highest else f"{lowest}-{highest}"
