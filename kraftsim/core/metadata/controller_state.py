@@ -132,8 +132,6 @@ class ControllerState:
         fenced = self._decide_fence(broker, "session timed out")
         return Decision(fenced.records, broker.broker_id, fenced.facts)
 
-    def record_version(self, record: Message) -> int:
-        """Return the version in which a record is written at the present level of the cluster."""
     def decide_unregister(self, broker_id: int) -> Decision[None] | Refusal:
         """Propose that a broker is no member any more, whether it is fenced or not: it leaves every ISR. Refuses with BROKER_ID_NOT_REGISTERED.
 
@@ -155,6 +153,8 @@ class ControllerState:
         """Return what the rules of features look at."""
         return FeatureView(node=self.node, features=self.features, cluster=self.cluster, registries=self.registries)
 
+    def record_version(self, record: Message) -> int:
+        """Return the version in which a record is written at the present level of the cluster."""
         return self.features.metadata_level.record_version(record)
 
     def replay(self, record: Message, offset: int) -> None:
@@ -239,9 +239,6 @@ class ControllerState:
             case _:
                 self.registries.replay(record)
 
-    def _new_table(self) -> TimelineDict[Key, Value]:
-        return TimelineDict(self.journal)
-
     def _refuse_missing(self, resource_type: ConfigResourceType, name: str) -> Refusal | None:
         """Return why there is nothing of this name that could have configurations, or None.
 
@@ -253,6 +250,9 @@ class ControllerState:
         if resource_type is ConfigResourceType.TOPIC and self.replication.topic_id(name) is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return None
+
+    def _new_table(self) -> TimelineDict[Key, Value]:
+        return TimelineDict(self.journal)
 
     def _abort_transaction(self) -> None:
         start = self._transaction_start.value
