@@ -17,6 +17,7 @@ SERVER_JVM = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:Initiat
 """For measuring: the flags of kafka-server-start.sh."""
 CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 ROLES = "broker,controller"
+NODE_ID = "1"
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
@@ -133,7 +134,9 @@ class ApacheKafka:
         if self.directory == Path():
             self.directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
             shutil.copytree(_formatted(self.release), self.data)
-            self.port, self.controller_port = _free_ports(2)
+            _identify(self.data, self.settings.get("node.id", NODE_ID))
+            free = _free_ports(2)
+            self.port, self.controller_port = self.port or free[0], self.controller_port or free[1]
             (self.directory / "server.properties").write_text(_properties(self.data, self.port, self.controller_port, self.settings))
         started = time.monotonic()
         with open(self.directory / "server.log", "ab") as log:
@@ -169,14 +172,16 @@ class ApacheKafka:
 
 def _properties(data: Path, port: int, controller_port: int, settings: dict[str, str]) -> str:
     own_controller = f"CONTROLLER://127.0.0.1:{controller_port}"
-    for_clients = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},{own_controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+    own_clients = f"PLAINTEXT://127.0.0.1:{port}"
+    for_whom = {
+        ROLES: {"listeners": f"{own_clients},{own_controller}", "advertised.listeners": own_clients},
+        "broker": {"listeners": own_clients},
+        "controller": {"listeners": own_controller},
     }
     properties = {
         "process.roles": ROLES,
-        "node.id": "1",
-        **(for_clients if "broker" in settings.get("process.roles", ROLES) else {"listeners": own_controller}),
+        "node.id": NODE_ID,
+        **for_whom[settings.get("process.roles", ROLES)],
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
@@ -193,6 +198,14 @@ def _properties(data: Path, port: int, controller_port: int, settings: dict[str,
         **settings,
     }
     return "".join(f"{key}={value}\n" for key, value in properties.items())
+
+
+def _identify(data: Path, node_id: str) -> None:
+    """Make a copied directory that of one node: with its id, and a directory id of its own, which the node draws when it finds none."""
+    shutil.rmtree(data / "__cluster_metadata-0", ignore_errors=True)
+    file = data / "meta.properties"
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(("node.id=", "directory.id=", "#"))]
+    file.write_text("\n".join([*lines, f"node.id={node_id}", ""]))
 
 
 def _formatted(release: str) -> Path:

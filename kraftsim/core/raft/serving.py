@@ -54,12 +54,11 @@ def fetch_outcome(quorum: Quorum, request: fetch.FetchRequest, now_ms: int, wall
 
 def fetch_response(quorum: Quorum, error: ErrorCode) -> fetch.FetchResponse:
     """Return an answer without records; whatever it says, it names the leader and where the log stands."""
-    high_watermark = quorum.log.high_watermark if error is ErrorCode.NONE else None
     leader_id = NO_LEADER if quorum.leader_id is None else quorum.leader_id
     data = fetch.PartitionData(
         partition_index=0,
         error_code=error,
-        high_watermark=UNKNOWN if high_watermark is None else high_watermark,
+        high_watermark=_told_high_watermark(quorum) if error is ErrorCode.NONE else UNKNOWN,
         log_start_offset=quorum.log.start_offset,
         current_leader=fetch.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=quorum.epoch),
         aborted_transactions=[],
@@ -70,6 +69,18 @@ def fetch_response(quorum: Quorum, error: ErrorCode) -> fetch.FetchResponse:
     if leader_id != NO_LEADER and address is not None:
         response.node_endpoints = [fetch.NodeEndpoint(node_id=leader_id, host=address.host, port=address.port)]
     return response
+
+
+def _told_high_watermark(quorum: Quorum) -> int:
+    """Return up to where the log is committed, as others may hear it.
+
+    A new leader tells nobody before the record that begins its epoch is committed: what it knew as a follower may be behind what others have heard
+    of the last leader, and Apache Kafka's replicas stop for ever when a high watermark goes back.
+    """
+    known = quorum.log.high_watermark
+    if known is None or (isinstance(quorum.role, Leader) and known <= quorum.role.leadership.epoch_start_offset):
+        return UNKNOWN
+    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +178,7 @@ def _described(quorum: Quorum, topic_name: str, index: int, now_ms: int, wall_ms
         error_message="",
         leader_id=quorum.own.id,
         leader_epoch=quorum.epoch,
-        high_watermark=UNKNOWN if quorum.log.high_watermark is None else quorum.log.high_watermark,
+        high_watermark=_told_high_watermark(quorum),
         current_voters=voters,
         observers=observers if quorum.is_voter else [*observers, own],
     )

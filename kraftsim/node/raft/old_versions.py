@@ -9,11 +9,14 @@ from protocol.messages.k01_fetch import FetchRequest, FetchResponse, ReplicaStat
 from protocol.messages.k52_vote import VoteRequest, VoteResponse
 from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochResponse
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochResponse
+from protocol.messages.k55_describe_quorum import DescribeQuorumResponse
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
 from protocol.schema import Message
+from protocol.uuids import ZERO_UUID
 
 FIRST_FETCH_WITH_REPLICA_STATE = 15
 FIRST_VOTE_WITH_PRE_VOTE = 2
+FIRST_DESCRIBED_WITH_DIRECTORIES = 2
 FIRST_WITH_NODE_ENDPOINTS: Mapping[type, int] = {
     FetchResponse: 17,
     VoteResponse: 1,
@@ -46,4 +49,9 @@ def fitted_response(body: Message, version: int) -> Message:
     first = FIRST_WITH_NODE_ENDPOINTS.get(type(body))
     if first is not None and version < first:
         body.node_endpoints = []
+    if isinstance(body, DescribeQuorumResponse) and version < FIRST_DESCRIBED_WITH_DIRECTORIES:
+        body.nodes = []
+        for partition in (partition for topic in body.topics for partition in topic.partitions):
+            for replica in (*partition.current_voters, *partition.observers):
+                replica.replica_directory_id = ZERO_UUID
     return body

@@ -1,0 +1,133 @@
+"""Three controllers and a broker of kraftsim, and beside them a broker of Apache Kafka: it is let in, works, and lives through a failover of ours."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from kraftsim.cluster.processes import ProcessCluster
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
+from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.mixed import (
+    METADATA_LOG,
+    Workload,
+    apache,
+    cluster_of_ours,
+    complaints,
+    controllers_of,
+    leader_of,
+    metadata_records,
+    mixed_port,
+    new_leader,
+    wait_until,
+    what_is_known,
+)
+from tests.cluster.asking import asking
+from tests.cluster.running import address_of
+
+pytestmark = pytest.mark.interop
+OURS, THEIRS = 1, 7
+BLOCK = 1000
+PARTITIONS = 8
+LETS_IN_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The cluster."""
+
+    ours: ProcessCluster
+    theirs: ApacheKafka
+
+    @property
+    def brokers(self) -> tuple[str, str]:
+        """The address of our broker and of theirs."""
+        return address_of(self.ours, "broker-1"), self.theirs.bootstrap
+
+    def create(self, topic: str) -> None:
+        """Create a topic with Apache Kafka's tool through Apache Kafka's broker, and wait until both brokers say the same of it."""
+        self.theirs.tool("topics", "--create", "--topic", topic, "--partitions", str(PARTITIONS))
+        wait_until(lambda: what_is_known(self.brokers[0], topic) == what_is_known(self.brokers[1], topic), "both brokers know the same")
+
+
+@pytest.fixture(scope="module", params=[DEFAULT_RELEASE, NEWEST_RELEASE])
+def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
+    """All nodes run; whoever ends one brings it back."""
+    directory = tmp_path_factory.mktemp("mixed") / "run"
+    with cluster_of_ours(directory, port=mixed_port(), controllers=3, brokers=1) as ours:
+        voters = ours.spec.node("broker-1").properties["controller.quorum.voters"]
+        with apache(request.param, {"process.roles": "broker", "node.id": str(THEIRS), "controller.quorum.voters": voters}) as theirs:
+            yield Mixed(ours, theirs)
+            ours.require_running()
+            assert not complaints(theirs)
+
+
+def test_their_broker_is_let_in_and_both_brokers_say_the_same(mixed: Mixed):
+    """It is registered, unfenced, and gets partitions like any other; it opens its port only after that."""
+    assert mixed.theirs.started_seconds < LETS_IN_SECONDS
+    mixed.create("shared")
+    cluster_id, brokers, _, _, partitions = what_is_known(mixed.brokers[0], "shared")
+    assert cluster_id == mixed.ours.spec.cluster_id
+    assert [broker_id for broker_id, _, _ in brokers] == [OURS, THEIRS]
+    assert {leader for _, leader, _, _, _ in partitions} == {OURS, THEIRS}
+
+
+def test_producer_ids_of_both_brokers_come_from_our_controller(mixed: Mixed):
+    """Each broker has blocks of its own, and no id is in two (KIP-730)."""
+    drawn = {}
+    for broker_id, address in zip((OURS, THEIRS), mixed.brokers, strict=True):
+        with asking(address) as broker:
+            drawn[broker_id] = [broker.fresh_producer_id() for _ in range(20)]
+    leader = new_leader(controllers_of(mixed.ours), among=(101, 102, 103))
+    log = mixed.ours.directory.data(f"controller-{leader}") / METADATA_LOG
+    blocks = [record["data"] for record in metadata_records(log, release=mixed.theirs.release) if record["type"] == "PRODUCER_IDS_RECORD"]
+    for broker_id, ids in drawn.items():
+        own = [range(block["nextProducerId"] - BLOCK, block["nextProducerId"]) for block in blocks if block["brokerId"] == broker_id]
+        assert all(any(drawn_id in block for block in own) for drawn_id in ids), (ids, own)
+    assert not set(drawn[OURS]) & set(drawn[THEIRS])
+
+
+def test_an_idempotent_workload_runs_on_both_while_our_active_controller_is_killed(mixed: Mixed):
+    """Nothing is lost or doubled; their broker finds the next leader, hands CreateTopics on to it, and gets its next block from it."""
+    topic = "through-failover"
+    mixed.create(topic)
+    workload = Workload(",".join(mixed.brokers), topic, PARTITIONS)
+    workload.write(2000)
+    before = new_leader(controllers_of(mixed.ours), among=(101, 102, 103))
+    mixed.ours.kill(f"controller-{before}")
+    killed = time.monotonic()
+    workload.write(2000)
+    with asking(mixed.theirs.bootstrap) as broker:
+        last = broker.fresh_producer_id()
+        broker.create_topic("after-failover", 2)
+        answered = time.monotonic() - killed
+        while last % BLOCK or last == 0:
+            drawn = broker.fresh_producer_id()
+            assert drawn == last + 1 or drawn % BLOCK == 0, (last, drawn)
+            last = drawn
+    print(f"{mixed.theirs.release}: kill -9 of the active controller to CreateTopics answered through the Apache broker: {answered:.2f} s")
+    after = leader_of(controllers_of(mixed.ours))
+    assert after not in (None, before)
+    workload.flush()
+    workload.check()
+    mixed.ours.restart(f"controller-{before}")
+    wait_until(lambda: what_is_known(mixed.brokers[0], "after-failover") == what_is_known(mixed.brokers[1], "after-failover"), "both know the same")
+
+
+def test_their_broker_leaves_in_order_and_comes_back(mixed: Mixed):
+    """Controlled shutdown: our controller moves what it leads away, or leaves it without a leader, and says when it may go (KIP-631)."""
+    topic = "there-and-back"
+    mixed.create(topic)
+    workload = Workload(",".join(mixed.brokers), topic, PARTITIONS)
+    workload.write(400)
+    workload.flush()
+    began = time.monotonic()
+    mixed.theirs.stop()
+    assert time.monotonic() - began < 20, "it was told that it may go"
+    wait_until(lambda: {leader for _, leader, _, _, _ in what_is_known(mixed.brokers[0], topic)[4]} == {OURS, -1}, "its partitions have no leader")
+    mixed.theirs.start()
+    wait_until(lambda: {leader for _, leader, _, _, _ in what_is_known(mixed.brokers[0], topic)[4]} == {OURS, THEIRS}, "it leads again")
+    workload.write(400)
+    workload.flush()
+    workload.check()

@@ -1,0 +1,36 @@
+"""What a leader tells of its high watermark: never less than anybody has heard before, or nothing."""
+
+import pytest
+
+from kraftsim.core.raft import following
+from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.raft.settings import RaftSettings
+from tests.core.quorum_lab import Lab
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_new_leader_tells_a_high_watermark_that_a_follower_has_left_behind(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new leader may have heard of less than its followers; Apache Kafka's replicas end with "Non-monotonic update of high watermark" then."""
+    learn, heard = following._learn_high_watermark, 0
+
+    def learn_if_monotone(quorum: Quorum, leaders: int) -> None:
+        nonlocal heard
+        heard += 1
+        assert leaders >= (quorum.log.high_watermark or 0), f"replica {quorum.own.id} is told {leaders} after {quorum.log.high_watermark}"
+        learn(quorum, leaders)
+
+    monkeypatch.setattr(following, "_learn_high_watermark", learn_if_monotone)
+    lab = Lab(seed, size=5, settings=RaftSettings(has_pre_vote=seed % 2 == 1))
+    for node in lab.nodes.values():
+        node.start()
+    for _ in range(12):
+        lab.run(4000)
+        leader = lab.leader()
+        assert leader is not None
+        for _ in range(lab.random.randrange(1, 6)):
+            leader.write()
+            lab.run(lab.random.randrange(1, 40))
+        leader.crash(power_loss=False)
+        lab.run(4000)
+        leader.start()
+    assert heard > 100
