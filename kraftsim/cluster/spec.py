@@ -6,6 +6,9 @@ Node ids follow one rule in all modes: brokers are 1, 2, ..., controllers 101, 1
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
+
+from protocol.uuids import uuid_text
 
 FIRST_CONTROLLER_ID = 101
 CONTROLLER_PORT_DISTANCE = 100
@@ -54,12 +57,16 @@ class ClusterSpec:
     seed: int = 0
     run: str = "run"
     bugs: tuple[str, ...] = ()
+    first_voters: int = 0
+    """0: the voters stand in the configuration. Else so many controllers format a quorum whose voters stand in the log; the others may join it."""
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 1 <= self.controllers <= CONTROLLERS_MAX:
             raise SpecError(f"a quorum has 1 to {CONTROLLERS_MAX} controllers, not {self.controllers}")
+        if not 0 <= self.first_voters <= self.controllers:
+            raise SpecError(f"{self.first_voters} controllers cannot be the first voters where there are {self.controllers}")
         if not 1 <= self.brokers <= CONTROLLER_PORT_DISTANCE:
             raise SpecError(f"a cluster has 1 to {CONTROLLER_PORT_DISTANCE} brokers, not {self.brokers}")
         if not 1 <= self.port <= 65535 - CONTROLLER_PORT_DISTANCE - self.controllers:
@@ -109,7 +116,7 @@ class ClusterSpec:
             "listeners": f"{listener}://{host}:{port}",
             "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
             "controller.listener.names": CONTROLLER_LISTENER,
-            "controller.quorum.voters": self._voters(host_is_name),
+            **self._quorum(role, host_is_name),
             "kraftsim.cluster.id": self.cluster_id,
             "kraftsim.release": self.release,
             "kraftsim.run": self.run,
@@ -130,12 +137,24 @@ class ClusterSpec:
             return name, self.port if role is Role.BROKER else self.port + CONTROLLER_PORT_DISTANCE
         return self.host, self.port + distance
 
-    def _voters(self, host_is_name: bool) -> str:
-        voters = []
+    def _quorum(self, role: Role, host_is_name: bool) -> dict[str, str]:
+        """Return the properties by which the controllers are found."""
+        found = []
         for index, name in enumerate(self.controller_names):
             host, port = self._address(name, Role.CONTROLLER, FIRST_CONTROLLER_ID + index, host_is_name)
-            voters.append(f"{FIRST_CONTROLLER_ID + index}@{host}:{port}")
-        return ",".join(voters)
+            found.append((FIRST_CONTROLLER_ID + index, f"{host}:{port}", directory_id(self.seed, name)))
+        if not self.first_voters:
+            return {"controller.quorum.voters": ",".join(f"{node_id}@{address}" for node_id, address, _ in found)}
+        properties = {"controller.quorum.bootstrap.servers": ",".join(address for _, address, _ in found)}
+        if role is Role.CONTROLLER:
+            first = found[: self.first_voters]
+            properties["kraftsim.initial.controllers"] = ",".join(f"{node_id}@{address}:{uuid}" for node_id, address, uuid in first)
+        return properties
+
+
+def directory_id(seed: int, name: str) -> str:
+    """Return the directory id of a first voter, as text: all of them must know it before any of them has a directory."""
+    return uuid_text(b"\x01" + sha256(f"{seed}/{name}".encode()).digest()[:15])
 
 
 def properties_text(properties: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from kraftsim.node.config_keys import (
     boolean,
     choice,
     endpoints,
+    initial_controllers,
     integer,
     long_integer,
     names,
@@ -30,7 +31,7 @@ from kraftsim.node.config_keys import (
     voters,
 )
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
-from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, Voter
+from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, InitialController, Voter
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"
@@ -104,6 +105,10 @@ class NodeConfig:
     metadata_max_idle_interval_ms: int = setting("metadata.max.idle.interval.ms", integer(at_least=0), "500")
     metadata_log_segment_bytes: int = setting("metadata.log.segment.bytes", integer(at_least=12), "1073741824")
     metadata_log_segment_ms: int = setting("metadata.log.segment.ms", long_integer(), "604800000")
+    metadata_log_max_record_bytes_between_snapshots: int = setting(
+        "metadata.log.max.record.bytes.between.snapshots", long_integer(at_least=1), "20971520"
+    )
+    metadata_log_max_snapshot_interval_ms: int = setting("metadata.log.max.snapshot.interval.ms", long_integer(at_least=0), "3600000")
     metadata_max_retention_bytes: int = setting("metadata.max.retention.bytes", long_integer(), "104857600")
     metadata_max_retention_ms: int = setting("metadata.max.retention.ms", long_integer(), "604800000")
 
@@ -116,6 +121,7 @@ class NodeConfig:
     events_dir: str | None = setting("kraftsim.events.dir", optional_text)
     seed: int = setting("kraftsim.seed", long_integer(), "0")
     bugs: tuple[str, ...] = setting("kraftsim.bugs", names)
+    initial_controllers: tuple[InitialController, ...] = setting("kraftsim.initial.controllers", initial_controllers)
     frame_events: bool = setting("kraftsim.frame.events", boolean, "false")
 
     @classmethod
@@ -138,6 +144,13 @@ class NodeConfig:
     def is_broker(self) -> bool:
         """Whether this node is a broker."""
         return BROKER in self.process_roles
+
+    @property
+    def first_asked(self) -> tuple[Voter, ...]:
+        """Where the quorum is looked for: its voters, or the bootstrap servers, whose ids are not known (negative ones stand in)."""
+        return self.controller_quorum_voters or tuple(
+            Voter(-1 - index, host, port) for index, (host, port) in enumerate(self.controller_quorum_bootstrap_servers)
+        )
 
     @property
     def log_dir(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import Field, field
 from typing import TypeVar, cast
 
-from kraftsim.node.endpoints import Endpoint, Voter, parse_addresses, parse_endpoints, parse_voters
+from kraftsim.node.endpoints import Endpoint, InitialController, Voter, parse_addresses, parse_endpoints, parse_initial_controllers, parse_voters
 
 T = TypeVar("T")
 NAME_KEY = "kafka_name"
@@ -106,6 +106,11 @@ def endpoints(text: str) -> tuple[Endpoint, ...]:
 def voters(text: str) -> tuple[Voter, ...]:
     """Controllers with their addresses."""
     return parse_voters(text)
+
+
+def initial_controllers(text: str) -> tuple[InitialController, ...]:
+    """The first voters of a quorum, as kafka-storage takes them."""
+    return parse_initial_controllers(text)
 
 
 def addresses(text: str) -> tuple[tuple[str, int], ...]:

@@ -30,8 +30,6 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "max.connections.per.ip",
         "max.incremental.fetch.session.cache.slots",
         "metadata.log.dir",
-        "metadata.log.max.record.bytes.between.snapshots",
-        "metadata.log.max.snapshot.interval.ms",
         "metric.reporters",
         "num.io.threads",
         "num.network.threads",

@@ -26,7 +26,7 @@ class ControllerFinder:
     """Which voter to ask: the leader that the metadata log named last, else the voters in turn. Shared by the channels of a broker."""
 
     def __init__(self, voters: Sequence[Voter]) -> None:
-        assert voters, "a quorum has voters"
+        assert voters, "somebody must be asked first"
         self._voters = tuple(voters)
         self._turn = 0
 
@@ -70,7 +70,7 @@ class ControllerChannel:
     ) -> None:
         self.name = name
         self._shell = shell
-        self._finder = finder or ControllerFinder(shell.config.controller_quorum_voters)
+        self._finder = finder or ControllerFinder(shell.config.first_asked)
         self._retry_timeout_ms = retry_timeout_ms
         self._request_timeout_ms = min(request_timeout_ms, retry_timeout_ms)
         self._own_versions = own_versions

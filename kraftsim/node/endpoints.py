@@ -8,6 +8,8 @@ Source: kafka.cluster.EndPoint, kafka.utils.CoreUtils.listenerListToEndPoints, o
 import re
 from dataclasses import dataclass
 
+from protocol.uuids import parse_uuid_text, uuid_text
+
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESSES = ("0.0.0.0", "::")
 LAST_PORT = 65535
@@ -45,6 +47,17 @@ class Voter:
         return f"{self.node_id}@{_bracketed(self.host)}:{self.port}"
 
 
+@dataclass(frozen=True, slots=True)
+class InitialController:
+    """A first voter of a quorum whose voters stand in the log, as `id@host:port:directory id`."""
+
+    voter: Voter
+    directory_id: bytes
+
+    def __str__(self) -> str:
+        return f"{self.voter}:{uuid_text(self.directory_id)}"
+
+
 def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
     """Read `NAME://host:port,...`. Listener names are upper case, as Kafka makes them. Raises ValueError."""
     endpoints = tuple(_parse_endpoint(part.strip()) for part in text.split(",") if part.strip())
@@ -57,6 +70,17 @@ def parse_voters(text: str) -> tuple[Voter, ...]:
     voters = tuple(_parse_voter(part.strip()) for part in text.split(",") if part.strip())
     _refuse_repeats("voter id", [str(voter.node_id) for voter in voters])
     return voters
+
+
+def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
+    """Read `id@host:port:directory id,...`, the text that kafka-storage format --initial-controllers takes. Raises ValueError."""
+    found = []
+    for part in text.split(","):
+        if part.strip():
+            voter, _, directory_id = part.strip().rpartition(":")
+            found.append(InitialController(_parse_voter(voter), parse_uuid_text(directory_id)))
+    _refuse_repeats("voter id", [str(each.voter.node_id) for each in found])
+    return tuple(found)
 
 
 def parse_addresses(text: str) -> tuple[tuple[str, int], ...]:

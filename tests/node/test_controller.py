@@ -196,7 +196,9 @@ async def test_a_broker_is_let_in_once_it_has_read_its_registration(make_world: 
         assert (waiting.is_caught_up, waiting.is_fenced) == (True, True)
         let_in = await broker.beat(FIRST_BROKER_EPOCH)
         assert (let_in.is_caught_up, let_in.is_fenced) == (True, False)
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(5):
+            while not world.noted_of(BrokerFenced):
+                await asyncio.sleep(0.05)
     assert world.noted_of(BrokerUnfenced) == [BrokerUnfenced(broker_id=1, broker_epoch=5)]
     assert world.noted_of(BrokerFenced) == [BrokerFenced(broker_id=1, broker_epoch=5, reason="session timed out")]
 

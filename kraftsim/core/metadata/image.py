@@ -148,6 +148,10 @@ class MetadataImage:
         """Take note of a control record at an offset."""
         self._reach(offset)
 
+    def load(self, record: Message) -> None:
+        """Apply a record of a snapshot, which has no offset of its own; afterwards `skip` to the last one that the snapshot covers."""
+        self._apply(record)
+
     def replay(self, record: Message, offset: int) -> None:
         """Apply the committed record at an offset."""
         match record:

@@ -131,7 +131,8 @@ def on_fetch(quorum: Quorum, replica: ReplicaKey, fetch_offset: int, last_fetche
         return found
     if replica.id >= 0:
         quorum.role.leadership.on_fetch(replica, fetch_offset, quorum.log.end_offset, now_ms, wall_ms)
-        _advance(quorum)
+        if quorum.voter_set.includes(replica):
+            _advance(quorum)
     return Readable()
 
 

@@ -62,7 +62,7 @@ class Broker:
         self.fetches: Purgatory[PartitionKey] = Purgatory()
         self.partitions = Partitions(self.shell, parts, lambda: self.broker_epoch, self.fetches.check)
         own_versions = spoken_versions(parts.release.controller_apis)
-        finder = ControllerFinder(config.controller_quorum_voters)
+        finder = ControllerFinder(config.first_asked)
         self._heartbeats = ControllerChannel(
             self.shell,
             name="heartbeat",
@@ -81,7 +81,7 @@ class Broker:
         self._handlers: tuple[Handler[Broker], ...] = Catalogue("kraftsim.node.broker.handlers", "HANDLER", Handler).all()
         self.offer = ApiOffer(parts.release.broker_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
         self._listeners = Listeners(self.shell)
-        self._follower = MetadataFollower(self.shell, own_versions, self._on_committed, self._on_metadata_reset)
+        self._follower = MetadataFollower(self.shell, own_versions, finder, self._on_committed, self._on_metadata_reset)
         self._published_offset = -1
         """The last metadata offset that the broker acts by."""
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from kraftsim.events.metadata import MetadataApplied, MetadataReverted
 from kraftsim.node.broker.metadata_cursor import Committed, CommittedLost, MetadataCursor, Outcome, WrongLeader
+from kraftsim.node.controller_channel import ControllerFinder
 from kraftsim.node.endpoints import Voter
 from kraftsim.node.outbound import PeerConnection, VersionRange
 from kraftsim.node.shell import NodeShell
@@ -36,7 +37,12 @@ class MetadataFollower:
     """The task that keeps the broker's metadata up to date. `on_reset` makes room for a log that begins again from offset 0."""
 
     def __init__(
-        self, shell: NodeShell, own_versions: dict[int, VersionRange] | None, on_committed: OnCommitted, on_reset: Callable[[], None]
+        self,
+        shell: NodeShell,
+        own_versions: dict[int, VersionRange] | None,
+        finder: ControllerFinder,
+        on_committed: OnCommitted,
+        on_reset: Callable[[], None],
     ) -> None:
         self._shell = shell
         self._config = shell.config
@@ -44,7 +50,8 @@ class MetadataFollower:
         self._on_committed = on_committed
         self._on_reset = on_reset
         self._cursor = MetadataCursor()
-        self._voters = shell.config.controller_quorum_voters
+        self._finder = finder
+        self._voters = shell.config.first_asked
         self._voter_index = 0
         self._connection: PeerConnection | None = None
         self._requests: dict[int, FetchRequest] = {}
@@ -82,10 +89,12 @@ class MetadataFollower:
     async def _act_on(self, outcome: Outcome) -> None:
         match outcome:
             case Committed(batches):
+                self._finder.learned(self._voters[self._voter_index].node_id)
                 if batches:
                     await self._on_committed(batches)
                     self._shell.world.note(MetadataApplied(next_offset=self._cursor.applied_next_offset))
             case WrongLeader(leader_id):
+                self._finder.learned(leader_id)
                 self._turn_to(leader_id)
                 await self._back_off()
             case CommittedLost(to_offset):

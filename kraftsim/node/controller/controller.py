@@ -30,7 +30,9 @@ from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.identity import load_identity
 from kraftsim.node.listeners import Listeners
+from kraftsim.node.raft.formatting import format_if_new
 from kraftsim.node.raft.raft_node import RaftNode, raft_settings
+from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.node.raft.waiting_fetches import WaitingFetches
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
@@ -49,6 +51,7 @@ class Controller:
     raft: RaftNode
     ledger: MetadataLedger
     fetches: WaitingFetches
+    snapshots: Snapshotting
 
     def __init__(self, world: World, config: NodeConfig, parts: "Parts") -> None:
         self.world = world
@@ -78,6 +81,7 @@ class Controller:
         """Read the log back, open the listener, and take part in the quorum. Raises ConfigError, OSError kinds; then nothing is left open."""
         self.shell.note_started()
         try:
+            await format_if_new(self.world, self.config)
             await self._load(await load_identity(self.world, self.config))
             self.raft.begin()
             await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers.values(), self.offer))
@@ -88,6 +92,7 @@ class Controller:
             raise
         self.raft.own_endpoints.update(self._own_endpoints())
         self.raft.run()
+        self.shell.tasks.spawn(self.snapshots.run(), "write-snapshots")
 
     async def ready(self) -> None:
         """Return once this controller is the active one, or follows it and has read what was committed when it found it."""
@@ -234,6 +239,8 @@ class Controller:
             leadership=self._parts.leadership,
         )
         self._is_loaded = True
+        self.snapshots = Snapshotting(self.shell, self.raft, self._parts.metadata_image)
+        self.raft.on_grown = self.snapshots.on_grown
         self.fetches = WaitingFetches(self.raft)
         self.ledger = MetadataLedger(self.world, self._new_state(), self.raft)
         try:

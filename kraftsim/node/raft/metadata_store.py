@@ -76,6 +76,8 @@ class MetadataStore:
         self._changing = asyncio.Lock()
         """Held while files are flushed, cut or removed: a flush must not meet a segment that goes."""
         self.snapshots = SnapshotFiles(world.disk)
+        self.bytes_since_snapshot = 0
+        """How much of the log no snapshot covers."""
 
     @property
     def log_end_offset(self) -> int:
@@ -95,6 +97,8 @@ class MetadataStore:
 
         def take(batch: RecordBatch) -> None:
             controls.extend(voter_records(batch))
+            if not snapshots or batch.base_offset >= snapshots[-1].end_offset:
+                self.bytes_since_snapshot += batch.size_bytes
 
         try:
             self._log.recover(take)
@@ -142,6 +146,7 @@ class MetadataStore:
                 max_timestamp=one.max_timestamp,
                 leader_epoch=one.partition_leader_epoch,
             )
+        self.bytes_since_snapshot += len(view)
         self._has_new_epochs = self._has_new_epochs or len(self._log.epochs.starts) != epoch_count
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> memoryview:
@@ -163,6 +168,10 @@ class MetadataStore:
             self._has_new_epochs = True
             assert self._log.log_end_offset == end_offset, f"the log is cut between batches, not at {end_offset}"
 
+    def begin_counting(self) -> None:
+        """A snapshot is about to be written: count from here on what it does not cover."""
+        self.bytes_since_snapshot = 0
+
     # Snapshots ----------------------------------------------------------------------------------------------------------------------------------
 
     async def install(self, snapshot: SnapshotId) -> tuple[VoterSet | None, int]:
@@ -170,10 +179,11 @@ class MetadataStore:
 
         Raises DamagedSnapshot; then nothing has changed.
         """
-        await self.snapshots.finish(snapshot)
+        await self.snapshots.finish_fetched(snapshot)
         async with self._changing:
             self._log.begin_at(snapshot.end_offset)
             self._has_new_epochs = True
+        self.bytes_since_snapshot = 0
         await self.flush()
         history = self._voters(VoterSet(), snapshot, [])
         return (history.latest if history.latest_offset is not None else None), history.kraft_version

@@ -69,6 +69,8 @@ class RaftNode:
         """Where this replica is reached, by listener; filled in before anybody is told."""
         self.high_watermark: int | None = None
         """The first offset that is not known to be committed, as far as effects were carried out."""
+        self.on_grown: Callable[[], None] | None = None
+        """Called whenever more is committed: who writes snapshots listens here."""
         self._connections = RaftConnections(shell, own_versions, self._on_answer, self._on_failure)
         self._queue: deque[do.Effect | Callable[[], None]] = deque()
         self._is_holding = False
@@ -84,6 +86,8 @@ class RaftNode:
         self._epoch_to_lead: int | None = None
         self._led_epoch: int | None = None
         self._persisted: QuorumState | None = None
+        self.installed_count = 0
+        """How often a snapshot of the leader took the place of the log."""
 
     # Looking ------------------------------------------------------------------------------------------------------------------------------------
 
@@ -332,6 +336,8 @@ class RaftNode:
 
     def _advance(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
+        if self.on_grown is not None:
+            self.on_grown()
         if self._duties is not None:
             if self._led_epoch is not None:
                 self._duties.on_high_watermark(high_watermark)
@@ -363,6 +369,7 @@ class RaftNode:
         self.replica.on_snapshot_installed(snapshot, voters, kraft_version)
         self.high_watermark = self.quorum.log.high_watermark
         self._snapshot_to_load = snapshot
+        self.installed_count += 1
         self._may_apply.set()
 
     async def _flush_forever(self) -> None:

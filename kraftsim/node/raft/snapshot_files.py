@@ -4,6 +4,7 @@ A snapshot is the log up to an offset in another form: batches as in the log, of
 Source: KIP-630, org.apache.kafka.snapshot.{Snapshots, FileRawSnapshotWriter, RecordsSnapshotWriter}.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -42,11 +43,11 @@ class DamagedSnapshot(ValueError):
 
 
 class SnapshotFiles:
-    """The snapshots of one replica. A piece of a snapshot that is fetched is written where it belongs; `finish` gives the file its name."""
+    """The snapshots of one replica. A piece of a snapshot that is fetched is written where it belongs; `finish_fetched` gives the file its name."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._unfinished: tuple[SnapshotId, File] | None = None
+        self._fetched: tuple[SnapshotId, File] | None = None
         self._attempts = 0
         self._open: dict[SnapshotId, File] = {}
 
@@ -84,37 +85,36 @@ class SnapshotFiles:
     def write_piece(self, snapshot: SnapshotId, position: int, piece: bytes | memoryview) -> None:
         """Write a piece of a snapshot that is being fetched; position 0 begins anew."""
         if position == 0:
-            self._begin(snapshot)
-        assert self._unfinished is not None and self._unfinished[0] == snapshot, "a snapshot is fetched from its beginning"
-        written_to = self._unfinished[1].append([piece])
+            if self._fetched is not None:
+                self._discard(self._fetched[1])
+            self._fetched = (snapshot, self._begin(snapshot))
+        assert self._fetched is not None and self._fetched[0] == snapshot, "a snapshot is fetched from its beginning"
+        written_to = self._fetched[1].append([piece])
         assert written_to == position, f"a piece for {position} was written to {written_to}"
 
-    async def finish(self, snapshot: SnapshotId) -> None:
-        """Make the snapshot that was written durable under its name. Raises DamagedSnapshot; then it is gone."""
-        assert self._unfinished is not None and self._unfinished[0] == snapshot, "a snapshot is finished that was begun"
-        _, file = self._unfinished
-        self._unfinished = None
-        await file.flush()
-        data = file.read(0, file.size_bytes)
-        file.close()
+    async def finish_fetched(self, snapshot: SnapshotId) -> None:
+        """Make the snapshot that was fetched durable under its name. Raises DamagedSnapshot; then it is gone."""
+        assert self._fetched is not None and self._fetched[0] == snapshot, "a snapshot is finished that was fetched"
+        (_, file), self._fetched = self._fetched, None
         try:
-            for _ in read_batches(data):
+            for _ in read_batches(file.read(0, file.size_bytes)):
                 pass
         except DamagedSnapshot:
-            self._disk.remove(file.path)
+            self._discard(file)
             raise
-        await self._disk.rename(file.path, path_of(snapshot))
+        await self._name(file, snapshot)
 
     async def write(
         self, snapshot: SnapshotId, batches: Iterable[Sequence[Record]], *, timestamp: int, kraft_version: int = 0, voters: VoterSet | None = None
     ) -> int:
         """Write a whole snapshot durably, and return its size in bytes. `timestamp` is that of the last record that it covers."""
-        self._begin(snapshot)
+        file = self._begin(snapshot)
         for batch in snapshot_batches(snapshot.epoch, batches, timestamp=timestamp, kraft_version=kraft_version, voters=voters):
-            assert self._unfinished is not None, "it was begun"
-            self._unfinished[1].append([batch])
-        await self.finish(snapshot)
-        return self.size_bytes(snapshot)
+            file.append([batch])
+            await asyncio.sleep(0)
+        size_bytes = file.size_bytes
+        await self._name(file, snapshot)
+        return size_bytes
 
     async def set_aside(self, snapshot: SnapshotId) -> None:
         """Give a snapshot the name under which it is about to be deleted."""
@@ -131,16 +131,24 @@ class SnapshotFiles:
         for file in self._open.values():
             file.close()
         self._open.clear()
-        if self._unfinished is not None:
-            self._unfinished[1].close()
-            self._unfinished = None
+        if self._fetched is not None:
+            self._fetched[1].close()
+            self._fetched = None
 
-    def _begin(self, snapshot: SnapshotId) -> None:
-        if self._unfinished is not None:
-            self._unfinished[1].close()
-            self._disk.remove(self._unfinished[1].path)
+    def _begin(self, snapshot: SnapshotId) -> File:
         self._attempts += 1
-        self._unfinished = (snapshot, self._disk.open(f"{DIRECTORY}/{unfinished_snapshot_name(*snapshot, self._attempts)}"))
+        return self._disk.open(f"{DIRECTORY}/{unfinished_snapshot_name(*snapshot, self._attempts)}")
+
+    def _discard(self, file: File) -> None:
+        file.close()
+        self._disk.remove(file.path)
+
+    async def _name(self, file: File, snapshot: SnapshotId) -> None:
+        """Give a file that is complete its name, and let it be durable under it."""
+        await file.flush()
+        file.close()
+        self._forget(snapshot)
+        await self._disk.rename(file.path, path_of(snapshot))
 
     def _file(self, snapshot: SnapshotId) -> File:
         file = self._open.get(snapshot)

@@ -96,7 +96,8 @@ class WaitingFetches:
         response = serving.refuse_fetch(quorum, request)
         if response is None:
             response = serving.fetch_outcome(quorum, request, raft.now_ms(), raft.wall_ms())
-            raft.run()
+            if quorum.effects:
+                raft.run()
         if response is not None:
             later.complete(fitted_response(response, version))
             return

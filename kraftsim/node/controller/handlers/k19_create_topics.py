@@ -54,9 +54,7 @@ def _result(result: NewTopic | RefusedTopic) -> CreatableTopicResult:
 
 def _refused_whole(request: CreateTopicsRequest, refusal: Refusal) -> CreateTopicsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreateTopicsResponse(
-        topics=[CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message) for name in names]
-    )
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message) for name in names])
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

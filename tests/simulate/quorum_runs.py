@@ -1,0 +1,177 @@
+"""Three controllers and a broker in virtual time under faults drawn from a seed; what must hold is judged at every moment and at the end."""
+
+import asyncio
+from random import Random
+from typing import TypeVar
+
+from kraftsim.cluster.simulation import SimulatedCluster
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import ControllerElected, MetadataReverted
+from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.events.raft import MetadataTruncated, SnapshotLoaded, SnapshotWritten, VoteAnswered, VotersChanged
+from kraftsim.node.clients import InitProducerIdClient
+from kraftsim.world.simulated import Simulation
+from protocol.batches import split_batches
+
+SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+KEPT = (MetadataReverted, MetadataTruncated, SnapshotLoaded, SnapshotWritten, VotersChanged)
+T = TypeVar("T", bound=Event)
+KINDS = ("kill", "kill", "power", "power", "cut", "pause")
+
+
+class QuorumRun:
+    """One run: `play` returns when everything that was down is up again and agrees."""
+
+    def __init__(
+        self, simulation: Simulation, seed: int, *, controllers: int = 3, first_voters: int = 0, settings: dict[str, str] | None = None
+    ) -> None:
+        self.simulation = simulation
+        self.chance = Random(seed)
+        spec = ClusterSpec(controllers=controllers, brokers=1, first_voters=first_voters, seed=seed, settings={**SETTINGS, **(settings or {})})
+        self.cluster = SimulatedCluster(spec, simulation)
+        self.names = spec.controller_names
+        self.elected: dict[int, str] = {}
+        self.granted: dict[tuple[str, int], int] = {}
+        self.blocks: list[ProducerIdBlockAllocated] = []
+        self.cuts: list[tuple[str, str]] = []
+        self._events: list[Event] = []
+        simulation.observe(self.judge)
+
+    def judge(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        """One leader and one vote per epoch and node, and blocks that only go up."""
+        if type(event) in KEPT:
+            self._events.append(event)
+        match event:
+            case ControllerElected(leader_epoch=epoch):
+                if self.elected.setdefault(epoch, node) != node:
+                    self.simulation.violation("one-leader-per-epoch", f"epoch {epoch} is led by {self.elected[epoch]} and {node}")
+            case VoteAnswered(is_granted=True, is_pre_vote=False):
+                key = (node, event.leader_epoch)
+                if self.granted.setdefault(key, event.candidate_id) != event.candidate_id:
+                    self.simulation.violation("one-vote-per-epoch", f"{node} voted twice in epoch {event.leader_epoch}")
+            case ProducerIdBlockAllocated():
+                if self.blocks and event.first_producer_id < self.blocks[-1].next_producer_id:
+                    self.simulation.violation("producer-id-blocks-disjoint", f"{event} after {self.blocks[-1]}")
+                self.blocks.append(event)
+
+    def noted(self, kind: type[T]) -> list[T]:
+        """Return the events of a kind, of those that are kept."""
+        return [event for event in self._events if isinstance(event, kind)]
+
+    def play(self, *, seconds: float = 20.0, ids: int = 12_000) -> None:
+        """Run the cluster under faults for a while, heal, and see that it settles."""
+        simulation, cluster = self.simulation, self.cluster
+        cluster.start()
+        work = self.begin_to_ask(ids)
+        faults = simulation.spawn(simulation.harness, self._do_harm(seconds))
+        simulation.run_until(faults, limit_s=seconds * 4 + 60)
+        simulation.run_until(work, limit_s=120)
+        assert len(set(work.result())) == ids
+        simulation.run_until(self.is_settled, limit_s=60)
+        assert (simulation.troubles, cluster.failures) == ([], [])
+        self.check_logs()
+        simulation.run_until(self.know_the_same, limit_s=30)
+
+    @property
+    def leader(self) -> str | None:
+        """The active controller; None while there is none."""
+        return next((name for name in self.names if self.cluster.hosts[name].is_alive and self.cluster.nodes[name].is_active), None)
+
+    def begin_to_ask(self, ids: int) -> "asyncio.Task[list[int]]":
+        """Let a client ask for producer ids, one after the other."""
+        client = self.simulation.add_host("client")
+        asker = InitProducerIdClient(self.simulation.world_of(client), bootstrap=self.cluster.addresses, client_id="asker", retry_backoff_ms=20)
+        return self.simulation.spawn(client, asker.ask(ids))
+
+    def cut(self, one: str, other: str) -> None:
+        """Let nothing through between two hosts any more."""
+        for ends in ((one, other), (other, one)):
+            self.cuts.append(ends)
+            self.simulation.network.block(*ends, _shrug)
+
+    def mend_all(self) -> None:
+        """Let everything through again."""
+        for ends in list(self.cuts):
+            self._mend(*ends)
+
+    def know_the_same(self) -> bool:
+        """Tell whether all know the same, whether they led, followed, or began with a snapshot."""
+        states = [self.cluster.nodes[name].ledger.state for name in self.names]
+        told = [(state.producer_ids.next_producer_id, list(state.cluster.brokers()), state.features.finalized) for state in states]
+        return told[0][0] == self.blocks[-1].next_producer_id and all(each == told[0] for each in told[1:])
+
+    def log_of(self, name: str) -> list[bytes]:
+        """Return the batches of a controller's log, as they are on its disk."""
+        names = self.cluster.hosts[name].platter.names
+        found = []
+        for path in sorted(path for path in names if path.startswith("__cluster_metadata-0/") and path.endswith(".log")):
+            data = bytes(names[path].cache)
+            found += [data[batch.position : batch.position + batch.size_bytes] for batch in split_batches(data)]
+        return found
+
+    def check_logs(self) -> None:
+        """Whatever two controllers have of the same offsets below the lower high watermark is the same, byte for byte."""
+        committed = min(self.cluster.nodes[name].raft.high_watermark for name in self.names)
+        logs = {}
+        for name in self.names:
+            batches = [batch for batch in self.log_of(name) if next(split_batches(batch)).next_offset <= committed]
+            logs[name] = {next(split_batches(batch)).base_offset: batch for batch in batches}
+        for name, other in zip(self.names, self.names[1:], strict=False):
+            common = logs[name].keys() & logs[other].keys()
+            assert all(logs[name][offset] == logs[other][offset] for offset in common), f"{name} and {other} disagree"
+
+    def is_settled(self) -> bool:
+        """Tell whether one leads, and all have applied the same."""
+        nodes = [self.cluster.nodes[name] for name in self.names]
+        if [node.is_active for node in nodes].count(True) != 1:
+            return False
+        return all(node.raft.high_watermark is not None and node.raft.applied_end_offset >= self._target() for node in nodes)
+
+    def _target(self) -> int:
+        leader = next(self.cluster.nodes[name] for name in self.names if self.cluster.nodes[name].is_active)
+        return (leader.raft.high_watermark or 0) - 3
+
+    async def _do_harm(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while loop.time() < end:
+            await asyncio.sleep(self.chance.uniform(0.05, 3.0))
+            await self._strike(self.chance.choice(KINDS), self.chance.choice(self.names))
+        self.mend_all()
+        for name in self.names:
+            if not self.cluster.hosts[name].is_alive:
+                self.simulation.restart(name)
+
+    async def _strike(self, kind: str, name: str) -> None:
+        simulation = self.simulation
+        if not self.cluster.hosts[name].is_alive:
+            simulation.restart(name)
+            return
+        match kind:
+            case "kill" | "power":
+                simulation.kill(name, power_loss=kind == "power")
+                if self.chance.random() < 0.7:
+                    await asyncio.sleep(self.chance.uniform(0.01, 3.0))
+                    simulation.restart(name)
+            case "cut":
+                other = self.chance.choice([each for each in self.names if each != name])
+                self.cuts.append((name, other))
+                simulation.network.block(name, other, _shrug)
+                if self.chance.random() < 0.5:
+                    simulation.network.block(other, name, _shrug)
+                    self.cuts.append((other, name))
+                await asyncio.sleep(self.chance.uniform(0.5, 5.0))
+                self.mend_all()
+            case _:
+                simulation.pause(name)
+                await asyncio.sleep(self.chance.uniform(0.1, 5.0))
+                simulation.resume(name)
+
+    def _mend(self, one: str, other: str) -> None:
+        self.cuts.remove((one, other))
+        self.simulation.network.unblock(one, other, _shrug)
+
+
+def _shrug(effect: str) -> None:
+    """Nobody counts here how often a fault bites."""
