@@ -17,6 +17,7 @@ from kraftsim.cli.main import VERBS, kraftsim
 from kraftsim.conformance.selection import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
+from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import DEFAULT_KEY, NAME_KEY
@@ -33,7 +34,7 @@ LISTS = (("scenarios", "Scenarios"), ("invariants", "Invariants"), ("faults", "F
 def coverage() -> str:
     """Which APIs exist, what of them is declared, and what brokers and controllers serve."""
     served = {
-        "broker": {handler.key for handler in Catalogue("kraftsim.node.broker.handlers", "HANDLER", Handler).all()},
+        "broker": {handler.key for handler in broker_handlers()},
         "controller": {handler.key for handler in Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()},
     }
     lines = [
@@ -81,7 +82,7 @@ def settings() -> str:
         "| property | default |",
         "|---|---|",
     ]
-    for field in fields(NodeConfig):
+    for field in (each for each in fields(NodeConfig) if NAME_KEY in each.metadata):
         default = field.metadata[DEFAULT_KEY]
         shown = "*required*" if default is None else f"`{default}`" if default else ""
         lines.append(f"| `{field.metadata[NAME_KEY]}` | {shown} |")

@@ -68,6 +68,11 @@ class NodeConfig:
     # topics and partition logs
     num_partitions: int = setting("num.partitions", integer(at_least=1), "1")
     default_replication_factor: int = setting("default.replication.factor", integer(at_least=1, at_most=32767), "1")
+    delete_topic_enable: bool = setting("delete.topic.enable", boolean, "true")
+    unclean_leader_election_enable: bool = setting("unclean.leader.election.enable", boolean, "false")
+    unclean_leader_election_interval_ms: int = setting("unclean.leader.election.interval.ms", long_integer(at_least=1), "300000")
+    auto_leader_rebalance_enable: bool = setting("auto.leader.rebalance.enable", boolean, "true")
+    leader_imbalance_check_interval_seconds: int = setting("leader.imbalance.check.interval.seconds", long_integer(at_least=1), "300")
     auto_create_topics_enable: bool = setting("auto.create.topics.enable", boolean, "true")
     min_insync_replicas: int = setting("min.insync.replicas", integer(at_least=1), "1")
     message_max_bytes: int = setting("message.max.bytes", integer(at_least=0), "1048588")
@@ -113,6 +118,7 @@ class NodeConfig:
     metadata_max_retention_ms: int = setting("metadata.max.retention.ms", long_integer(), "604800000")
 
     # ours
+    replication_factor_max: int = setting("kraftsim.replication.factor.max", integer(at_least=1, at_most=32767), "1")
     release: str = setting("kraftsim.release", text_value, "3.9")
     cluster_id: str = setting("kraftsim.cluster.id", text_value, DEFAULT_CLUSTER_ID)
     run: str = setting("kraftsim.run", text_value, "run")

@@ -7,17 +7,14 @@ Source: kafka.server.KafkaConfig of 3.9.
 
 KEYS_WITHOUT_EFFECT = frozenset(
     {
-        "auto.leader.rebalance.enable",
         "background.threads",
         "compression.type",
         "connection.failed.authentication.delay.ms",
         "controlled.shutdown.max.retries",
         "controlled.shutdown.retry.backoff.ms",
-        "delete.topic.enable",
         "group.initial.rebalance.delay.ms",
         "group.max.session.timeout.ms",
         "group.min.session.timeout.ms",
-        "leader.imbalance.check.interval.seconds",
         "log.cleaner.enable",
         "log.cleanup.policy",
         "log.flush.scheduler.interval.ms",
@@ -52,6 +49,5 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
         "transactional.id.expiration.ms",
-        "unclean.leader.election.enable",
     }
 )

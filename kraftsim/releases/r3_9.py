@@ -27,6 +27,9 @@ RELEASE = r3_5.RELEASE.followed_by(
         ApiKey.LIST_OFFSETS: (0, 9),
         ApiKey.API_VERSIONS: (0, 4),
         ApiKey.INIT_PRODUCER_ID: (0, 5),
+        ApiKey.DESCRIBE_QUORUM: (0, 2),
+        ApiKey.ADD_RAFT_VOTER: (0, 0),
+        ApiKey.REMOVE_RAFT_VOTER: (0, 0),
     },
     controller_apis={
         ApiKey.FETCH: (0, 17),
@@ -39,6 +42,7 @@ RELEASE = r3_5.RELEASE.followed_by(
         ApiKey.ADD_RAFT_VOTER: (0, 0),
         ApiKey.REMOVE_RAFT_VOTER: (0, 0),
         ApiKey.UPDATE_RAFT_VOTER: (0, 0),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
         ApiKey.BROKER_REGISTRATION: (0, 4),
         ApiKey.BROKER_HEARTBEAT: (0, 1),
     },

@@ -99,17 +99,27 @@ def test_a_topic_that_cannot_be_made_is_refused_in_kafkas_words(asked: Creatable
     assert [record.name for record in decision.records if isinstance(record, TopicRecord)] == ["fine"]
 
 
-@pytest.mark.parametrize(("fenced", "leaving"), [((1, 2, 3), ()), ((2, 3), (1,))])
-def test_no_topic_is_made_while_no_broker_can_lead_it(fenced: tuple[int, ...], leaving: tuple[int, ...]) -> None:
-    """All of them fenced, or the only unfenced one in its controlled shutdown: it gets no replica any more."""
+@pytest.mark.parametrize(
+    ("fenced", "leaving", "is_told", "why"),
+    [
+        ((1, 2, 3), (), False, "All brokers are currently fenced."),
+        ((2, 3), (1,), True, "All brokers are currently fenced."),
+        ((2, 3), (1,), False, "All brokers are currently fenced or in controlled shutdown."),
+    ],
+)
+def test_no_topic_is_made_while_no_broker_can_lead_it(fenced: tuple[int, ...], leaving: tuple[int, ...], is_told: bool, why: str) -> None:
+    """All of them fenced, or the only unfenced one in its controlled shutdown: whoever told this controller so gets no replica any more."""
     state = controller(fenced)
     for offset, broker_id in enumerate(leaving, start=20):
         state.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_id - 1, in_controlled_shutdown=1), offset)
+        if is_told:
+            state.cluster.sessions.touch(broker_id, 0, now_ms=0)
+            state.cluster.sessions.begin_controlled_shutdown(broker_id, 0)
     decision = decide(state, topic())
     assert isinstance(decision, Decision)
     (refused,) = decision.result
     assert isinstance(refused, RefusedTopic) and refused.refusal == Refusal(ErrorCode.INVALID_REPLICATION_FACTOR)
-    assert refused.refusal.why == "Unable to replicate the partition 1 time(s): All brokers are currently fenced."
+    assert refused.refusal.why == f"Unable to replicate the partition 1 time(s): {why}"
 
 
 def test_a_topic_is_a_record_its_configs_and_its_partitions() -> None:

@@ -42,11 +42,14 @@ class BrokerWish:
     others_are_caught_up: bool
 
 
-def control_state(broker: BrokerRegistration) -> BrokerControlState:
-    """Return the state that a registration is in."""
+def control_state(broker: BrokerRegistration, *, is_leaving: bool) -> BrokerControlState:
+    """Return the state that a broker is in. `is_leaving`: its controlled shutdown began under this controller, and under this registration.
+
+    What the registration says of a controlled shutdown does not count here: a broker must say to every new controller that it wants to go.
+    """
     if broker.fenced:
         return BrokerControlState.FENCED
-    return BrokerControlState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerControlState.UNFENCED
+    return BrokerControlState.CONTROLLED_SHUTDOWN if is_leaving else BrokerControlState.UNFENCED
 
 
 def next_state(current: BrokerControlState, wish: BrokerWish) -> BrokerControlState:

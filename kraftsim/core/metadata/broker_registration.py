@@ -9,7 +9,7 @@ from kraftsim.core.metadata.metadata_level import MetadataLevel
 from protocol.metadata.m00_register_broker import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from protocol.metadata.m07_fence_broker import FenceBrokerRecord
 from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
-from protocol.metadata.m17_broker_registration_change import FENCE, IN_CONTROLLED_SHUTDOWN, NO_FENCING_CHANGE, UNFENCE, BrokerRegistrationChangeRecord
+from protocol.metadata.m17_broker_registration_change import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE, BrokerRegistrationChangeRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +56,15 @@ class BrokerRegistration:
         return next((listener for listener in self.listeners if listener.name == name), None)
 
     def changed_by(self, record: BrokerRegistrationChangeRecord) -> "BrokerRegistration":
-        """Return the registration after a change. A broker that is fenced is out of its controlled shutdown, too."""
+        """Return the registration after a change. A controlled shutdown is never taken back under the same registration, whatever becomes of it.
+
+        Source: BrokerRegistration.cloneWith; asked of Apache Kafka 3.9.1.
+        """
         assert record.broker_epoch == self.broker_epoch, f"a change for epoch {record.broker_epoch} of broker {self.broker_id}"
-        shuts_down = record.in_controlled_shutdown == IN_CONTROLLED_SHUTDOWN
         return replace(
             self,
             fenced=record.fenced == FENCE or (self.fenced and record.fenced != UNFENCE),
-            in_controlled_shutdown=shuts_down or (self.in_controlled_shutdown and record.fenced == NO_FENCING_CHANGE),
+            in_controlled_shutdown=self.in_controlled_shutdown or record.in_controlled_shutdown == IN_CONTROLLED_SHUTDOWN,
             directories=tuple(record.log_dirs) or self.directories,
         )
 

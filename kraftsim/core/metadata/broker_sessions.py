@@ -51,9 +51,24 @@ class BrokerSessions:
         if session is not None:
             session.metadata_offset = session.controlled_shutdown_offset = NO_OFFSET
 
+    def begin_change(self, broker_id: int, *, is_fenced: bool) -> None:
+        """Forget how far a broker had read: what it is changed, also by its own wish, and only its next heartbeat counts.
+
+        A broker that is fenced is out of its controlled shutdown.   Source: BrokerHeartbeatManager.register; asked of Apache Kafka 3.9.1.
+        """
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.metadata_offset = NO_OFFSET
+            if is_fenced:
+                session.controlled_shutdown_offset = NO_OFFSET
+
     def begin_controlled_shutdown(self, broker_id: int, last_offset: int) -> None:
         """Remember up to where the others must have read before this broker may go."""
         self._sessions[broker_id].controlled_shutdown_offset = last_offset
+
+    def is_leaving(self, broker_id: int) -> bool:
+        """Tell whether a broker is in a controlled shutdown that began under this controller."""
+        return self.controlled_shutdown_offset(broker_id) != NO_OFFSET
 
     def controlled_shutdown_offset(self, broker_id: int) -> int:
         """Return what `begin_controlled_shutdown` remembered; -1 if nothing."""

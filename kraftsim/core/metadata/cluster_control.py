@@ -43,6 +43,10 @@ class ClusterControl:
         """Yield every registration, by broker id."""
         return (self._brokers[broker_id] for broker_id in sorted(self._brokers))
 
+    def usable_brokers(self) -> Iterator[BrokerRegistration]:
+        """Yield the registrations of brokers that may get new partitions, by broker id: fenced ones too, but none that is about to go."""
+        return (broker for broker in self.brokers() if not self.sessions.is_leaving(broker.broker_id))
+
     def is_active(self, broker_id: int) -> bool:
         """Tell whether a broker may lead partitions."""
         broker = self._brokers.get(broker_id)
@@ -101,8 +105,8 @@ class ClusterControl:
         return None if silent is None else silent[1] + self.sessions.session_timeout_ms + 1
 
     def others_are_caught_up(self, broker_id: int) -> bool:
-        """Tell whether every active broker has read what the controlled shutdown of this one changed."""
-        lowest = self.sessions.lowest_metadata_offset(broker.broker_id for broker in self.brokers() if broker.is_active)
+        """Tell whether every broker that serves and stays has read what the controlled shutdown of this one changed."""
+        lowest = self.sessions.lowest_metadata_offset(broker.broker_id for broker in self.usable_brokers() if not broker.fenced)
         return lowest is None or self.sessions.controlled_shutdown_offset(broker_id) <= lowest
 
     def replay_register(self, record: RegisterBrokerRecord, offset: int) -> None:
@@ -121,7 +125,8 @@ class ClusterControl:
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         """Take the fencing, unfencing or controlled shutdown of a broker from the log."""
         assert record.broker_id in self._brokers, f"broker {record.broker_id} changes and is not registered"
-        self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(record)
+        changed = self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(record)
+        self.sessions.begin_change(record.broker_id, is_fenced=changed.fenced)
 
     def _unfenced_ids(self) -> list[int]:
         return [broker.broker_id for broker in self.brokers() if not broker.fenced]

@@ -104,7 +104,8 @@ class ControllerState:
             return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {request.broker_id} is not at epoch {request.broker_epoch}")
         self.cluster.sessions.touch(request.broker_id, request.current_metadata_offset, now_ms)
         is_caught_up = request.current_metadata_offset >= register_offset
-        is_leaving = request.want_shut_down or broker.in_controlled_shutdown  # else nobody looks at what costs a walk over all partitions
+        begun = self.cluster.sessions.is_leaving(request.broker_id)
+        is_leaving = request.want_shut_down or begun  # else nobody asks what else a shutdown hangs on
         wish = BrokerWish(
             wants_fence=request.want_fence,
             wants_shut_down=request.want_shut_down,
@@ -112,10 +113,10 @@ class ControllerState:
             leads_partitions=is_leaving and self.replication.leads_partitions(request.broker_id),
             others_are_caught_up=is_leaving and self.cluster.others_are_caught_up(request.broker_id),
         )
-        current = control_state(broker)
+        current = control_state(broker, is_leaving=begun)
         following = next_state(current, wish)
         changed = self._with_offline_directories(self._decide_transition(broker, current, following), broker, request.offline_log_dirs)
-        if following is BrokerControlState.CONTROLLED_SHUTDOWN and changed.records:
+        if following is BrokerControlState.CONTROLLED_SHUTDOWN and current is not following:
             self.cluster.sessions.begin_controlled_shutdown(request.broker_id, next_offset + len(changed.records) - 1)
         reply = HeartbeatReply(
             is_caught_up=is_caught_up,
@@ -184,8 +185,9 @@ class ControllerState:
                 led = self.replication.unfence_records(broker.broker_id)
                 return Decision([unfence_record(broker), *led], None, (fact, *self.replication.facts_of(led)))
             case BrokerControlState.CONTROLLED_SHUTDOWN:
+                begins = [] if broker.in_controlled_shutdown else [controlled_shutdown_record(broker)]
                 left = self.replication.fence_records(broker.broker_id)
-                return Decision([controlled_shutdown_record(broker), *left], None, self.replication.facts_of(left))
+                return Decision([*begins, *left], None, self.replication.facts_of(left))
 
     def _with_offline_directories(self, changed: Decision[None], broker: BrokerRegistration, offline: Sequence[bytes]) -> Decision[None]:
         """Add what becomes of partitions in directories that a heartbeat says have failed."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.new_partitions import partition_records
+from kraftsim.core.metadata.new_partitions import partition_records, refuse_unled
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.replica_assignment import refuse_assignment, refuse_inactive
 from kraftsim.core.metadata.replica_placement import Chance, Placement, place_replicas
@@ -77,7 +77,8 @@ def _placement(
     """Return where the new partitions go, each with as many replicas as partition 0 has."""
     replication_factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        return place_replicas(additional_count, replication_factor, view.cluster.brokers(), chance)
+        placement = place_replicas(additional_count, replication_factor, view.cluster.usable_brokers(), chance)
+        return placement if isinstance(placement, Refusal) else refuse_unled(view, placement) or placement
     by_hand: list[tuple[int, ...]] = []
     for partition_id, assignment in enumerate(assignments, start=len(topic.partitions)):
         refusal = refuse_assignment(assignment.broker_ids, view.cluster, replication_factor)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.new_partitions import partition_records
+from kraftsim.core.metadata.new_partitions import partition_records, refuse_unled
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.replica_assignment import refuse_assignment, refuse_inactive
 from kraftsim.core.metadata.replica_placement import Chance, Placement, place_replicas
@@ -132,10 +132,10 @@ def _placement_by_number(view: ReplicationView, topic: CreatableTopic, chance: C
     if topic.num_partitions < BROKER_DEFAULT or topic.num_partitions == 0:
         return Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     replication_factor = view.defaults.replication_factor if topic.replication_factor == BROKER_DEFAULT else topic.replication_factor
-    placement = place_replicas(_partition_count_asked(view, topic), replication_factor, view.cluster.brokers(), chance)
+    placement = place_replicas(_partition_count_asked(view, topic), replication_factor, view.cluster.usable_brokers(), chance)
     if isinstance(placement, Refusal):
         return Refusal(placement.error, f"Unable to replicate the partition {replication_factor} time(s): {placement.why}")
-    return placement
+    return refuse_unled(view, placement) or placement
 
 
 def _placement_by_hand(view: ReplicationView, topic: CreatableTopic) -> Placement | Refusal:

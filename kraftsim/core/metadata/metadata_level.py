@@ -77,9 +77,12 @@ class MetadataLevel:
         return self.level >= 3
 
     def record_version(self, record: Message) -> int:
-        """Return the version in which a record is written. A BrokerRegistrationChange is in the lowest version that can say it."""
+        """Return the version in which a record is written. A BrokerRegistrationChange is in the lowest version that can say what it is about.
+
+        One that is about neither fencing nor shutting down is about directories, also when none is left.
+        """
         if isinstance(record, BrokerRegistrationChangeRecord):
-            return 2 if record.log_dirs else 1 if record.in_controlled_shutdown else 0
+            return 0 if record.fenced else 1 if record.in_controlled_shutdown else 2
         for since_level, version in SINCE_LEVEL.get(type(record), ()):
             if self.level >= since_level:
                 return version

@@ -2,12 +2,22 @@
 
 from collections.abc import Iterator
 
+from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_record
 from kraftsim.core.metadata.replica_placement import Placement
 from kraftsim.core.metadata.replication_view import ReplicationView
+from protocol.errors import ErrorCode
 from protocol.metadata.m03_partition import RECOVERED, PartitionRecord
 
 FIRST_EPOCH = 0
+
+
+def refuse_unled(view: ReplicationView, placement: Placement) -> Refusal | None:
+    """Return the refusal of partitions none of whose replicas is in service: brokers that shut down under an earlier controller count as usable."""
+    if all(view.active_of(replicas) for replicas in placement):
+        return None
+    why = f"Unable to replicate the partition {len(placement[0])} time(s): All brokers are currently fenced or in controlled shutdown."
+    return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, why)
 
 
 def partition_records(view: ReplicationView, topic_id: bytes, placement: Placement, first_partition: int = 0) -> Iterator[PartitionRecord]:

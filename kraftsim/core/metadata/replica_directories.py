@@ -11,6 +11,7 @@ from kraftsim.core.metadata.broker_effects import membership_records
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.partition_change import Election, PartitionTarget
 from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.replication_view import ReplicationView, is_online
 from kraftsim.core.metadata.topic_table import PartitionKey, Topic
 from protocol.errors import ErrorCode
@@ -52,14 +53,14 @@ def decide_assign_replicas(view: ReplicationView, request: AssignReplicasToDirsR
 def offline_directory_records(view: ReplicationView, broker: BrokerRegistration, offline: Collection[bytes]) -> list[Message]:
     """Return the changes with which a broker loses what lies in directories that it says have failed, and what it has left.
 
-    Partitions that it is not in sync with are as they were: nobody waits for it there.
+    All partitions are walked over: directories fail seldom.
     """
     failed = [directory for directory in broker.directories if directory in offline]
     if not failed:
         return []
     records: list[Message] = []
     for directory in failed:
-        keys = [key for key in view.topics.with_isr_member(broker.broker_id) if _lies_in(view, key, broker.broker_id, directory)]
+        keys = [key for key, partition in view.topics.partitions() if _lies_in(partition, broker.broker_id, directory)]
         records += membership_records(view, keys, leaving=broker.broker_id)
     remaining = [directory for directory in broker.directories if directory not in offline]
     return [*records, BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, log_dirs=remaining)]
@@ -94,7 +95,5 @@ def _why_unassignable(topic: Topic | None, number: int, broker_id: int) -> Error
     return ErrorCode.NONE if broker_id in partition.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _lies_in(view: ReplicationView, key: PartitionKey, broker_id: int, directory: bytes) -> bool:
-    partition = view.topics.partition(key)
-    assert partition is not None, "the indexes know only what is there"
+def _lies_in(partition: PartitionRegistration, broker_id: int, directory: bytes) -> bool:
     return broker_id in partition.replicas and partition.directory_of(broker_id) == directory

@@ -31,11 +31,11 @@ class Chance(Protocol):
 
 
 def place_replicas(partition_count: int, replication_factor: int, brokers: Iterable[BrokerRegistration], chance: Chance) -> Placement | Refusal:
-    """Return the replicas of so many new partitions. Brokers in their controlled shutdown get none.
+    """Return the replicas of so many new partitions, on any of these brokers.
 
     Refuses with INVALID_REPLICATION_FACTOR where there are too few brokers, or none in service.
     """
-    racks = _Racks([broker for broker in brokers if not broker.in_controlled_shutdown], chance)
+    racks = _Racks(list(brokers), chance)
     why = None
     if replication_factor <= 0:
         why = f"Invalid replication factor {replication_factor}: the replication factor must be positive."

@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kraftsim.catalogue import Catalogue
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
+from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.lifecycle import Lifecycle
 from kraftsim.node.broker.metadata_follower import MetadataFollower
@@ -78,7 +78,7 @@ class Broker:
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
         self.producer_ids = ProducerIds(world, config.node_id, source, self._forwarded)
-        self._handlers: tuple[Handler[Broker], ...] = Catalogue("kraftsim.node.broker.handlers", "HANDLER", Handler).all()
+        self._handlers: tuple[Handler[Broker], ...] = broker_handlers()
         self.offer = ApiOffer(parts.release.broker_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
         self._listeners = Listeners(self.shell)
         self._follower = MetadataFollower(self.shell, own_versions, finder, self._on_committed, self._on_metadata_reset)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded
 from kraftsim.node.controller_channel import ControllerChannel
+from kraftsim.node.outbound import NoCommonVersion
 from protocol.errors import ErrorCode
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.principal_data import DefaultPrincipalData, build_principal
@@ -43,6 +44,8 @@ def _envelope(call: Call) -> EnvelopeRequest:
 
 def _unwrapped(call: Call, answer: Message | OSError, refuse: Refuse) -> Answer:
     """Return what the client gets. The answer inside begins with the client's own correlation id, so it goes back as it is."""
+    if isinstance(answer, NoCommonVersion):
+        return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(answer, OSError):
         return refuse(call, ErrorCode.REQUEST_TIMED_OUT)
     assert isinstance(answer, EnvelopeResponse), "Envelope was asked"

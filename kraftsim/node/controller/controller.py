@@ -256,7 +256,11 @@ class Controller:
             session_timeout_ms=config.broker_session_timeout_ms,
             metadata_version=self._parts.release.metadata_version,
             topic_defaults=TopicDefaults(
-                num_partitions=config.num_partitions, replication_factor=config.default_replication_factor, replication_factor_max=1
+                num_partitions=config.num_partitions,
+                replication_factor=config.default_replication_factor,
+                unclean_leader_election=config.unclean_leader_election_enable,
+                node_id=config.node_id,
+                replication_factor_max=config.replication_factor_max,
             ),
             producer_id_control=self._parts.producer_id_control,
         )

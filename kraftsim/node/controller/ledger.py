@@ -4,6 +4,7 @@ Replaying before the commit lets the next request see the last one's outcome; no
 leadership is lost is told so. Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent, deferredEventQueue).
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ class MetadataLedger:
         self._raft = raft
         self.refuse: Callable[[ErrorCode], Answer] | None = None
         """How the request that is being handled is refused; what is written for it and not committed is refused so when leadership is lost."""
+        self.has_written = asyncio.Event()
+        """Set by every write, for those who look at the outcome."""
         self._waiting: deque[_Waiting] = deque()
 
     @property
@@ -69,10 +72,10 @@ class MetadataLedger:
         """The offset that the next record gets."""
         return self._raft.log_end_offset
 
-    def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer]) -> Answer | Deferred:
+    def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer | Deferred:
         """Write a decision and answer once it is committed; without records, once everything it was taken from is committed.
 
-        Raises BatchTooLarge; then nothing happened.
+        Raises BatchTooLarge; then nothing happened. `is_atomic`: as for `write`.
         """
         later, refuse = Deferred(), self.refuse
 
@@ -80,7 +83,7 @@ class MetadataLedger:
             if refuse is not None:
                 later.complete(refuse(ErrorCode.NOT_CONTROLLER))
 
-        self.write(decision.records, decision.facts, lambda offsets: later.complete(build_answer(offsets)), on_given_up=give_up)
+        self.write(decision.records, decision.facts, lambda offsets: later.complete(build_answer(offsets)), on_given_up=give_up, is_atomic=is_atomic)
         return later if later.answer is None else later.answer
 
     def write(
@@ -97,6 +100,7 @@ class MetadataLedger:
         They go into one batch; those that need not stand or fall together (`is_atomic` False) into several, if they are many.
         """
         offsets: AppendedOffsets | None = None
+        self.has_written.set()
         if records:
             offsets = AppendedOffsets(first_offset=self.next_offset, last_offset=self.next_offset + len(records) - 1)
             size = len(records) if is_atomic else RECORDS_MAX

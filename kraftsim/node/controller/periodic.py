@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final
 
+from kraftsim.node.controller.partition_upkeep import elect_leaders
 from protocol.metadata.m20_no_op import NoOpRecord
 
 if TYPE_CHECKING:
@@ -35,4 +36,4 @@ async def fence_silent_brokers(controller: "Controller") -> None:
             controller.ledger.write(decision.records, decision.facts, is_atomic=False)
 
 
-PERIODIC: Final[tuple[Periodic, ...]] = (write_no_ops, fence_silent_brokers)
+PERIODIC: Final[tuple[Periodic, ...]] = (write_no_ops, fence_silent_brokers, elect_leaders)

@@ -1,45 +1,59 @@
 """Envelope (58): a request that a client sent to a broker, and only the controller can decide.
 
-The request inside is complete, with its own header and version; so is the answer, which the broker hands to its client as it is.
-Source: KIP-590, kafka.server.EnvelopeUtils, kafka.server.ControllerApis.
+The request inside is complete, with its own header and version; so is the answer, which the broker hands to its client as it is. What is wrong is
+looked for in Kafka's order: who asked, from where, the header, whether the API may be handed on at all, the body. A request inside that cannot be
+read is said to be of an unsupported version, so that the broker ends its client's connection; other errors are the broker's own.
+Source: KIP-590, kafka.server.EnvelopeUtils, kafka.server.ControllerApis, kafka.network.RequestChannel.
 """
 
 from typing import TYPE_CHECKING
 
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler, NoAnswer
-from kraftsim.node.controller.handlers import k19_create_topics
-from protocol.api_keys import ApiKey
+from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.principal_data import parse_principal
 from protocol.requests import RequestHead, UnsupportedApi, decode_request, read_request_head, response_chunks
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 SIZE_BYTES = 4
-FORWARDED = {int(ApiKey.CREATE_TOPICS): k19_create_topics.HANDLER}
-"""What can be forwarded; everything else is answered UNSUPPORTED_VERSION until it is built."""
+ADDRESS_BYTES = (4, 16)
+FORWARDABLE_KEYS = {int(key): key for key in sorted(FORWARDABLE)}
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Carry out the request inside and wrap its answer."""
     request = call.body
     assert isinstance(request, EnvelopeRequest), "dispatch decodes by API key"
+    refused = _refuse_sender(request)
+    if refused is not None:
+        return EnvelopeResponse(error_code=refused)
     frame = bytes(request.request_data)
     try:
         head = read_request_head(frame)
-        handler = FORWARDED.get(head.api_key)
-        served = controller.offer.served.get(handler.key) if handler is not None else None
+        key = FORWARDABLE_KEYS.get(head.api_key)
+        if key is None:
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        handler, served = controller.handler_of(key), controller.offer.served.get(key)
         if handler is None or served is None or not served[0] <= head.api_version <= served[1]:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         inner = Call(head, decode_request(head, frame), call.connection)
-    except UnsupportedApi:
+    except (UnsupportedApi, MalformedMessage):
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    except MalformedMessage:
-        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     answer = handler.handle(controller, inner)
     return _wrapped_later(head, answer) if isinstance(answer, Deferred) else _wrapped(head, answer)
+
+
+def _refuse_sender(request: EnvelopeRequest) -> ErrorCode | None:
+    """Return why the client cannot be told: its principal, or its address."""
+    try:
+        parse_principal(b"" if request.request_principal is None else bytes(request.request_principal))
+    except MalformedMessage:
+        return ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
+    return None if len(request.client_host_address) in ADDRESS_BYTES else ErrorCode.INVALID_REQUEST
 
 
 def _wrapped_later(head: RequestHead, inner: Deferred) -> Answer | Deferred:

@@ -1,0 +1,60 @@
+"""DeleteTopics (20): topics go, by name or by id; answered when that is committed. Brokers delete the files when they hear of it.
+
+Source: KIP-4, KIP-516, kafka.server.ControllerApis.deleteTopics, ReplicationControlManager.deleteTopics.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+DISABLED_SINCE = 3
+"""The first version that knows TOPIC_DELETION_DISABLED."""
+STATES_SINCE = 6
+"""The first version that names topics by name or by id; before, there are names only."""
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer per topic; what can go is committed first."""
+    request = call.body
+    assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
+    if not controller.config.delete_topic_enable:
+        return _refuse(call, ErrorCode.TOPIC_DELETION_DISABLED if call.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST)
+    if request.timeout_ms <= 0:
+        return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
+    decision = controller.ledger.state.replication.decide_delete_topics(_asked(request, call.api_version))
+    if isinstance(decision, Refusal):
+        return _refuse(call, decision.error)
+    return controller.ledger.commit(decision, lambda offsets: DeleteTopicsResponse(responses=[_result(result) for result in decision.result]))
+
+
+def _asked(request: DeleteTopicsRequest, version: int) -> list[TopicToDelete]:
+    if version < STATES_SINCE:
+        return [TopicToDelete(name=name) for name in request.topic_names]
+    return [TopicToDelete(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
+
+
+def _result(result: DeletedTopic) -> DeletableTopicResult:
+    refusal = result.refusal
+    return DeletableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_code=ErrorCode.NONE if refusal is None else refusal.error,
+        error_message=None if refusal is None else refusal.message,
+    )
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    assert isinstance(call.body, DeleteTopicsRequest), "dispatch decodes by API key"
+    asked = _asked(call.body, call.api_version)
+    return DeleteTopicsResponse(responses=[DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error) for topic in asked])
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DELETE_TOPICS, handle=handle, refuse=_refuse)

@@ -1,0 +1,65 @@
+"""ElectLeaders (43): preferred or unclean elections that people ask for; answered when they are committed.
+
+Source: KIP-183, KIP-460, ReplicationControlManager.electLeaders, org.apache.kafka.common.requests.ElectLeadersRequest.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.elect_leaders import ElectedPartition
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+TOP_ERROR_SINCE = 1
+"""The first version that can say what is wrong with the whole request."""
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer per partition; elections that can be held are committed first. No partitions are no work, null is all of them."""
+    request = call.body
+    assert isinstance(request, ElectLeadersRequest), "dispatch decodes by API key"
+    if request.topic_partitions == []:
+        return ElectLeadersResponse()
+    if request.timeout_ms <= 0:
+        return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
+    decision = controller.ledger.state.replication.decide_elect_leaders(request)
+    if isinstance(decision, Refusal):
+        return _refused_whole(call, decision)
+    results = [
+        ReplicaElectionResult(topic=topic.topic, partition_result=[_result(result) for result in topic.partitions]) for topic in decision.result
+    ]
+    return controller.ledger.commit(decision, lambda offsets: ElectLeadersResponse(replica_election_results=results), is_atomic=False)
+
+
+def _result(result: ElectedPartition) -> PartitionResult:
+    refusal = Refusal(ErrorCode.NONE) if result.refusal is None else result.refusal
+    return PartitionResult(partition_id=result.partition, error_code=refusal.error, error_message=refusal.message)
+
+
+def _refused_whole(call: Call, refusal: Refusal) -> ElectLeadersResponse:
+    """Name the error in every partition that was asked for, and at the top where the version has a place for it."""
+    request = call.body
+    assert isinstance(request, ElectLeadersRequest), "dispatch decodes by API key"
+    results = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                PartitionResult(partition_id=partition, error_code=refusal.error, error_message=refusal.message) for partition in topic.partitions
+            ],
+        )
+        for topic in request.topic_partitions or []
+    ]
+    top = refusal.error if call.api_version >= TOP_ERROR_SINCE else ErrorCode.NONE
+    return ElectLeadersResponse(error_code=top, replica_election_results=results)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return _refused_whole(call, Refusal(error))
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ELECT_LEADERS, handle=handle, refuse=_refuse)

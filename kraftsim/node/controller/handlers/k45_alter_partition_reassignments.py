@@ -1,0 +1,60 @@
+"""AlterPartitionReassignments (45): partitions begin to move to other brokers, or stay after all; answered when that is committed.
+
+Source: KIP-455, ReplicationControlManager.alterPartitionReassignments, org.apache.kafka.common.requests.AlterPartitionReassignmentsRequest.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.reassign_partitions import MovedPartition
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+NO_MESSAGE = ""
+"""What Apache Kafka says to a request without topics, where it otherwise says null."""
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer per partition; what can begin is committed first."""
+    request = call.body
+    assert isinstance(request, AlterPartitionReassignmentsRequest), "dispatch decodes by API key"
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse(error_message=NO_MESSAGE)
+    if request.timeout_ms <= 0:
+        return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
+    decision = controller.ledger.state.replication.decide_reassignments(request)
+    rows = [ReassignableTopicResponse(name=topic.topic, partitions=[_result(result) for result in topic.partitions]) for topic in decision.result]
+    return controller.ledger.commit(decision, lambda offsets: AlterPartitionReassignmentsResponse(error_message=None, responses=rows))
+
+
+def _result(result: MovedPartition) -> ReassignablePartitionResponse:
+    refusal = Refusal(ErrorCode.NONE) if result.refusal is None else result.refusal
+    return ReassignablePartitionResponse(partition_index=result.partition, error_code=refusal.error, error_message=refusal.message)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    assert isinstance(call.body, AlterPartitionReassignmentsRequest), "dispatch decodes by API key"
+    rows = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(partition_index=partition.partition_index, error_code=error, error_message=None)
+                for partition in topic.partitions
+            ],
+        )
+        for topic in call.body.topics
+    ]
+    return AlterPartitionReassignmentsResponse(error_code=error, error_message=None, responses=rows)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, handle=handle, refuse=_refuse)

@@ -1,0 +1,56 @@
+"""ListPartitionReassignments (46): which partitions are on their way to other brokers.
+
+Source: KIP-455, ReplicationControlManager.listPartitionReassignments, org.apache.kafka.common.requests.ListPartitionReassignmentsRequest.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Decision
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k46_list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer once everything is committed that the answer tells of; Apache Kafka tells of what was committed when it was asked."""
+    request = call.body
+    assert isinstance(request, ListPartitionReassignmentsRequest), "dispatch decodes by API key"
+    topics = [
+        OngoingTopicReassignment(
+            name=moves.topic,
+            partitions=[
+                OngoingPartitionReassignment(
+                    partition_index=number,
+                    replicas=list(partition.replicas),
+                    adding_replicas=list(partition.adding_replicas),
+                    removing_replicas=list(partition.removing_replicas),
+                )
+                for number, partition in moves.partitions
+            ],
+        )
+        for moves in controller.ledger.state.replication.ongoing_moves(request.topics)
+    ]
+    return controller.ledger.commit(Decision([], None), lambda offsets: ListPartitionReassignmentsResponse(error_message=None, topics=topics))
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    assert isinstance(call.body, ListPartitionReassignmentsRequest), "dispatch decodes by API key"
+    topics = [
+        OngoingTopicReassignment(
+            name=topic.name, partitions=[OngoingPartitionReassignment(partition_index=number) for number in topic.partition_indexes]
+        )
+        for topic in call.body.topics or []
+    ]
+    return ListPartitionReassignmentsResponse(error_code=error, error_message=None, topics=topics)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.LIST_PARTITION_REASSIGNMENTS, handle=handle, refuse=_refuse)

@@ -1,0 +1,67 @@
+"""Elections that nobody asks for: partitions go back to their preferred leaders, and leaderless ones get one where losing records is allowed.
+
+Each kind is held a while after it is first seen to be needed, so that brokers that restart have time to come back; while one round leaves more to do
+the next follows at once.   Source: QuorumController.{maybeScheduleNextBalancePartitionLeaders, maybeScheduleNextElectUncleanLeaders}.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Decision
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+AT_ONCE_MS = 10
+"""Others get their turn between two rounds."""
+
+
+class _Elections:
+    """One kind of election, and when the next round of it is due."""
+
+    def __init__(self, is_needed: Callable[[], bool], decide: Callable[[], Decision[bool]], interval_ms: int) -> None:
+        self.due_ms: int | None = None
+        self._is_needed = is_needed
+        self._decide = decide
+        self._interval_ms = interval_ms
+
+    def look(self, now_ms: int) -> None:
+        """Begin to wait if there is something to do."""
+        if self.due_ms is None and self._is_needed():
+            self.due_ms = now_ms + self._interval_ms
+
+    def hold(self, controller: "Controller", now_ms: int) -> None:
+        """Hold a round if it is due."""
+        if self.due_ms is None or now_ms < self.due_ms:
+            return
+        decision = self._decide()
+        controller.ledger.write(decision.records, decision.facts, is_atomic=False)
+        self.due_ms = now_ms + AT_ONCE_MS if decision.result else None
+
+
+async def elect_leaders(controller: "Controller") -> None:
+    """Look after every write whether an election is needed, and hold it in time. Needs an active controller."""
+    replication, config = controller.ledger.state.replication, controller.config
+    topics = replication.topics
+    kinds = [_Elections(lambda: topics.has_leaderless, replication.decide_unclean_elections, config.unclean_leader_election_interval_ms)]
+    if config.auto_leader_rebalance_enable:
+        interval_ms = config.leader_imbalance_check_interval_seconds * 1000
+        kinds.append(_Elections(lambda: topics.has_imbalanced, replication.decide_balance, interval_ms))
+    while controller.is_active:
+        controller.ledger.has_written.clear()
+        now_ms = controller.now_ms()
+        for elections in kinds:
+            elections.hold(controller, now_ms)
+            elections.look(now_ms)
+        due_ms = min((elections.due_ms for elections in kinds if elections.due_ms is not None), default=None)
+        await _written_or(controller, None if due_ms is None else max(due_ms - now_ms, 0) / 1000)
+
+
+async def _written_or(controller: "Controller", pause_s: float | None) -> None:
+    """Wait for the next write, but no longer than a pause, if there is one."""
+    try:
+        async with asyncio.timeout(pause_s):
+            await controller.ledger.has_written.wait()
+    except TimeoutError:
+        return

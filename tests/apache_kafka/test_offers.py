@@ -1,0 +1,24 @@
+"""What a persona offers is what its release offers: asked of Apache Kafka itself, on the listeners of brokers and of controllers."""
+
+import pytest
+
+from kraftsim.conformance.peer import Peer
+from kraftsim.releases.catalogue import release
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+pytestmark = pytest.mark.interop
+
+
+def offered(address: str) -> dict[int, tuple[int, int]]:
+    """Return API key -> first and last version."""
+    with Peer.at(address) as peer:
+        return {row.api_key: (row.min_version, row.max_version) for row in peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys}
+
+
+@pytest.mark.parametrize(("name", "fixture"), [("3.5", "apache_kafka_3_5"), ("3.9", "apache_kafka")])
+def test_a_persona_offers_the_ranges_of_its_release(name, fixture, request):
+    """Of the APIs that are built; others are missing on purpose."""
+    node, known = request.getfixturevalue(fixture), release(name)
+    for address, ranges in ((node.bootstrap, known.broker_apis), (node.controller, known.controller_apis)):
+        there = offered(address)
+        assert {key.name: there.get(key) for key in ranges} == {key.name: range_ for key, range_ in ranges.items()}
