@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 
 from kraftsim.core.raft import effects as do
 from kraftsim.core.raft.leadership import Leadership
@@ -285,7 +286,7 @@ class RaftNode:
             case do.Persist() if self._is_followed_by_persist():
                 pass
             case do.Persist():
-                self._hold(self.store.store_quorum_state(effect.state, effect.data_version), "persist-quorum-state")
+                self._hold(partial(self.store.store_quorum_state, effect.state, effect.data_version), "persist-quorum-state")
             case do.Reply():
                 effect.ticket(effect.body)  # type: ignore[operator]
             case do.Send():
@@ -299,11 +300,11 @@ class RaftNode:
             case do.Flush():
                 self._must_flush.set()
             case do.Truncate():
-                self._hold(self.store.truncate_to(effect.end_offset), "truncate-metadata-log")
+                self._hold(partial(self.store.truncate_to, effect.end_offset), "truncate-metadata-log")
             case do.WriteSnapshotPiece():
                 self.store.snapshots.write_piece(effect.snapshot, effect.position, effect.piece)
             case do.FinishSnapshot():
-                self._hold(self._install(effect.snapshot), "install-snapshot")
+                self._hold(partial(self._install, effect.snapshot), "install-snapshot")
             case do.Advance():
                 self._advance(effect.high_watermark)
             case do.LeaderKnown():
@@ -345,14 +346,14 @@ class RaftNode:
         if self._led_epoch is None:
             self._may_apply.set()
 
-    def _hold(self, work: Coroutine[None, None, None], name: str) -> None:
+    def _hold(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
         """Let everything wait for a step that must be durable first."""
         self._is_holding = True
         self._shell.tasks.spawn(self._held(work, name), name)
 
-    async def _held(self, work: Coroutine[None, None, None], name: str) -> None:
+    async def _held(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
         try:
-            await work
+            await work()
         except OSError as refused:
             self._lose_disk(name, refused)
             return

@@ -67,9 +67,9 @@ class RealDisk:
         await asyncio.get_running_loop().run_in_executor(self._renames, _sync_directories, self._take_unflushed(directory))
 
     def close(self) -> None:
-        """Let the worker threads go."""
+        """Let the worker threads go. A file that is being replaced is waited for: the next incarnation must not find it replaced later."""
         self._flushes.shutdown(wait=False)
-        self._renames.shutdown(wait=False)
+        self._renames.shutdown(wait=True, cancel_futures=True)
 
     def _place(self, path: str) -> str:
         return os.path.join(self.root, checked(path)) if path else str(self.root)
