@@ -7,7 +7,7 @@ Source: kafka.server.KafkaConfig, org.apache.kafka.server.config.*, org.apache.k
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import cast
 
 from kraftsim.node.config_keys import (
@@ -130,10 +130,13 @@ class NodeConfig:
     initial_controllers: tuple[InitialController, ...] = setting("kraftsim.initial.controllers", initial_controllers)
     frame_events: bool = setting("kraftsim.frame.events", boolean, "false")
 
+    given: Mapping[str, str] = field(default_factory=dict)
+    """The property set itself: what was said, without what goes without saying."""
+
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> "NodeConfig":
         """Check a property set as Kafka would. Raises ConfigError: one line, naming the key."""
-        declared = {str(each.metadata[NAME_KEY]): each for each in fields(cls)}
+        declared = {str(each.metadata[NAME_KEY]): each for each in fields(cls) if NAME_KEY in each.metadata}
         for name in properties:
             if name not in declared and name not in KEYS_WITHOUT_EFFECT:
                 raise ConfigError(_unknown_key(name, [*declared, *sorted(KEYS_WITHOUT_EFFECT)]))
@@ -200,6 +203,7 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
         advertised_listeners=config.advertised_listeners or _advertisable(config.listeners),
         inter_broker_listener_name=config.inter_broker_listener_name or PLAINTEXT,
         node_name=config.node_name or f"{'-'.join(config.process_roles)}-{config.node_id}",
+        given=dict(properties),
     )
     _check_roles(config)
     _check_listeners(config)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from kraftsim.core.metadata.broker_configs import static_settings
+from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.partitions.leader_replica import LeaderReplica
@@ -22,13 +24,16 @@ from kraftsim.node.config import NodeConfig
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ACCEPTS_UNKNOWN_PRODUCERS,
+    ATOMIC_FEATURE_UPDATES,
     BOUNDED_MIN_IN_SYNC_REPLICAS,
     CLEAN_SHUTDOWN_EPOCH,
+    CLIENT_METRICS,
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
     RETRIABLE_BLOCK_TIMEOUT,
     VERIFIED_TRANSACTIONS,
 )
+from protocol.config_resources import ConfigResourceType
 
 
 class ProducerIdSourceFactory(Protocol):
@@ -84,6 +89,22 @@ class Parts:
             verifies_transactions=self.verifies_transactions,
         )
         return self.producer_state_manager(policy)
+
+    @property
+    def resource_types(self) -> frozenset[ConfigResourceType]:
+        """What can have configurations as far as the release knows."""
+        return BEFORE_CLIENT_METRICS.union((ConfigResourceType.CLIENT_METRICS,) if self.release.has(CLIENT_METRICS) else ())
+
+    def controller_node(self, config: NodeConfig) -> ControllerNode:
+        """Return what a controller knows of itself."""
+        return ControllerNode(
+            node_id=config.node_id,
+            supported_features=self.release.supported_features,
+            quorum_ids=tuple(voter.node_id for voter in config.controller_quorum_voters),
+            static_configs=static_settings(config.given),
+            resource_types=self.resource_types,
+            updates_features_atomically=self.release.has(ATOMIC_FEATURE_UPDATES),
+        )
 
 
 def prefetching_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:

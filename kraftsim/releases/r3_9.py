@@ -7,6 +7,7 @@ from kraftsim.releases import r3_5
 from kraftsim.releases.traits import (
     BOUNDED_MIN_IN_SYNC_REPLICAS,
     CLEAN_SHUTDOWN_EPOCH,
+    CLIENT_METRICS,
     DIRECTORY_ASSIGNMENT,
     DIRECTORY_IDS,
     METADATA_TRANSACTIONS,
@@ -30,6 +31,12 @@ RELEASE = r3_5.RELEASE.followed_by(
         ApiKey.DESCRIBE_QUORUM: (0, 2),
         ApiKey.ADD_RAFT_VOTER: (0, 0),
         ApiKey.REMOVE_RAFT_VOTER: (0, 0),
+        ApiKey.DESCRIBE_CLUSTER: (0, 1),
+        ApiKey.LIST_CONFIG_RESOURCES: (0, 0),
+        ApiKey.CREATE_DELEGATION_TOKEN: (0, 3),
+        ApiKey.RENEW_DELEGATION_TOKEN: (0, 2),
+        ApiKey.EXPIRE_DELEGATION_TOKEN: (0, 2),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3),
     },
     controller_apis={
         ApiKey.FETCH: (0, 17),
@@ -45,6 +52,12 @@ RELEASE = r3_5.RELEASE.followed_by(
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
         ApiKey.BROKER_REGISTRATION: (0, 4),
         ApiKey.BROKER_HEARTBEAT: (0, 1),
+        ApiKey.DESCRIBE_CLUSTER: (0, 1),
+        ApiKey.CONTROLLER_REGISTRATION: (0, 0),
+        ApiKey.DESCRIBE_CONFIGS: (0, 4),
+        ApiKey.CREATE_DELEGATION_TOKEN: (0, 3),
+        ApiKey.RENEW_DELEGATION_TOKEN: (0, 2),
+        ApiKey.EXPIRE_DELEGATION_TOKEN: (0, 2),
     },
     gained=(
         PREFETCHED_PRODUCER_IDS,
@@ -54,5 +67,6 @@ RELEASE = r3_5.RELEASE.followed_by(
         BOUNDED_MIN_IN_SYNC_REPLICAS,
         CLEAN_SHUTDOWN_EPOCH,
         DIRECTORY_IDS,
+        CLIENT_METRICS,
     ),
 )

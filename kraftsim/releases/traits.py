@@ -55,3 +55,9 @@ DIRECTORY_IDS = Trait(name="directory-ids", since_release="3.7", why="KIP-858")
 
 PRE_VOTE = Trait(name="pre-vote", since_release="4.0", why="KIP-996")
 """A voter asks whether it would be elected before it raises the epoch (before: it raises it at once)."""
+
+CLIENT_METRICS = Trait(name="client-metrics", since_release="3.7", why="KIP-714")
+"""Subscriptions to clients' metrics have configurations."""
+
+ATOMIC_FEATURE_UPDATES = Trait(name="atomic-feature-updates", since_release="4.0", why="KIP-1022")
+"""UpdateFeatures changes all features of a request or none (before: each by itself)."""

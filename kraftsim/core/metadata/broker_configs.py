@@ -81,6 +81,16 @@ class BrokerSettings:
         return "-1" if int(value) < 0 else str(int(value) * MS_PER_UNIT[name])
 
 
+def applicable(values: Mapping[str, str], *, is_for_all: bool) -> dict[str, str]:
+    """Return what of the values that were set while brokers run can be followed; a controller takes any."""
+    return {name: value for name, value in values.items() if complaint_about_dynamic({name: value}, is_for_all=is_for_all) is None}
+
+
+def static_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a node as Kafka reads them: it has its id under both names."""
+    return {**given, "broker.id": given["node.id"]} if "node.id" in given else dict(given)
+
+
 def synonyms_of(name: str) -> tuple[str, ...]:
     """Return every name that says what a setting says, itself among them."""
     if name.startswith(LISTENER_PREFIX):

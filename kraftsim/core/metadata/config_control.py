@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.broker_configs import BrokerSettings
+from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable
 from kraftsim.core.metadata.controller_node import ControllerNode
 from kraftsim.core.metadata.topic_configs import complaint_about_all, effective_topic_configs
 from kraftsim.core.timeline import Journal, TimelineDict
@@ -33,8 +33,8 @@ class ConfigControl:
         """Return what holds for this node where a topic has no value of its own."""
         return BrokerSettings(
             static=self._node.static_configs,
-            own=self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)),
-            cluster=self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS),
+            own=applicable(self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)), is_for_all=False),
+            cluster=applicable(self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS), is_for_all=True),
         )
 
     def effective_topic_config(self, topic: str, name: str) -> str:

@@ -7,7 +7,9 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable, static_settings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
+from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.node.broker.forwarded import broker_handlers
@@ -31,6 +33,7 @@ from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch
+from protocol.config_resources import ConfigResourceType
 from protocol.metadata.registry import parse_record
 
 HEARTBEAT_SHARE = 2
@@ -157,6 +160,14 @@ class Broker:
     def finalized_features(self) -> FinalizedFeatures:
         """Return the levels of the cluster; before anything is applied there are none."""
         return FinalizedFeatures(self.image.finalized_features, self.image.highest_offset)
+
+    def settings(self) -> BrokerSettings:
+        """Return what holds for this broker: what was set while brokers run, and what its properties say."""
+        return BrokerSettings(
+            static=static_settings(self.config.given),
+            own=applicable(self.image.configs_of(ConfigResourceType.BROKER, str(self.config.node_id)), is_for_all=False),
+            cluster=applicable(self.image.configs_of(ConfigResourceType.BROKER, ALL_BROKERS), is_for_all=True),
+        )
 
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether a broker is registered and not fenced."""

@@ -263,6 +263,7 @@ class Controller:
                 replication_factor_max=config.replication_factor_max,
             ),
             producer_id_control=self._parts.producer_id_control,
+            node=self._parts.controller_node(config),
         )
 
     def _own_endpoints(self) -> dict[str, Address]:

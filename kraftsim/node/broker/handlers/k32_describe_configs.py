@@ -1,0 +1,29 @@
+"""DescribeConfigs (32) on a broker: what holds for topics and for itself, as its metadata say.   Source: KIP-133, kafka.server.ConfigHelper."""
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.describe_configs import KnownConfigs, describe_configs, refuse_describe_configs
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k32_describe_configs import DescribeConfigsRequest
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer at once."""
+    assert isinstance(call.body, DescribeConfigsRequest), "dispatch decodes by API key"
+    known = KnownConfigs(
+        node_id=broker.config.node_id,
+        resource_types=broker.parts.resource_types,
+        settings=broker.settings(),
+        has_topic=lambda name: broker.image.topic(name) is not None,
+        configs_of=broker.image.configs_of,
+    )
+    return describe_configs(known, call.body, call.api_version)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    assert isinstance(call.body, DescribeConfigsRequest), "dispatch decodes by API key"
+    return refuse_describe_configs(call.body, error)
+
+
+HANDLER = Handler(key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse)

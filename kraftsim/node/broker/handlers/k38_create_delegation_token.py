@@ -1,0 +1,14 @@
+"""CreateDelegationToken (38): clients are not authenticated, so none may have a token.   Source: KIP-48, allowTokenRequests."""
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.without_security import create_delegation_token
+from protocol.api_keys import ApiKey
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Say so."""
+    return create_delegation_token(call)
+
+
+HANDLER = Handler(key=ApiKey.CREATE_DELEGATION_TOKEN, handle=handle, refuse=create_delegation_token)

@@ -1,0 +1,14 @@
+"""RenewDelegationToken (39): clients are not authenticated, so none has a token.   Source: KIP-48, allowTokenRequests."""
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.without_security import renew_delegation_token
+from protocol.api_keys import ApiKey
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Say so."""
+    return renew_delegation_token(call)
+
+
+HANDLER = Handler(key=ApiKey.RENEW_DELEGATION_TOKEN, handle=handle, refuse=renew_delegation_token)

@@ -1,0 +1,14 @@
+"""ExpireDelegationToken (40): clients are not authenticated, so none has a token.   Source: KIP-48, allowTokenRequests."""
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.without_security import expire_delegation_token
+from protocol.api_keys import ApiKey
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Say so."""
+    return expire_delegation_token(call)
+
+
+HANDLER = Handler(key=ApiKey.EXPIRE_DELEGATION_TOKEN, handle=handle, refuse=expire_delegation_token)

@@ -1,0 +1,32 @@
+"""DescribeClientQuotas (48): which quotas are set, as the broker's metadata say.   Source: KIP-546, kafka.server.KafkaApis."""
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.client_quotas import DescribedQuotas, describe_quotas
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k48_describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse, EntityData, EntryData, ValueData
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer at once."""
+    assert isinstance(call.body, DescribeClientQuotasRequest), "dispatch decodes by API key"
+    found = describe_quotas(broker.image.registries, call.body)
+    if isinstance(found, Refusal):
+        return DescribeClientQuotasResponse(error_code=found.error, error_message=found.message, entries=None)
+    return DescribeClientQuotasResponse(entries=[_entry(quotas) for quotas in found])
+
+
+def _entry(quotas: DescribedQuotas) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in quotas.entity],
+        values=[ValueData(key=key, value=value) for key, value in quotas.values],
+    )
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return DescribeClientQuotasResponse(error_code=error, entries=None)
+
+
+HANDLER = Handler(key=ApiKey.DESCRIBE_CLIENT_QUOTAS, handle=handle, refuse=_refuse)

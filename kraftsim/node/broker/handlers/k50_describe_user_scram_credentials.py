@@ -1,0 +1,34 @@
+"""DescribeUserScramCredentials (50): who can log in by SCRAM, as the broker's metadata say.   Source: KIP-554, kafka.server.KafkaApis."""
+
+from kraftsim.core.metadata.scram_credentials import DescribedCredentials, describe_credentials
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k50_describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer at once."""
+    assert isinstance(call.body, DescribeUserScramCredentialsRequest), "dispatch decodes by API key"
+    results = []
+    for found in describe_credentials(broker.image.registries, call.body):
+        if isinstance(found, DescribedCredentials):
+            infos = [CredentialInfo(mechanism=mechanism, iterations=iterations) for mechanism, iterations in found.credentials]
+            results.append(DescribeUserScramCredentialsResult(user=found.user, credential_infos=infos))
+        else:
+            user, refusal = found
+            results.append(DescribeUserScramCredentialsResult(user=user, error_code=refusal.error, error_message=refusal.message))
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return DescribeUserScramCredentialsResponse(error_code=error)
+
+
+HANDLER = Handler(key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, handle=handle, refuse=_refuse)

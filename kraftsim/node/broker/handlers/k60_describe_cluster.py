@@ -1,0 +1,42 @@
+"""DescribeCluster (60) on a broker: the brokers that serve clients, and one of them drawn by lot as the controller: it passes requests on.
+
+Source: KIP-700, kafka.server.KafkaApis.handleDescribeCluster.
+"""
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.describe_cluster import describe_cluster, refuse_endpoint
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k60_describe_cluster import BROKERS, NO_CONTROLLER, DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+FENCED_SINCE = 2
+"""The first version that can ask for brokers that are fenced."""
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer at once, from the broker's metadata."""
+    assert isinstance(call.body, DescribeClusterRequest), "dispatch decodes by API key"
+    refused = refuse_endpoint(call, BROKERS)
+    if refused is not None:
+        return refused
+    alive = [registered.broker_id for registered in broker.image.alive_brokers() if registered.listener(call.listener) is not None]
+    nodes = []
+    for registered in broker.image.brokers():
+        listener = registered.listener(call.listener)
+        if listener is not None and (not registered.fenced or call.body.include_fenced_brokers):
+            is_fenced = registered.fenced and call.api_version >= FENCED_SINCE
+            nodes.append(
+                DescribeClusterBroker(
+                    broker_id=registered.broker_id, host=listener.host, port=listener.port, rack=registered.rack, is_fenced=is_fenced
+                )
+            )
+    controller_id = broker.chance.choice(alive) if alive else NO_CONTROLLER
+    return describe_cluster(call, BROKERS, cluster_id=broker.config.cluster_id, nodes=nodes, controller_id=controller_id)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return DescribeClusterResponse(error_code=error)
+
+
+HANDLER = Handler(key=ApiKey.DESCRIBE_CLUSTER, handle=handle, refuse=_refuse)

@@ -1,0 +1,36 @@
+"""Requests of which a broker answers a part, and the controller the rest: the client gets one answer.   Source: KIP-590, kafka.server.KafkaApis."""
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kraftsim.node.broker.forwarding import Refuse
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, NoAnswer
+from protocol.requests import decode_response_body
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
+
+CORRELATION_ID_BYTES = 4
+
+
+def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Callable[[Message | None], Answer], refuse: Refuse) -> Answer | Deferred:
+    """Return what `join` makes of the controller's answer to `rest`, once it is there; without a rest at once. `refuse` is for the rest only."""
+    if rest is None:
+        return join(None)
+    asked = copy.copy(call)
+    asked.body = rest
+    later, inner = Deferred(), Deferred()
+
+    def pass_on() -> None:
+        answer = inner.answer
+        assert answer is not None and not isinstance(answer, NoAnswer), "the controller's answer woke this"
+        if isinstance(answer, Encoded):
+            answer = decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest)
+        later.complete(answer if isinstance(answer, Closing) else join(answer))
+
+    inner.attach(pass_on)
+    later.when_abandoned(inner.abandon)
+    broker.forwarding.forward(asked, inner, refuse)
+    return later

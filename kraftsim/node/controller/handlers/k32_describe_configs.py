@@ -1,0 +1,34 @@
+"""DescribeConfigs (32) on a controller: what holds for topics and for itself.   Source: kafka.server.ControllerApis.handleDescribeConfigsRequest."""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.describe_configs import KnownConfigs, describe_configs, refuse_describe_configs
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k32_describe_configs import DescribeConfigsRequest
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer:
+    """Answer at once."""
+    assert isinstance(call.body, DescribeConfigsRequest), "dispatch decodes by API key"
+    state = controller.ledger.state
+    known = KnownConfigs(
+        node_id=controller.config.node_id,
+        resource_types=state.node.resource_types,
+        settings=state.configs.broker_settings(),
+        has_topic=lambda name: state.replication.topic_id(name) is not None,
+        configs_of=state.configs.configs_of,
+    )
+    return describe_configs(known, call.body, call.api_version)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    assert isinstance(call.body, DescribeConfigsRequest), "dispatch decodes by API key"
+    return refuse_describe_configs(call.body, error)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse)

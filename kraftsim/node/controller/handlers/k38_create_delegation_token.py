@@ -1,0 +1,18 @@
+"""CreateDelegationToken (38): clients are not authenticated, so none may have a token.   Source: KIP-48, allowTokenRequests."""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.without_security import create_delegation_token
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer:
+    """Say so."""
+    return create_delegation_token(call)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.CREATE_DELEGATION_TOKEN, handle=handle, refuse=create_delegation_token)

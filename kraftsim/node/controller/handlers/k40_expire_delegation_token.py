@@ -1,0 +1,18 @@
+"""ExpireDelegationToken (40): clients are not authenticated, so none has a token.   Source: KIP-48, allowTokenRequests."""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.without_security import expire_delegation_token
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer:
+    """Say so."""
+    return expire_delegation_token(call)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.EXPIRE_DELEGATION_TOKEN, handle=handle, refuse=expire_delegation_token)

@@ -1,0 +1,46 @@
+"""AlterUserScramCredentials (51): users get SCRAM credentials, or lose them; answered once that is committed.
+
+Source: KIP-554, KIP-900, kafka.server.ControllerApis.handleAlterUserScramCredentials.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.scram_credentials import decide_alter_credentials
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer per user; what may change is committed first."""
+    request = call.body
+    assert isinstance(request, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
+    state = controller.ledger.state
+    decision = decide_alter_credentials(state.registries, state.features.metadata_level, request)
+    results = [_result(*result) for result in decision.result]
+    return controller.ledger.commit(decision, lambda offsets: AlterUserScramCredentialsResponse(results=results))
+
+
+def _result(user: str, refusal: Refusal | None) -> AlterUserScramCredentialsResult:
+    if refusal is None:
+        return AlterUserScramCredentialsResult(user=user, error_message=None)
+    return AlterUserScramCredentialsResult(user=user, error_code=refusal.error, error_message=refusal.message)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    request = call.body
+    assert isinstance(request, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
+    users = dict.fromkeys([*(each.name for each in request.deletions), *(each.name for each in request.upsertions)])
+    return AlterUserScramCredentialsResponse(results=[_result(user, Refusal(error)) for user in users])
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, handle=handle, refuse=_refuse)

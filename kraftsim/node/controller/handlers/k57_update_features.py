@@ -1,0 +1,49 @@
+"""UpdateFeatures (57): other levels of features for the whole cluster; answered once they are committed.
+
+Source: KIP-584, KIP-778, KIP-1022, org.apache.kafka.controller.QuorumController.updateFeatures.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.feature_updates import decide_update_features
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k57_update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+ONE_RESULT_UNTIL = 1
+"""The last version with a result per feature."""
+
+
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Answer per feature; since 4.0 for all of them at once."""
+    request = call.body
+    assert isinstance(request, UpdateFeaturesRequest), "dispatch decodes by API key"
+    state = controller.ledger.state
+    decision = decide_update_features(state.feature_view(), request, call.api_version)
+    if isinstance(decision, Refusal):
+        return UpdateFeaturesResponse(error_code=decision.error, error_message=decision.message)
+    results = [] if call.api_version > ONE_RESULT_UNTIL else [_result(*result) for result in decision.result]
+    response = UpdateFeaturesResponse(results=results)
+    if state.node.updates_features_atomically:
+        response.error_message = None
+        for result in results:
+            result.error_message = ErrorCode.NONE.name  # what 4.x says of success in the versions before its own
+    return controller.ledger.commit(decision, lambda offsets: response)
+
+
+def _result(feature: str, refusal: Refusal | None) -> UpdatableFeatureResult:
+    if refusal is None:
+        return UpdatableFeatureResult(feature=feature, error_message=None)
+    return UpdatableFeatureResult(feature=feature, error_code=refusal.error, error_message=refusal.message)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return UpdateFeaturesResponse(error_code=error)
+
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.UPDATE_FEATURES, handle=handle, refuse=_refuse)

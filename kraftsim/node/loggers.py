@@ -1,0 +1,22 @@
+"""Loggers of a node, as clients of Kafka see them: kraftsim has none whose level could be set, and says so as Kafka does of one it does not know.
+
+Source: KIP-412, kafka.server.logger.RuntimeLoggerManager.
+"""
+
+from kraftsim.core.decision import Refusal
+from protocol.disk.java_integers import parse_int32
+from protocol.errors import ErrorCode
+from protocol.messages.k44_incremental_alter_configs import AlterConfigsResource
+
+
+def refuse_loggers(node_id: int, resource: AlterConfigsResource) -> Refusal | None:
+    """Return why the levels of loggers cannot be so, or None where nothing is asked for."""
+    try:
+        asked_id = parse_int32(resource.resource_name)
+    except ValueError:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.resource_name}")
+    if asked_id != node_id:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {node_id}")  # Kafka's own slip (3.9)
+    if not resource.configs:
+        return None
+    return Refusal(ErrorCode.INVALID_CONFIG, f"Logger {resource.configs[0].name} does not exist!")
