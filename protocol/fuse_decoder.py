@@ -85,19 +85,16 @@ def _write_tag_readers(source: Source, layout: StructureLayout, readers: dict[in
 
 
 def _write_tag_reader(source: Source, layout: StructureLayout, readers: dict[int, str], *, is_lenient: bool) -> None:
-    """Write what is done for each tagged field: one that is known is read in place, another one is kept."""
+    """Write what is done for each tagged field: one that is known is read in place, whatever its size says, as Kafka does; another one is kept."""
     source.line("tag, size = buffer[position], buffer[position + 1]")
     source.line("position += 2")
     with source.block("if tag > 127 or size > 127:"):
         source.line("tag, size, position = longer_tag(buffer, position - 2)")
-    source.line("expected = position + size")
     for index, field in enumerate(layout.tags):
         with source.block(f"{'elif' if index else 'if'} tag == {field.tag}:"):
             writer = DecoderWriter(source, readers, is_lenient=is_lenient)
             writer.field(field, f"it.{field.name}")
             writer.synchronize()
     with source.block("else:"):
-        source.line("keep_tag(tag, buffer[position:expected], it)")
-        source.line("position = expected")
-    with source.block("if position != expected:"):
-        source.line('raise ValueError(f"tag {tag} has another size than it says")')
+        source.line("keep_tag(tag, buffer[position : position + size], it)")
+        source.line("position += size")
