@@ -48,9 +48,9 @@ class RaftReplica:
         quorum = self.quorum
         is_alone = not quorum.is_voter or quorum.voter_set.is_only_voter(quorum.own)
         has_other_leader = not isinstance(quorum.role, Leader | Resigned) and quorum.leader_id is not None
-        is_told = isinstance(quorum.role, Resigned) and all(
-            node.key.id in quorum.role.acknowledged for node in quorum.voter_set.others(quorum.own.id)
-        )
+        role = quorum.role
+        others = quorum.voter_set.others(quorum.own.id)
+        is_told = isinstance(role, Resigned) and all(node.key.id in role.acknowledged or node.key.id in role.unreachable for node in others)
         return quorum.is_stopping and (is_alone or has_other_leader or is_told)
 
     # The replica's life -------------------------------------------------------------------------------------------------------------------------
@@ -126,9 +126,11 @@ class RaftReplica:
 
     def on_failure(self, number: int, now_ms: int, *, is_unsupported: bool = False) -> None:
         """Take note that a `Send` has no answer: no connection, a time-out, or a peer that does not know the request (`is_unsupported`)."""
-        _, request, _ = self.quorum.peers.take(number, failed_at_ms=now_ms)
+        node_id, request, _ = self.quorum.peers.take(number, failed_at_ms=now_ms)
         if self.changes.is_waiting_for(number):
             self.changes.on_voter_failed(number, now_ms)
+        elif isinstance(request, EndQuorumEpochRequest) and isinstance(self.quorum.role, Resigned):
+            self.quorum.role.unreachable[node_id] = None
         elif is_unsupported and isinstance(request, VoteRequest):
             elections.on_pre_vote_unsupported(self.quorum, now_ms)
 

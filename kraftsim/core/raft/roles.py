@@ -114,6 +114,8 @@ class Resigned:
     successors: tuple[ReplicaKey, ...] = ()
     """Other voters, the most complete log first."""
     acknowledged: dict[int, None] = field(default_factory=dict)
+    unreachable: dict[int, None] = field(default_factory=dict)
+    """Voters that could not be told; a node that stops does not wait for them."""
     election_at_ms: int
 
 
