@@ -7,10 +7,10 @@ Source: kafka.server.NodeToControllerChannelManager, NodeToControllerRequestThre
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kraftsim.node.endpoints import Voter
+from kraftsim.core.raft.voter_set import Address
 from kraftsim.node.outbound import CONNECT_TIMEOUT_MS, NoCommonVersion, OnAnswer, PeerConnection, RequestTimedOut, VersionRange, answer_future
 from kraftsim.node.shell import NodeShell
 from protocol.errors import ErrorCode
@@ -22,28 +22,26 @@ RETRY_TIMEOUT_MS = 60_000
 CONTROLLER_SOCKET_TIMEOUT_MS = 30_000
 
 
-class ControllerFinder:
-    """Which voter to ask: the leader that the metadata log named last, else the voters in turn. Shared by the channels of a broker."""
+class ActiveController:
+    """Where the active controller is reached, as the broker's replica of the metadata log knows it. Shared by the channels of a broker."""
 
-    def __init__(self, voters: Sequence[Voter]) -> None:
-        assert voters, "somebody must be asked first"
-        self._voters = tuple(voters)
-        self._turn = 0
+    def __init__(self) -> None:
+        self.address: Address | None = None
+        self._is_known = asyncio.Event()
 
-    def current(self) -> Voter:
-        """Return the node that is thought to be the active controller."""
-        return self._voters[self._turn]
+    def learned(self, address: Address | None) -> None:
+        """Somebody else leads; None: nobody is known to."""
+        self.address = address
+        if address is None:
+            self._is_known.clear()
+        else:
+            self._is_known.set()
 
-    def learned(self, leader_id: int) -> None:
-        """Somebody who should know named the leader; an id that is no voter is ignored."""
-        for turn, voter in enumerate(self._voters):
-            if voter.node_id == leader_id:
-                self._turn = turn
-
-    def forget(self, wrong: Voter) -> None:
-        """`wrong` is not the controller, or cannot be reached: try the next voter, unless somebody did so already."""
-        if self.current() == wrong:
-            self._turn = (self._turn + 1) % len(self._voters)
+    async def known(self) -> Address:
+        """Wait until somebody is known to lead, and return where it is reached."""
+        while self.address is None:
+            await self._is_known.wait()
+        return self.address
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,14 +61,14 @@ class ControllerChannel:
         shell: NodeShell,
         *,
         name: str,
-        finder: ControllerFinder | None = None,
+        controller: ActiveController,
         retry_timeout_ms: int = RETRY_TIMEOUT_MS,
         request_timeout_ms: int = CONTROLLER_SOCKET_TIMEOUT_MS,
         own_versions: Mapping[int, VersionRange] | None = None,
     ) -> None:
         self.name = name
         self._shell = shell
-        self._finder = finder or ControllerFinder(shell.config.first_asked)
+        self._controller = controller
         self._retry_timeout_ms = retry_timeout_ms
         self._request_timeout_ms = min(request_timeout_ms, retry_timeout_ms)
         self._own_versions = own_versions
@@ -78,7 +76,8 @@ class ControllerChannel:
         self._has_work = asyncio.Event()
         self._is_served = False
         self._connection: PeerConnection | None = None
-        self._voter: Voter | None = None
+        self._address: Address | None = None
+        """Where the connection leads."""
 
     @property
     def queued_count(self) -> int:
@@ -117,7 +116,9 @@ class ControllerChannel:
             self._give_up_late()
             if not self._queue:
                 self._has_work.clear()
-            elif (connection := await self._connected()) is not None and self._queue:
+            elif (address := await self._found()) is None:
+                pass
+            elif (connection := await self._connected(address)) is not None and self._queue:
                 await self._exchange(connection, self._queue.popleft())
 
     def _give_up_late(self) -> None:
@@ -127,16 +128,27 @@ class ControllerChannel:
             late = self._queue.popleft()
             late.on_answer(RequestTimedOut(f"no controller answered within {self._retry_timeout_ms} ms"))
 
-    async def _connected(self) -> PeerConnection | None:
-        """Return a connection to the supposed controller; None after a failed attempt and its back-off."""
-        voter = self._finder.current()
-        if self._connection is not None and self._connection.is_open and self._voter == voter:
+    async def _found(self) -> Address | None:
+        """Return where the active controller is; None if that is not known before the oldest request is given up."""
+        if self._controller.address is not None:
+            return self._controller.address
+        self._leave()
+        waited_ms = self._shell.world.clock.monotonic_ms() - self._queue[0].created_ms
+        try:
+            async with asyncio.timeout((self._retry_timeout_ms - waited_ms) / 1000):
+                return await self._controller.known()
+        except TimeoutError:
+            return None
+
+    async def _connected(self, address: Address) -> PeerConnection | None:
+        """Return a connection to the controller; None after a failed attempt and its back-off."""
+        if self._connection is not None and self._connection.is_open and self._address == address:
             return self._connection
         self._leave()
-        self._voter = voter
+        self._address = address
         self._connection = PeerConnection(
-            voter.host,
-            voter.port,
+            address.host,
+            address.port,
             client_id=str(self._shell.config.node_id),
             world=self._shell.world,
             request_timeout_ms=self._request_timeout_ms,
@@ -147,14 +159,12 @@ class ControllerChannel:
         try:
             await self._connection.connect(timeout_ms=min(CONNECT_TIMEOUT_MS, self._request_timeout_ms))
         except OSError:
-            await self._look_again(voter)
+            await self._look_again()
             return None
         return self._connection
 
     async def _exchange(self, connection: PeerConnection, request: QueuedRequest) -> None:
         """Send one request and wait for its answer; what did not reach the controller goes back to the head of the queue."""
-        voter = self._voter
-        assert voter is not None, "a connection leads to a voter"
         try:
             answer = await connection.request(request.body)
         except NoCommonVersion as unknown:
@@ -164,13 +174,13 @@ class ControllerChannel:
             answer = None
         if answer is None or answer.error_code == ErrorCode.NOT_CONTROLLER:
             self._queue.appendleft(request)
-            await self._look_again(voter)
+            await self._look_again()
         else:
             request.on_answer(answer)
 
-    async def _look_again(self, voter: Voter) -> None:
+    async def _look_again(self) -> None:
+        """Ask whoever is the controller then: who it is comes from the metadata log alone."""
         self._leave()
-        self._finder.forget(voter)
         await asyncio.sleep(RECONNECT_BACKOFF_MS / 1000)
 
     def _leave(self) -> None:

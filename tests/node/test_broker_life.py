@@ -4,17 +4,21 @@ import asyncio
 
 import pytest
 
+from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.raft_log import RaftLog
-from kraftsim.events.metadata import BrokerEpochReceived, BrokerFenced, MetadataApplied, MetadataReverted
+from kraftsim.events.metadata import BrokerEpochReceived, BrokerFenced, BrokerRegistered, MetadataApplied
 from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
 from kraftsim.events.partitions import LeaderElected, LeadershipLost
+from kraftsim.events.raft import MetadataTruncated
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.lifecycle import RegistrationTimedOut
 from kraftsim.node.identity import ForeignDirectory
 from kraftsim.world.simulated import FileClass, Simulation
 from protocol.batches import split_batches
 from protocol.disk.clean_shutdown import parse_clean_shutdown
+from protocol.metadata.m00_register_broker import RegisterBrokerRecord
 from tests.node.brokers import CONTROLLER_HOST, Client, Cluster, batch, broker_config, running_cluster
 from tests.node.controllers import parts
 
@@ -207,6 +211,51 @@ def test_a_broker_that_nobody_registers_gives_up_and_says_so() -> None:
         simulation.run_until(simulation.spawn("broker-1", live()), limit_s=10)
 
 
+def test_a_broker_of_another_cluster_gives_up_and_says_so() -> None:
+    """The quorum refuses its Fetch, so it never learns who leads."""
+    with running_cluster() as cluster:
+        world = cluster.simulation.world_of("client")
+        config = broker_config(2, "client", initial_broker_registration_timeout_ms="5000", kraftsim_cluster_id="b3RoZXItY2x1c3Rlci1pZA")
+        broker = Broker(world, config, cluster.parts)
+
+        async def live() -> BaseException:
+            await broker.start()
+            return await broker.failed()
+
+        failure = cluster.simulation.run_until(cluster.simulation.spawn("client", live()), limit_s=10)
+        assert isinstance(failure, RegistrationTimedOut)
+        assert str(failure).endswith("within 5000 ms: the quorum answered Fetch with INCONSISTENT_CLUSTER_ID")
+
+
+def test_a_broker_registers_again_only_when_the_cluster_learns_of_directories() -> None:
+    """BrokerRegistrationTracker: the level of metadata knows directories, the registration has none. It is the same incarnation, and leads on."""
+    with running_cluster() as cluster:
+        cluster.run(create_and_fill)
+        broker = cluster.brokers["broker-1"]
+        (first,) = cluster.noted(BrokerEpochReceived)
+        records = list(snapshot_records(broker.image))
+        registered = next(record for record in records if isinstance(record, RegisterBrokerRecord))
+
+        def publish(**changes: object) -> int:
+            image = MetadataImage()
+            for record in records:
+                image.load(record)
+            cluster.simulation.run_until(cluster.simulation.spawn("broker-1", broker._publish(image, ImageChanges(**changes))))  # type: ignore[arg-type]
+            cluster.simulation.run_for(5)
+            return len(cluster.noted(BrokerEpochReceived))
+
+        assert publish(features=True) == 1
+        registered.log_dirs = []
+        assert publish(registries=True) == 1
+        assert publish(features=True) == 2
+        own = broker.image.broker(1)
+        assert own is not None and own.directories and own.incarnation_id == registered.incarnation_id
+        assert own.broker_epoch == broker.broker_epoch == first.broker_epoch, "an incarnation keeps its epoch"
+        assert len(cluster.noted(BrokerRegistered)) == 2
+        assert cluster.run(repeat_last) == (0, 8)
+        assert len(cluster.noted(LeaderElected)) == 1
+
+
 def test_a_broker_stops_without_a_controller_after_one_session() -> None:
     """There is nobody to hand over to; the logs are closed in good order all the same."""
     with running_cluster() as cluster:
@@ -225,8 +274,8 @@ class CountsBeforeTheFlush(Leadership):
         return log.end_offset
 
 
-def test_a_broker_starts_over_when_the_quorum_lost_what_it_had_committed() -> None:
-    """With a controller that counts too early; Kafka's broker would halt, this one forgets and follows again (docs/deviations.md)."""
+def test_a_broker_halts_when_the_quorum_lost_what_it_had_committed_and_follows_again_after_a_restart() -> None:
+    """With a controller that counts too early: the log would have to be cut below its high watermark, which only a new start does not know of."""
     with Simulation(3) as simulation:
         cluster = Cluster(simulation, 1, "3.9", {})
         cluster.parts = parts(leadership=CountsBeforeTheFlush)
@@ -241,12 +290,16 @@ def test_a_broker_starts_over_when_the_quorum_lost_what_it_had_committed() -> No
         cluster.run(ask_for_a_block)
         simulation.run_for(0.05)
         cluster.kill(CONTROLLER_HOST, power_loss=True)
+        simulation.host(CONTROLLER_HOST).platter.flush_ns = (1_000_000, 1_000_000)
         simulation.restart(CONTROLLER_HOST)
-        simulation.run_for(10)
-        (reverted,) = cluster.noted(MetadataReverted)
-        assert reverted.to_offset < cluster.noted(MetadataApplied)[-1].next_offset
+        simulation.run_for(5)
+        (halted,) = cluster.noted(NodeFailed)
+        assert "below what is committed" in halted.reason
+        cluster.kill("broker-1")
+        simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+        assert [event.end_offset for event in cluster.noted(MetadataTruncated, "broker-1")]
         assert cluster.run(read_all) == [0, 2, 4, 6, 8]
-        assert len(cluster.noted(LeadershipLost)) == 1
 
 
 def test_the_same_seed_gives_the_same_history() -> None:

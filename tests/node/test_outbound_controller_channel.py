@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from kraftsim.core.raft.voter_set import Address
 from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller_channel import ControllerChannel, ControllerFinder
-from kraftsim.node.endpoints import Voter
+from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import NoCommonVersion, RequestTimedOut
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
@@ -22,18 +22,25 @@ from tests.node.scripted_peer import Answering, Silence, scripted_peer
 OFFERS = {ApiKey.API_VERSIONS: (0, 4), ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0)}
 
 
-def shell_of_broker(world: World, *ports: int) -> NodeShell:
-    """The frame of a broker whose quorum has a voter on each port."""
+def shell_of_broker(world: World) -> NodeShell:
+    """The frame of a broker."""
     config = NodeConfig.parse(
         {
             "process.roles": "broker",
             "node.id": "1",
             "listeners": "PLAINTEXT://127.0.0.1:9092",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": ",".join(f"{101 + index}@127.0.0.1:{port}" for index, port in enumerate(ports)),
+            "controller.quorum.voters": "101@127.0.0.1:9193",
         }
     )
     return NodeShell(world, config, lambda: None)
+
+
+def leading_at(port: int | None) -> ActiveController:
+    """What the metadata log says of who leads."""
+    controller = ActiveController()
+    controller.learned(None if port is None else Address("127.0.0.1", port))
+    return controller
 
 
 def ask(epoch: int) -> AllocateProducerIdsRequest:
@@ -68,8 +75,8 @@ async def test_one_request_is_in_flight_and_the_order_is_kept(make_world: MakeWo
 
     answered: list[int] = []
     async with scripted_peer(count, OFFERS) as peer:
-        shell = shell_of_broker(make_world(), peer.port)
-        channel = ControllerChannel(shell, name="forwarding")
+        shell = shell_of_broker(make_world())
+        channel = ControllerChannel(shell, name="forwarding", controller=leading_at(peer.port))
         futures = [channel.request(ask(epoch)) for epoch in range(5)]
         for future in futures:
             answered.append((await future).producer_id_start)
@@ -80,16 +87,36 @@ async def test_one_request_is_in_flight_and_the_order_is_kept(make_world: MakeWo
         channel.close()
 
 
-@pytest.mark.parametrize("first_voter", [not_controller, close])
-async def test_the_next_voter_is_asked_when_the_first_is_not_the_controller(make_world: MakeWorld, first_voter: Answering) -> None:
+@pytest.mark.parametrize("former_leader", [not_controller, close])
+async def test_whoever_leads_next_is_asked_when_the_controller_is_not_one_any_more(make_world: MakeWorld, former_leader: Answering) -> None:
     """The request goes back to the head of the queue: nothing overtakes it, and nobody sees NOT_CONTROLLER."""
-    async with scripted_peer(first_voter, OFFERS) as wrong, scripted_peer(serve, OFFERS) as right:
-        shell = shell_of_broker(make_world(), wrong.port, right.port)
-        channel = ControllerChannel(shell, name="forwarding")
-        answers = await asyncio.gather(*(channel.request(ask(epoch)) for epoch in range(3)))
-        assert [answer.producer_id_start for answer in answers] == [0, 1, 2]
-        assert [body.broker_epoch for body in wrong.bodies] == [0]
+    async with scripted_peer(former_leader, OFFERS) as wrong, scripted_peer(serve, OFFERS) as right:
+        shell, controller = shell_of_broker(make_world()), leading_at(wrong.port)
+        channel = ControllerChannel(shell, name="forwarding", controller=controller)
+        answers = asyncio.gather(*(channel.request(ask(epoch)) for epoch in range(3)))
+        await asyncio.sleep(0.12)
+        controller.learned(None)
+        asked_so_far = len(wrong.bodies)
+        await asyncio.sleep(0.12)
+        assert len(wrong.bodies) == asked_so_far, "nobody is asked while nobody is known to lead"
+        controller.learned(Address("127.0.0.1", right.port))
+        assert [answer.producer_id_start for answer in await answers] == [0, 1, 2]
+        assert {body.broker_epoch for body in wrong.bodies} == {0}
         assert [body.broker_epoch for body in right.bodies] == [0, 1, 2]
+        await shell.tasks.join()
+        channel.close()
+
+
+async def test_a_request_is_given_up_while_nobody_is_known_to_lead(make_world: MakeWorld) -> None:
+    """The time of a request runs from when it was sent, whether there is a controller or not."""
+    async with scripted_peer(serve, OFFERS) as peer:
+        shell, controller = shell_of_broker(make_world()), leading_at(None)
+        channel = ControllerChannel(shell, name="heartbeat", controller=controller, retry_timeout_ms=120)
+        with pytest.raises(RequestTimedOut, match="120 ms"):
+            await asyncio.wait_for(channel.request(ask(1)), 2)
+        waiting = channel.request(ask(2))
+        controller.learned(Address("127.0.0.1", peer.port))
+        assert (await asyncio.wait_for(waiting, 2)).producer_id_start == 2
         await shell.tasks.join()
         channel.close()
 
@@ -98,8 +125,8 @@ async def test_a_controller_that_is_not_there_yet_is_waited_for(make_world: Make
     """Connection refused is no answer: try again every 50 ms."""
     async with scripted_peer(serve, OFFERS) as peer:
         port = peer.port
-    shell = shell_of_broker(make_world(), port)
-    channel = ControllerChannel(shell, name="forwarding")
+    shell = shell_of_broker(make_world())
+    channel = ControllerChannel(shell, name="forwarding", controller=leading_at(port))
     future = channel.request(ask(7))
     await asyncio.sleep(0.12)
     assert not future.done()
@@ -113,8 +140,8 @@ async def test_a_controller_that_is_not_there_yet_is_waited_for(make_world: Make
 async def test_a_request_is_given_up_after_the_retry_timeout(make_world: MakeWorld, answer: Answering) -> None:
     """Then whoever sent it hears so, and the next one has its own time."""
     async with scripted_peer(answer, OFFERS) as peer:
-        shell = shell_of_broker(make_world(), peer.port)
-        channel = ControllerChannel(shell, name="heartbeat", retry_timeout_ms=120)
+        shell = shell_of_broker(make_world())
+        channel = ControllerChannel(shell, name="heartbeat", controller=leading_at(peer.port), retry_timeout_ms=120)
         with pytest.raises(RequestTimedOut, match="120 ms"):
             await asyncio.wait_for(channel.request(ask(1)), 2)
         peer.answer = serve
@@ -126,24 +153,9 @@ async def test_a_request_is_given_up_after_the_retry_timeout(make_world: MakeWor
 async def test_an_api_that_the_controller_does_not_know_is_answered_so(make_world: MakeWorld) -> None:
     """A version mismatch heals by no retry."""
     async with scripted_peer(serve, {ApiKey.API_VERSIONS: (0, 4)}) as peer:
-        shell = shell_of_broker(make_world(), peer.port)
-        channel = ControllerChannel(shell, name="forwarding")
+        shell = shell_of_broker(make_world())
+        channel = ControllerChannel(shell, name="forwarding", controller=leading_at(peer.port))
         with pytest.raises(NoCommonVersion):
             await channel.request(ask(1))
         await shell.tasks.join()
         channel.close()
-
-
-def test_the_finder_turns_to_whom_it_is_told() -> None:
-    """A leader id from a Fetch answer wins; forgetting somebody else's mistake twice does not skip a voter."""
-    one, two, three = voters = tuple(Voter(node_id, "h", node_id) for node_id in (1, 2, 3))
-    finder = ControllerFinder(voters)
-    assert finder.current() == one
-    finder.forget(one)
-    finder.forget(one)
-    assert finder.current() == two
-    finder.learned(3)
-    finder.learned(99)
-    assert finder.current() == three
-    finder.forget(three)
-    assert finder.current() == one

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode
+from protocol.batches import RecordBatch
 from protocol.disk.quorum_state import QuorumState
 from protocol.schema import Message
 
@@ -62,9 +63,10 @@ class WriteVoters:
 
 @dataclass(frozen=True, slots=True)
 class WriteFetched:
-    """Append batches that the leader sent, as they are."""
+    """Append batches that the leader sent, as they are. `batches` are the same, opened."""
 
     records: bytes | memoryview
+    batches: tuple[RecordBatch, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ def _renew(quorum: Quorum, role: Follower, now_ms: int) -> None:
 
 def _append(quorum: Quorum, epoch: int, records: bytes | memoryview) -> None:
     """Write what fits behind the log: whole batches, in order, sound, and of no epoch above the leader's."""
-    size_bytes, first_offset = 0, quorum.log.end_offset
+    size_bytes, first_offset, taken = 0, quorum.log.end_offset, []
     for batch in split_batches(records):
         fits = batch.base_offset == quorum.log.end_offset and quorum.log.last_epoch <= batch.partition_leader_epoch <= epoch
         if not fits or not batch.crc_is_valid():
@@ -211,10 +211,12 @@ def _append(quorum: Quorum, epoch: int, records: bytes | memoryview) -> None:
         if batch.is_control:
             take_control_records(quorum, batch)
         size_bytes += batch.size_bytes
-    if not size_bytes:
+        taken.append(batch)
+    if not taken:
         return
-    quorum.note(MetadataReplicated(leader_epoch=epoch, first_offset=first_offset, last_offset=quorum.log.end_offset - 1))
-    quorum.effects.append(WriteFetched(memoryview(records)[:size_bytes]))
+    if quorum.is_voter:
+        quorum.note(MetadataReplicated(leader_epoch=epoch, first_offset=first_offset, last_offset=quorum.log.end_offset - 1))
+    quorum.effects.append(WriteFetched(memoryview(records)[:size_bytes], tuple(taken)))
     if quorum.settings.always_flushes:
         quorum.effects.append(Flush(quorum.log.end_offset))
     else:

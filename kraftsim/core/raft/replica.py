@@ -46,12 +46,14 @@ class RaftReplica:
     def has_stopped(self) -> bool:
         """Whether nothing is left to be done before the node goes: somebody else leads, or nobody else votes."""
         quorum = self.quorum
+        if not quorum.is_stopping:
+            return False
         is_alone = not quorum.is_voter or quorum.voter_set.is_only_voter(quorum.own)
         has_other_leader = not isinstance(quorum.role, Leader | Resigned) and quorum.leader_id is not None
         role = quorum.role
         others = quorum.voter_set.others(quorum.own.id)
         is_told = isinstance(role, Resigned) and all(node.key.id in role.acknowledged or node.key.id in role.unreachable for node in others)
-        return quorum.is_stopping and (is_alone or has_other_leader or is_told)
+        return is_alone or has_other_leader or is_told
 
     # The replica's life -------------------------------------------------------------------------------------------------------------------------
 

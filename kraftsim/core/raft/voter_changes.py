@@ -148,6 +148,8 @@ class VoterChanges:
 
     def poll(self, now_ms: int) -> int:
         """Answer whoever waits for a change that is committed now, or waited too long; return when to look again."""
+        if self._addition is None and self._removal is None:
+            return NEVER
         committed = self._quorum.log.high_watermark or 0
         if self._addition is not None and self._addition.offset is not None and self._addition.offset < committed:
             self._end_addition(ErrorCode.NONE, None)

@@ -10,31 +10,35 @@ from dataclasses import dataclass
 from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable, static_settings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.config_control import ALL_BROKERS
+from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.core.raft.voter_set import VoterNode
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.lifecycle import Lifecycle
-from kraftsim.node.broker.metadata_follower import MetadataFollower
+from kraftsim.node.broker.metadata_publisher import MetadataPublisher
 from kraftsim.node.broker.partitions import NO_BROKER_EPOCH, PartitionKey, Partitions
 from kraftsim.node.broker.producer_ids import ProducerIds
 from kraftsim.node.broker.registration import Registration
 from kraftsim.node.broker.topic_creation import TopicCreation
 from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller_channel import ControllerChannel, ControllerFinder
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.identity import load_identity, random_uuid
 from kraftsim.node.listeners import Listeners
 from kraftsim.node.parts import Parts
 from kraftsim.node.purgatory import Purgatory
+from kraftsim.node.raft.raft_node import RaftNode, raft_settings
+from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
-from protocol.batches import RecordBatch
 from protocol.config_resources import ConfigResourceType
-from protocol.metadata.registry import parse_record
+from protocol.malformed import MalformedMessage
 
 HEARTBEAT_SHARE = 2
 """A heartbeat is given up after half a session: the next one still comes in time."""
@@ -57,25 +61,31 @@ class Broker:
         self.config = config
         self.parts = parts
         self.chance = world.random("metadata answers")
-        self.image = parts.metadata_image()
         self._lifecycle: Lifecycle | None = None
+        self._raft: RaftNode | None = None
         self._is_decided = asyncio.Event()
         """Set once it is known whether the broker came into service."""
         self.shell = NodeShell(world, config, self._on_death)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
-        self.partitions = Partitions(self.shell, parts, lambda: self.broker_epoch, self.fetches.check)
-        own_versions = spoken_versions(parts.release.controller_apis)
-        finder = ControllerFinder(config.first_asked)
+        self._incarnation_id = random_uuid(world, "incarnation id")
+        self.partitions = Partitions(self.shell, parts, self._incarnation_id, self.fetches.check)
+        self._metadata = MetadataPublisher(world, parts.metadata_image, self._publish, self._on_leader)
+        self._controller = ActiveController()
+        self._own_versions = own_versions = spoken_versions(parts.release.controller_apis)
         self._heartbeats = ControllerChannel(
             self.shell,
             name="heartbeat",
-            finder=finder,
+            controller=self._controller,
             retry_timeout_ms=config.broker_session_timeout_ms // HEARTBEAT_SHARE,
             request_timeout_ms=config.controller_socket_timeout_ms,
             own_versions=own_versions,
         )
         self._forwarded = ControllerChannel(
-            self.shell, name="forwarding", finder=finder, request_timeout_ms=config.controller_socket_timeout_ms, own_versions=own_versions
+            self.shell,
+            name="forwarding",
+            controller=self._controller,
+            request_timeout_ms=config.controller_socket_timeout_ms,
+            own_versions=own_versions,
         )
         self.forwarding = Forwarding(self._forwarded)
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
@@ -84,9 +94,6 @@ class Broker:
         self._handlers: tuple[Handler[Broker], ...] = broker_handlers()
         self.offer = ApiOffer(parts.release.broker_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
         self._listeners = Listeners(self.shell)
-        self._follower = MetadataFollower(self.shell, own_versions, finder, self._on_committed, self._on_metadata_reset)
-        self._published_offset = -1
-        """The last metadata offset that the broker acts by."""
 
     # The node ------------------------------------------------------------------------------------------------------------------------------
 
@@ -102,20 +109,25 @@ class Broker:
         await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
         try:
             previous_broker_epoch = await self.partitions.load()
+            raft = self._raft = await self._load_metadata_log(directory_id)
         except BaseException:
             await self._listeners.close()
             raise
         registration = Registration(
             config=self.config,
-            incarnation_id=random_uuid(self.world, "incarnation id"),
+            incarnation_id=self._incarnation_id,
             directory_id=directory_id,
             bound=self._listeners.bound,
             supported_features=self.parts.release.supported_features,
             previous_broker_epoch=previous_broker_epoch,
         )
-        self._lifecycle = Lifecycle(self.shell, self._heartbeats, registration, lambda: self._published_offset)
+        self._lifecycle = Lifecycle(self.shell, self._heartbeats, registration, lambda: self._metadata.published_offset, lambda: raft.trouble)
+        raft.begin()
+        raft.run()
+        snapshots = Snapshotting(self.shell, raft, self.parts.metadata_image)
+        raft.on_grown = snapshots.on_grown
+        self.shell.tasks.spawn(snapshots.run(), "write-snapshots")
         self.shell.tasks.spawn(self._lifecycle.run(), "lifecycle")
-        self.shell.tasks.spawn(self._follower.run(), "metadata follower")
         self.shell.tasks.spawn(self._become_ready(self._lifecycle), "readiness")
         self.partitions.begin_upkeep()
         self.world.flush_events()
@@ -137,10 +149,14 @@ class Broker:
         await self._shut_down_controlled()
         await self._listeners.close()
         self.fetches.close()
-        self._follower.close()
         self._heartbeats.close()
         self._forwarded.close()
+        if self._raft is not None:
+            await self._raft.hand_over()
+            await self._raft.stop()
         await self.shell.tasks.join()
+        if self._raft is not None:
+            self._raft.close()
         await self.partitions.close(self.broker_epoch)
         self.world.note(NodeStopped(reason="stopped"))
         self.world.flush_events()
@@ -151,6 +167,11 @@ class Broker:
         self.shell.die()
 
     # What handlers ask ---------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> MetadataImage:
+        """What is known of the cluster."""
+        return self._metadata.image
 
     @property
     def broker_epoch(self) -> int:
@@ -184,24 +205,37 @@ class Broker:
 
     # Metadata ------------------------------------------------------------------------------------------------------------------------------
 
-    async def _on_committed(self, batches: tuple[RecordBatch, ...]) -> None:
-        """Apply committed batches, then act by them."""
-        for batch in batches:
-            if batch.is_control:
-                self.image.skip(batch.last_offset)
-                continue
-            for record in batch.records():
-                assert record.value is not None, "a metadata record has a value"
-                self.image.replay(parse_record(record.value), record.offset)
-        if self.image.has_changes:
-            await self.partitions.follow(self.image, self.image.take_changes())
-        self._published_offset = self.image.highest_offset
+    async def _load_metadata_log(self, directory_id: bytes) -> RaftNode:
+        """Read back what this broker has of the metadata log. It is an observer: it copies the log, and never votes."""
+        raft = RaftNode(
+            self.shell,
+            directory_id=directory_id,
+            own_versions=self._own_versions,
+            settings=raft_settings(self.config, has_pre_vote=self.parts.has_pre_vote, always_flushes=False),
+            listener=self._metadata,
+        )
+        try:
+            await raft.load()
+        except BaseException as failure:
+            raft.close()
+            if isinstance(failure, MalformedMessage):
+                raise ConfigError(f"log.dirs: the metadata log in {self.config.log_dir} holds what is not understood here: {failure}") from failure
+            raise
+        return raft
 
-    def _on_metadata_reset(self) -> None:
-        """The quorum lost what it had committed: forget everything that came from it, and lead nothing until it is heard of again."""
-        self.image = self.parts.metadata_image()
-        self._published_offset = -1
-        self.partitions.resign_all()
+    async def _publish(self, image: MetadataImage, changes: ImageChanges) -> None:
+        """Act by what changed in the metadata."""
+        await self.partitions.follow(image, changes)
+        own = image.broker(self.config.node_id)
+        if self._lifecycle is None or own is None or own.incarnation_id != self._incarnation_id:
+            return
+        if image.metadata_level.has_directories and not own.directories and (changes.features or own.broker_id in changes.brokers):
+            self._lifecycle.register_again()
+
+    def _on_leader(self, leader: VoterNode | None) -> None:
+        """Talk to whoever leads the quorum: it is the active controller."""
+        assert self._raft is not None, "the replica says who leads"
+        self._controller.learned(None if leader is None else self._raft.quorum.address_in(leader.endpoints))
 
     # Coming up and going down --------------------------------------------------------------------------------------------------------------
 
@@ -225,7 +259,8 @@ class Broker:
     def _on_death(self) -> None:
         self._is_decided.set()
         self._listeners.abort()
-        self._follower.abort()
+        if self._raft is not None:
+            self._raft.abort()
         self._heartbeats.abort()
         self._forwarded.abort()
         self.fetches.close()

@@ -1,9 +1,10 @@
 """How a broker comes into service and leaves it: it registers, then its heartbeats carry it from state to state.
 
 The controller decides; the broker asks with each heartbeat (let me in, let me go) and acts on the answer. A failed request is repeated with a growing
-pause. Nothing here registers again: after STALE_BROKER_EPOCH only a restart helps, as in Kafka.
+pause. After STALE_BROKER_EPOCH only a restart helps, as in Kafka: the same incarnation registers again only to name its directories, once the
+cluster's level of metadata knows them.
 
-Source: kafka.server.BrokerLifecycleManager (3.9).
+Source: kafka.server.BrokerLifecycleManager, org.apache.kafka.image.publisher.BrokerRegistrationTracker (3.9).
 """
 
 import asyncio
@@ -45,19 +46,31 @@ class RegistrationTimedOut(OSError):
 
 
 class Lifecycle:
-    """The registration and heartbeats of one broker. `applied_offset()` is the last metadata offset that the broker acts by (-1: none)."""
+    """The registration and heartbeats of one broker.
 
-    def __init__(self, shell: NodeShell, channel: ControllerChannel, registration: Registration, applied_offset: Callable[[], int]) -> None:
+    `applied_offset()` is the last metadata offset that the broker acts by (-1: none), `quorum_trouble()` why no controller is found, if it is known.
+    """
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        channel: ControllerChannel,
+        registration: Registration,
+        applied_offset: Callable[[], int],
+        quorum_trouble: Callable[[], str | None],
+    ) -> None:
         self._shell = shell
         self._config = shell.config
         self._channel = channel
         self._registration = registration
         self._applied_offset = applied_offset
+        self._quorum_trouble = quorum_trouble
         self._chance = shell.world.random("heartbeat jitter")
         self._is_ready_to_unfence = False
         self._failure_count = 0
         self._asked_to_stop_before = False
         self._wake = asyncio.Event()
+        self._must_register_again = False
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_BROKER_EPOCH
         self.caught_up = asyncio.Event()
@@ -72,12 +85,18 @@ class Lifecycle:
         self.state = BrokerState.STARTING
         await self._register()
         while not self.may_stop.is_set():
-            await self._sleep(await self._beat())
+            await self._sleep(await self._register_again() if self._must_register_again else await self._beat())
 
     def set_ready_to_unfence(self) -> None:
         """The broker has opened its partitions: ask to be let in, now."""
         self._is_ready_to_unfence = True
         self._wake.set()
+
+    def register_again(self) -> None:
+        """The cluster knows of directories now, and nothing of those here: tell it, as the same incarnation. Heartbeats wait meanwhile."""
+        if self._registration.names_directories and self.broker_epoch != NO_BROKER_EPOCH:
+            self._must_register_again = True
+            self._wake.set()
 
     def begin_controlled_shutdown(self) -> bool:
         """Ask the controller to move everything away, now. False if the broker was never in service: then there is nothing to move."""
@@ -95,7 +114,8 @@ class Lifecycle:
                 while not await self._try_register(last_failure):
                     await self._sleep(self._resend_pause_ms())
         except TimeoutError as timeout:
-            why = f": {last_failure[-1]}" if last_failure else ""
+            reasons = [reason for reason in (self._quorum_trouble(), *last_failure) if reason is not None]
+            why = f": {reasons[0]}" if reasons else ""
             raise RegistrationTimedOut(f"no controller accepted the registration within {timeout_ms} ms{why}") from timeout
 
     async def _try_register(self, last_failure: list[str]) -> bool:
@@ -112,6 +132,14 @@ class Lifecycle:
         self.broker_epoch = answer.broker_epoch
         self._shell.world.note(BrokerEpochReceived(broker_epoch=answer.broker_epoch))
         return True
+
+    async def _register_again(self) -> int:
+        """Return the pause until what comes next: the heartbeat at once, or another attempt."""
+        self._wake.clear()
+        if not await self._try_register([]):
+            return self._resend_pause_ms()
+        self._must_register_again = False
+        return 0
 
     async def _beat(self) -> int:
         """Send one heartbeat and act on the answer; return the pause until the next one."""

@@ -29,9 +29,9 @@ OnChanged = Callable[[PartitionKey], None]
 class Partitions:
     """Every partition hosted here, by topic name and number. `on_changed` hears of each one whose leader changed."""
 
-    def __init__(self, shell: NodeShell, parts: Parts, broker_epoch: Callable[[], int], on_changed: OnChanged) -> None:
+    def __init__(self, shell: NodeShell, parts: Parts, incarnation_id: bytes, on_changed: OnChanged) -> None:
         self._shell = shell
-        self._broker_epoch = broker_epoch
+        self._incarnation_id = incarnation_id
         self._world = shell.world
         self._config = shell.config
         self._parts = parts
@@ -91,25 +91,22 @@ class Partitions:
 
     async def follow(self, image: MetadataImage, changes: ImageChanges) -> None:
         """Host, lead, resign or drop the partitions that changed, by the settings that hold now."""
-        for resource_type, name in changes.configs:
-            if resource_type == TOPIC_RESOURCE:
-                self._apply_settings(image, name)
+        there = []
         for topic_id, partition in changes.partitions:
             topic = image.topic_by_id(topic_id)
             if topic is None or partition not in topic.partitions:
                 self._drop(topic_id, partition)
-                continue
+            else:
+                there.append((topic, partition))
+        for resource_type, name in changes.configs:
+            if resource_type == TOPIC_RESOURCE:
+                self._apply_settings(image, name)
+        for topic, partition in there:
             try:
                 await self._follow_one(image, topic, partition)
             except OSError as failure:
                 self.disk_failed(f"{topic.name}-{partition}", "open", failure)
                 raise
-
-    def resign_all(self) -> None:
-        """Lead nothing any more, until the metadata says so again."""
-        for key, hosted in self._hosted.items():
-            hosted.replica.resign()
-            self._on_changed(key)
 
     async def _follow_one(self, image: MetadataImage, topic: TopicImage, partition: int) -> None:
         registered = topic.partitions[partition]
@@ -133,7 +130,7 @@ class Partitions:
     def _is_meant(self, image: MetadataImage) -> bool:
         """Tell whether this incarnation is the one that the metadata speaks of: what an earlier one led is not ours until it is given to us."""
         registered = image.broker(self._config.node_id)
-        return registered is not None and registered.broker_epoch == self._broker_epoch()
+        return registered is not None and registered.incarnation_id == self._incarnation_id
 
     def _apply_settings(self, image: MetadataImage, topic: str) -> None:
         """Let the present settings of a topic hold for its partitions here (those of segments from the next opening on)."""

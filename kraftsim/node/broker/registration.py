@@ -25,6 +25,11 @@ class Registration:
     supported_features: Mapping[str, tuple[int, int]]
     previous_broker_epoch: int
 
+    @property
+    def names_directories(self) -> bool:
+        """Whether the request says in which directories partitions are kept."""
+        return self.directory_id != NO_DIRECTORY_ID
+
     def request(self) -> BrokerRegistrationRequest:
         """Build the request; an advertised port of 0 is the one that was bound."""
         return BrokerRegistrationRequest(
@@ -45,6 +50,6 @@ class Registration:
                 for name, (first, last) in sorted(self.supported_features.items())
             ],
             rack=self.config.broker_rack,
-            log_dirs=[] if self.directory_id == NO_DIRECTORY_ID else [self.directory_id],
+            log_dirs=[self.directory_id] if self.names_directories else [],
             previous_broker_epoch=self.previous_broker_epoch,
         )

@@ -6,7 +6,7 @@ Source: kafka.raft.KafkaMetadataLog, org.apache.kafka.raft.FileQuorumStateStore,
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
@@ -135,18 +135,21 @@ class MetadataStore:
 
     def append(self, batch: bytes | memoryview) -> None:
         """Write batches at the end, as they are; their offsets are set."""
-        view = memoryview(batch)
+        self.append_opened(split_batches(memoryview(batch)))
+
+    def append_opened(self, batches: Iterable[RecordBatch]) -> None:
+        """Write batches at the end, as they are; who opened them need not do it again."""
         epoch_count = len(self._log.epochs.starts)
-        for one in split_batches(view):
+        for one in batches:
             self._log.append(
-                [view[one.position : one.position + one.size_bytes]],
+                [memoryview(one.buffer)[one.position : one.position + one.size_bytes]],
                 first_offset=one.base_offset,
                 last_offset=one.last_offset,
                 size_bytes=one.size_bytes,
                 max_timestamp=one.max_timestamp,
                 leader_epoch=one.partition_leader_epoch,
             )
-        self.bytes_since_snapshot += len(view)
+            self.bytes_since_snapshot += one.size_bytes
         self._has_new_epochs = self._has_new_epochs or len(self._log.epochs.starts) != epoch_count
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> memoryview:

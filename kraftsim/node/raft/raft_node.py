@@ -22,6 +22,7 @@ from kraftsim.events.nodes import DiskFailed
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.raft.control_batches import leader_change_batch, voters_batch
+from kraftsim.node.raft.fresh_batches import FreshBatches
 from kraftsim.node.raft.listener import LeaderDuties, MetadataListener
 from kraftsim.node.raft.metadata_store import MetadataStore
 from kraftsim.node.raft.raft_connections import RaftConnections
@@ -29,6 +30,8 @@ from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.node.shell import NodeShell
 from protocol.batches import split_batches
 from protocol.disk.quorum_state import QuorumState
+from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import FetchResponse
 from protocol.schema import Message
 
 APPLY_BYTES = 256 * 1024
@@ -76,6 +79,8 @@ class RaftNode:
         self._queue: deque[do.Effect | Callable[[], None]] = deque()
         self._is_holding = False
         self._is_running = False
+        self._has_news = False
+        """Whether the rules were told something since they were last asked what is due."""
         self._is_over = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
@@ -83,10 +88,13 @@ class RaftNode:
         self._may_apply = asyncio.Event()
         self._has_stopped = asyncio.Event()
         self._applied_end_offset = 0
+        self._fresh = FreshBatches()
         self._snapshot_to_load: SnapshotId | None = None
         self._epoch_to_lead: int | None = None
         self._led_epoch: int | None = None
         self._persisted: QuorumState | None = None
+        self.trouble: str | None = None
+        """Why the last Fetch was refused as a whole, as by the quorum of another cluster."""
         self.installed_count = 0
         """How often a snapshot of the leader took the place of the log."""
 
@@ -232,6 +240,7 @@ class RaftNode:
 
     def run(self) -> None:
         """Carry out everything that is due. Call after anything that may have changed the quorum's state."""
+        self._has_news = True
         if self._is_running or self._is_over:
             return
         self._is_running = True
@@ -247,6 +256,8 @@ class RaftNode:
     def _on_answer(self, number: int, body: Message) -> None:
         if self._is_over:
             return
+        if isinstance(body, FetchResponse):
+            self.trouble = f"the quorum answered Fetch with {ErrorCode(body.error_code).name}" if body.error_code else None
         try:
             self.replica.on_response(number, body, self.now_ms())
         except FatalQuorumError as fatal:
@@ -263,18 +274,20 @@ class RaftNode:
 
     def _carry_out_all(self) -> None:
         queue, replica = self._queue, self.replica
-        while True:
+        while self._has_news and not self._is_over:
+            self._has_news = False
             wake_ms = replica.poll(self.now_ms())
             queue.extend(replica.take_effects())
-            if not queue or self._is_holding:
-                break
             while queue and not self._is_holding and not self._is_over:
                 step = queue.popleft()
                 if callable(step):
+                    self._has_news = True
                     step()
                 else:
                     self._carry_out(step)
-                queue.extend(replica.take_effects())
+                if replica.quorum.effects:
+                    self._has_news = True
+                    queue.extend(replica.take_effects())
         if self._is_over:
             return
         if replica.has_stopped:
@@ -296,10 +309,12 @@ class RaftNode:
             case do.WriteVoters():
                 self.store.append(voters_batch(effect, self._shell.world.clock.wall_ms()))
             case do.WriteFetched():
-                self.store.append(effect.records)
+                self.store.append_opened(effect.batches)
+                self._fresh.keep(effect)
             case do.Flush():
                 self._must_flush.set()
             case do.Truncate():
+                self._fresh.clear()
                 self._hold(partial(self.store.truncate_to, effect.end_offset), "truncate-metadata-log")
             case do.WriteSnapshotPiece():
                 self.store.snapshots.write_piece(effect.snapshot, effect.position, effect.piece)
@@ -367,6 +382,7 @@ class RaftNode:
             self._shell.world.note(DiskFailed(path=DIRECTORY, operation="read", reason=str(damaged)))
             self.replica.on_snapshot_damaged(self.now_ms())
             return
+        self._fresh.clear()
         self.replica.on_snapshot_installed(snapshot, voters, kraft_version)
         self.high_watermark = self.quorum.log.high_watermark
         self._snapshot_to_load = snapshot
@@ -405,12 +421,13 @@ class RaftNode:
             return False
         committed = self.high_watermark or 0
         if self._applied_end_offset < committed:
-            data = self.store.read(self._applied_end_offset, APPLY_BYTES, committed)
-            batches = tuple(split_batches(data))
-            assert batches and batches[-1].next_offset <= committed, f"the log has no whole batches from {self._applied_end_offset} to {committed}"
+            offset = self._applied_end_offset
+            batches = self._fresh.take(offset, committed) or tuple(split_batches(self.store.read(offset, APPLY_BYTES, committed)))
+            assert batches and batches[-1].next_offset <= committed, f"the log has no whole batches from {offset} to {committed}"
             await self._listener.on_committed(batches)
             self._applied_end_offset = batches[-1].next_offset
-            return True
+            if self._applied_end_offset != self.high_watermark:
+                return True
         if self._epoch_to_lead is not None and self.replica.is_leader and self.quorum.epoch == self._epoch_to_lead and self._duties is not None:
             self._led_epoch, self._epoch_to_lead = self._epoch_to_lead, None
             self._duties.on_lead(self._led_epoch)

@@ -1,0 +1,73 @@
+"""From the committed metadata log to what the broker acts by: the image, and what changed in it, published batch by batch.
+
+A snapshot makes a fresh image; what is different from the one before is published, what vanished included.
+Source: org.apache.kafka.image.loader.MetadataLoader, kafka.server.metadata.BrokerMetadataPublisher.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.core.metadata.image_difference import difference
+from kraftsim.core.raft.raft_log import SnapshotId
+from kraftsim.core.raft.voter_set import VoterNode
+from kraftsim.events.metadata import MetadataApplied
+from kraftsim.world.interface import World
+from protocol.batches import RecordBatch
+from protocol.metadata.registry import parse_record
+
+NOTHING_PUBLISHED = -1
+Publish = Callable[[MetadataImage, ImageChanges], Awaitable[None]]
+OnLeader = Callable[[VoterNode | None], None]
+
+
+class MetadataPublisher:
+    """Listens to the broker's replica of the log. `publish` is awaited with each image that changed, `on_leader` called when somebody else leads."""
+
+    def __init__(self, world: World, new_image: Callable[[], MetadataImage], publish: Publish, on_leader: OnLeader) -> None:
+        self._world = world
+        self._new_image = new_image
+        self._publish = publish
+        self._on_leader = on_leader
+        self.image = new_image()
+        self.published_offset = NOTHING_PUBLISHED
+        """The last offset that the broker acts by."""
+
+    async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
+        """Apply committed batches, then act by them."""
+        image = self.image
+        for batch in batches:
+            if batch.is_control:
+                image.skip(batch.last_offset)
+                continue
+            for record in batch.records():
+                assert record.value is not None, "a metadata record has a value"
+                image.replay(parse_record(record.value), record.offset)
+        if image.has_changes:
+            await self._publish(image, image.take_changes())
+        self._has_published()
+
+    async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
+        """Act by what is different in a snapshot. Handlers see the former image until the new one is whole."""
+        image = self._new_image()
+        for batch in batches:
+            if not batch.is_control:
+                for record in batch.records():
+                    assert record.value is not None, "a metadata record has a value"
+                    image.load(parse_record(record.value))
+                await asyncio.sleep(0)
+        image.skip(snapshot.end_offset - 1)
+        image.take_changes()
+        changes = difference(self.image, image)
+        self.image = image
+        if changes:
+            await self._publish(image, changes)
+        self._has_published()
+
+    def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
+        """Somebody else leads, or nobody."""
+        self._on_leader(leader)
+
+    def _has_published(self) -> None:
+        self.published_offset = self.image.highest_offset
+        self._world.note(MetadataApplied(next_offset=self.published_offset + 1))

@@ -1,0 +1,55 @@
+"""What a snapshot changes for a broker that knew an older image: what the log in between would have touched, as far as it made a difference."""
+
+import pytest
+
+from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.core.metadata.image_difference import difference
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from tests.core.test_snapshot import FIRST_TOPIC, SECOND_TOPIC, a_long_life, partition, replayed
+
+LIFE = a_long_life(21)
+
+
+def values(image: MetadataImage) -> dict[object, object]:
+    """Everything that changes can name, by that name."""
+    found: dict[object, object] = {("broker", broker.broker_id): broker for broker in image.brokers()}
+    found |= {("config", resource): dict(configs) for resource, configs in image.configs()}
+    for topic in image.topics():
+        found["topic", topic.topic_id] = topic.name
+        found |= {("partition", (topic.topic_id, number)): each for number, each in topic.partitions.items()}
+    return found
+
+
+def named(changes: ImageChanges) -> set[object]:
+    """The names in changes."""
+    rows = {"topic": changes.topics, "partition": changes.partitions, "broker": changes.brokers, "config": changes.configs}
+    return {(kind, key) for kind, keys in rows.items() for key in keys}
+
+
+@pytest.mark.parametrize("cut", range(0, len(LIFE), 3))
+def test_a_difference_names_exactly_what_is_otherwise(cut: int) -> None:
+    """And nothing else: a broker reopens no partition because a snapshot came."""
+    before, after = replayed(LIFE[:cut]), replayed(LIFE)
+    known, knows = values(before), values(after)
+    changes = difference(before, after)
+    assert named(changes) == {name for name in {*known, *knows} if known.get(name) != knows.get(name)}
+    assert changes.features == (before.finalized_features != after.finalized_features)
+    touched = replayed(LIFE[:cut])
+    touched.take_changes()
+    log = replayed(LIFE[cut:], touched).take_changes()
+    assert changes.registries <= log.registries
+    assert named(changes) - {name for name in named(changes) if name[0] == "config"} <= named(log)  # type: ignore[index]
+
+
+def test_nothing_differs_from_itself() -> None:
+    assert not difference(replayed(LIFE), replayed(LIFE))
+
+
+def test_what_is_gone_comes_first() -> None:
+    """A topic that was deleted and made again is another topic: its old partitions are dropped before the new ones are opened."""
+    first = [TopicRecord(name="t", topic_id=SECOND_TOPIC), partition(SECOND_TOPIC, 0)]
+    again = [RemoveTopicRecord(topic_id=SECOND_TOPIC), TopicRecord(name="t", topic_id=FIRST_TOPIC), partition(FIRST_TOPIC, 0)]
+    changes = difference(replayed(LIFE[:1] + first), replayed(LIFE[:1] + first + again))
+    assert list(changes.topics) == [SECOND_TOPIC, FIRST_TOPIC]
+    assert list(changes.partitions) == [(SECOND_TOPIC, 0), (FIRST_TOPIC, 0)]

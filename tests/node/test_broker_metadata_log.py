@@ -1,0 +1,184 @@
+"""A broker keeps its own copy of the metadata log: it starts from it, heals it, lets snapshots take its place, and follows whoever leads."""
+
+import pytest
+
+from kraftsim.cluster.simulation import SimulatedCluster
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.core.metadata.snapshot import snapshot_records
+from kraftsim.events.metadata import BrokerEpochReceived, ControllerElected, MetadataApplied
+from kraftsim.events.nodes import LogRecovered, NodeFailed, NodeReady
+from kraftsim.events.raft import SnapshotLoaded, SnapshotWritten
+from kraftsim.node.clients import InitProducerIdClient
+from kraftsim.world.simulated import Simulation
+from protocol.batches import split_batches
+from protocol.disk.file_names import METADATA_TOPIC
+from protocol.disk.quorum_state import parse_quorum_state
+from tests.node.brokers import CONTROLLER_HOST, Client, Cluster, running_cluster
+
+LOG = "__cluster_metadata-0/00000000000000000000.log"
+QUORUM_STATE = "__cluster_metadata-0/quorum-state"
+MANY_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+
+
+def content(cluster: Cluster, host: str, path: str = LOG) -> bytes:
+    """The bytes of a file as the processes of a host see it."""
+    return bytes(cluster.simulation.host(host).platter.names[path].cache)
+
+
+def names(cluster: Cluster, host: str, suffix: str) -> list[str]:
+    """The names of the files of the metadata log that end so."""
+    return sorted(path for path in cluster.simulation.host(host).platter.names if path.startswith(METADATA_TOPIC) and path.endswith(suffix))
+
+
+def create(*topics: str):
+    """What creates topics."""
+
+    async def work(client: Client) -> None:
+        for topic in topics:
+            await client.create_topic(topic)
+
+    return work
+
+
+def restart(cluster: Cluster, name: str, *, power_loss: bool = False) -> None:
+    """Kill a node and start it again."""
+    cluster.kill(name, power_loss=power_loss)
+    cluster.simulation.restart(name)
+
+
+def same_image(cluster: Cluster, one: str, other: str) -> bool:
+    """Whether two brokers know the same."""
+    first, second = (list(snapshot_records(cluster.brokers[name].image)) for name in (one, other))
+    return first == second
+
+
+def test_a_broker_has_the_log_of_the_quorum_in_kafkas_layout() -> None:
+    """The same bytes as the leader's, and a quorum-state that names the leader and no vote."""
+    with running_cluster() as cluster:
+        cluster.run(create("t"))
+        cluster.simulation.run_for(1)
+        own, leaders = content(cluster, "broker-1"), content(cluster, CONTROLLER_HOST)
+        assert own and leaders.startswith(own) and len(leaders) - len(own) < 500
+        state = parse_quorum_state(content(cluster, "broker-1", QUORUM_STATE))
+        assert (state.leader_id, state.leader_epoch, state.voted_id) == (101, 1, -1)
+        held = names(cluster, "broker-1", "")
+        assert {"__cluster_metadata-0/leader-epoch-checkpoint", "__cluster_metadata-0/partition.metadata", LOG, QUORUM_STATE} <= set(held)
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_broker_that_is_back_reads_its_own_log_and_fetches_the_rest(power_loss: bool) -> None:
+    """What a loss of power took of it, or tore, is fetched again: an observer need not flush."""
+    with running_cluster(2) as cluster:
+        cluster.run(create("t"), "broker-2")
+        before = content(cluster, "broker-1")
+        restart(cluster, "broker-1", power_loss=power_loss)
+        cluster.wait_ready("broker-1")
+        recovered = [event for event in cluster.noted(LogRecovered, "broker-1") if event.topic == METADATA_TOPIC]
+        assert recovered[0].next_offset == 0
+        assert power_loss or recovered[1].next_offset > 5
+        cluster.run(create("after"), "broker-2")
+        cluster.simulation.run_for(1)
+        own = content(cluster, "broker-1")
+        assert len(own) > len(before) and content(cluster, CONTROLLER_HOST).startswith(own)
+        assert same_image(cluster, "broker-1", "broker-2")
+
+
+@pytest.mark.parametrize("torn_bytes", [1, 60, 200])
+def test_a_torn_tail_of_the_log_is_cut_and_fetched_again(torn_bytes: int) -> None:
+    """Half a batch at the end is no batch."""
+    with running_cluster() as cluster:
+        cluster.run(create("t"))
+        cluster.kill("broker-1")
+        inode = cluster.simulation.host("broker-1").platter.names[LOG]
+        del inode.cache[-torn_bytes:]
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+        recovered = [event for event in cluster.noted(LogRecovered, "broker-1") if event.topic == METADATA_TOPIC]
+        assert recovered[1].cut_bytes > 0
+        cluster.simulation.run_for(1)
+        assert content(cluster, CONTROLLER_HOST).startswith(content(cluster, "broker-1"))
+
+
+def test_without_a_controller_a_broker_knows_what_its_own_snapshot_says() -> None:
+    """What is behind it in the log may not be committed: nobody says so. With a controller it goes on from there."""
+    with running_cluster(**{name.replace(".", "_"): value for name, value in MANY_SNAPSHOTS.items()}) as cluster:
+        cluster.run(create("t"))
+        cluster.simulation.run_for(30)
+        cluster.kill(CONTROLLER_HOST)
+        restart(cluster, "broker-1")
+        cluster.simulation.run_for(5)
+        broker, written = cluster.brokers["broker-1"], cluster.noted(SnapshotWritten, "broker-1")
+        assert len(written) > 1
+        assert broker.image.topic("t") is not None
+        assert broker.image.highest_offset == written[-1].end_offset - 1
+        assert not cluster.is_running("broker-1")
+        cluster.simulation.restart(CONTROLLER_HOST)
+        cluster.wait_ready("broker-1")
+        assert broker.image.highest_offset >= written[-1].end_offset
+
+
+def test_a_broker_that_was_away_for_long_takes_the_leaders_snapshot() -> None:
+    """The log that it lacks is gone; from the snapshot on it knows what all know, and its log begins there."""
+    settings = {**MANY_SNAPSHOTS, "metadata.max.retention.bytes": "0", "metadata.log.segment.bytes": "1000"}
+    with running_cluster(2, **{name.replace(".", "_"): value for name, value in settings.items()}) as cluster:
+        cluster.run(create("t"), "broker-2")
+        cluster.kill("broker-1")
+        cluster.run(create("u"), "broker-2")
+        cluster.simulation.run_for(60)
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+        (loaded,) = cluster.noted(SnapshotLoaded, "broker-1")
+        cluster.simulation.run_for(1)
+        assert loaded.end_offset in {event.end_offset for event in cluster.noted(SnapshotWritten, CONTROLLER_HOST)}
+        assert min(int(path.split("/")[1].split(".")[0]) for path in names(cluster, "broker-1", ".log")) >= loaded.end_offset
+        assert same_image(cluster, "broker-1", "broker-2")
+        applied = [event.next_offset for event in cluster.noted(MetadataApplied, "broker-1")]
+        assert applied[-1] >= loaded.end_offset
+
+
+def test_a_broker_cleans_its_log_behind_its_snapshots() -> None:
+    """metadata.max.retention.bytes holds for its copy as it does for the leader's."""
+    settings = {**MANY_SNAPSHOTS, "metadata.max.retention.bytes": "5000", "metadata.log.segment.bytes": "1000"}
+    with running_cluster(**{name.replace(".", "_"): value for name, value in settings.items()}) as cluster:
+        cluster.simulation.run_for(400)
+        assert len(cluster.noted(SnapshotWritten, "broker-1")) > 5
+        assert len(names(cluster, "broker-1", ".checkpoint")) <= 3
+        assert LOG not in names(cluster, "broker-1", ".log")
+        kept = sum(len(content(cluster, "broker-1", path)) for path in names(cluster, "broker-1", ".log"))
+        assert kept < 10_000
+        restart(cluster, "broker-1")
+        cluster.wait_ready("broker-1")
+        assert not cluster.noted(NodeFailed)
+
+
+@pytest.mark.parametrize("first_voters", [0, 3])
+def test_a_broker_follows_the_next_leader(first_voters: int) -> None:
+    """With voters in the configuration (0), or in the log and only bootstrap servers in the configuration: nothing registers again."""
+    with Simulation(5) as simulation:
+        spec = ClusterSpec(brokers=1, controllers=3, first_voters=first_voters)
+        cluster = SimulatedCluster(spec, simulation)
+        seen: dict[type, list[tuple[str, object]]] = {ControllerElected: [], BrokerEpochReceived: [], NodeReady: []}
+        simulation.observe(lambda node, incarnation, n, t_ns, event: seen.get(type(event), []).append((node, event)))
+        simulation.add_host("asker")
+        cluster.start()
+        simulation.run_until(cluster.wait_until_ready(), limit_s=60)
+        world = simulation.world_of("asker")
+
+        async def ask_for_many() -> list[int]:
+            client = InitProducerIdClient(world, bootstrap=cluster.addresses, client_id="asker", retry_backoff_ms=20)
+            found = await client.ask(1500)
+            await client.close()
+            return found
+
+        before = simulation.run_until(simulation.spawn("asker", ask_for_many()), limit_s=120)
+        first_leader = seen[ControllerElected][-1][0]
+        simulation.kill(cluster.hosts[first_leader].name)
+        simulation.run_for(10)
+        assert seen[ControllerElected][-1][0] != first_leader
+        after = simulation.run_until(simulation.spawn("asker", ask_for_many()), limit_s=120)
+        assert not set(before) & set(after)
+        assert len(seen[BrokerEpochReceived]) == 1
+        assert cluster.failures == []
+        own = [path for path in cluster.hosts["broker-1"].platter.names if path.endswith(LOG)]
+        epochs = {each.partition_leader_epoch for each in split_batches(bytes(cluster.hosts["broker-1"].platter.names[own[0]].cache))}
+        assert len(epochs) >= 2
