@@ -11,6 +11,7 @@ from kraftsim.cli.failure import FAILED, INTERRUPTED
 
 VERBS = {
     "up": "Start a cluster of processes on this machine.",
+    "join": "Print what a broker of Apache Kafka must be told to join a cluster of `up`.",
     "down": "Stop a cluster that was started with `up --detach`.",
     "node": "Run one node from a Kafka properties file.",
     "scenario": "Play a scenario: in virtual time, as processes, or embedded.",

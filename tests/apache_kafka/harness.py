@@ -82,7 +82,7 @@ def java_command(release: str, main_class: str, *arguments: str, jvm: tuple[str,
 class ApacheKafka:
     """One node that is broker and controller at once, or what `process.roles` says. Use as a context manager.
 
-    `settings` are Kafka properties that win over those derived here.
+    `settings` are Kafka properties that win over those derived here. A new cluster begins at the `metadata_version`, by default the release's own.
     """
 
     release: str = DEFAULT_RELEASE
@@ -90,8 +90,10 @@ class ApacheKafka:
     jvm: tuple[str, ...] = QUICK_JVM
     port: int = 0
     controller_port: int = 0
+    metadata_version: str = ""
     directory: Path = Path()
     started_seconds: float = 0.0
+    _launched: float = 0.0
     _process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -128,26 +130,40 @@ class ApacheKafka:
         if self.directory != Path():
             shutil.rmtree(self.directory, ignore_errors=True)
 
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the node was started and neither stopped nor died."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start the node on free ports and return when it answers. Raises Missing where there is no Java or no Maven."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start the node; `wait` for it before anything else. Controllers that need each other are launched before any is waited for."""
         class_path(self.release)
         if self.directory == Path():
             self.directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
-            shutil.copytree(_formatted(self.release), self.data)
-            _identify(self.data, self.settings.get("node.id", NODE_ID))
+            shutil.copytree(_formatted(self.release, self.metadata_version), self.data)
+            _identify(self.data, self.settings.get("node.id", NODE_ID), is_controller="controller" in self.settings.get("process.roles", ROLES))
             free = _free_ports(2)
             self.port, self.controller_port = self.port or free[0], self.controller_port or free[1]
             (self.directory / "server.properties").write_text(_properties(self.data, self.port, self.controller_port, self.settings))
-        started = time.monotonic()
+        self._launched = time.monotonic()
         with open(self.directory / "server.log", "ab") as log:
             command = java_command(self.release, "kafka.Kafka", str(self.directory / "server.properties"), jvm=self.jvm)
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def wait(self) -> None:
+        """Return when the node answers."""
+        assert self._process is not None, "the node was launched"
         while not _answers(self.port if "broker" in self.settings.get("process.roles", ROLES) else self.controller_port):
             words = (self.directory / "server.log").read_text(errors="replace")[-2000:]
             assert self._process.poll() is None, f"Apache Kafka ended with {self._process.returncode}:\n{words}"
-            assert time.monotonic() - started < START_SECONDS, f"Apache Kafka does not answer:\n{words}"
+            assert time.monotonic() - self._launched < START_SECONDS, f"Apache Kafka does not answer:\n{words}"
             time.sleep(0.05)
-        self.started_seconds = time.monotonic() - started
+        self.started_seconds = time.monotonic() - self._launched
 
     def stop(self, *, cleanly: bool = True) -> None:
         """Stop the node with SIGTERM, or with SIGKILL. It may be started again: same directory, same port."""
@@ -200,22 +216,24 @@ def _properties(data: Path, port: int, controller_port: int, settings: dict[str,
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
-def _identify(data: Path, node_id: str) -> None:
+def _identify(data: Path, node_id: str, *, is_controller: bool) -> None:
     """Make a copied directory that of one node: with its id, and a directory id of its own, which the node draws when it finds none."""
-    shutil.rmtree(data / "__cluster_metadata-0", ignore_errors=True)
+    if not is_controller:
+        shutil.rmtree(data / "__cluster_metadata-0", ignore_errors=True)
     file = data / "meta.properties"
     lines = [line for line in file.read_text().splitlines() if not line.startswith(("node.id=", "directory.id=", "#"))]
     file.write_text("\n".join([*lines, f"node.id={node_id}", ""]))
 
 
-def _formatted(release: str) -> Path:
-    """Return a formatted directory to copy: the storage tool takes a Java of its own, so it runs once per release."""
-    formatted = CACHE / release / "formatted"
+def _formatted(release: str, metadata_version: str = "") -> Path:
+    """Return a formatted directory to copy: the storage tool takes a Java of its own, so it runs once per release and version."""
+    formatted = CACHE / release / f"formatted{metadata_version and '-'}{metadata_version}"
     if not formatted.exists():
         fresh = Path(tempfile.mkdtemp(dir=CACHE / release))
         properties = fresh / "server.properties"
         properties.write_text(_properties(fresh / "data", 9092, 9093, {}))
-        run_tool(release, "storage", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
+        version = ["--release-version", metadata_version] if metadata_version else []
+        run_tool(release, "storage", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties), *version)
         (fresh / "data").rename(formatted)
         shutil.rmtree(fresh)
     return formatted

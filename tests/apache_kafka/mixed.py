@@ -29,6 +29,13 @@ from tests.cluster.running import QUICK_SESSIONS, address_of
 METADATA_LOG = "__cluster_metadata-0/00000000000000000000.log"
 METADATA_LOG_ASKED = DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[DescribeQuorumPartition(partition_index=0)])
 SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+COMMON_METADATA_VERSION = "3.9-IV0"
+"""What all nodes of a mixed cluster know; whoever leads first writes it into the log."""
+OF_A_CONTROLLER = ("NotControllerException", "Unexpected error handling request")
+"""A controller of Apache Kafka finds it an error to be asked, also by itself, while it does not lead yet or any more."""
+SIGNS = (" ERROR ", "FATAL", "Exception")
+ABOUT_LOGGING = "Reconfiguration failed: No configuration found"
+"""4.x wants to be told how to log."""
 SECONDS = 30.0
 QUIET = {"log_level": 0}
 
@@ -48,14 +55,16 @@ def cluster_of_ours(
 
 
 @contextmanager
-def apache(release: str, settings: Mapping[str, str], controller_port: int = 0) -> Iterator[ApacheKafka]:
-    """Run a node of Apache Kafka; skips where there is no Java or no Maven."""
-    node = ApacheKafka(release, {**QUICK_SESSIONS, **settings}, SMALL_JVM, controller_port=controller_port)
+def apache(release: str, settings: Mapping[str, str], controller_port: int = 0, *, wait: bool = True) -> Iterator[ApacheKafka]:
+    """Run a node of Apache Kafka; skips where there is no Java or no Maven. Without `wait` somebody else calls its `wait`."""
+    node = ApacheKafka(release, {**QUICK_SESSIONS, **settings}, SMALL_JVM, controller_port=controller_port, metadata_version=COMMON_METADATA_VERSION)
     try:
-        node.start()
+        node.launch()
     except Missing as lack:
         pytest.skip(str(lack))
     try:
+        if wait:
+            node.wait()
         yield node
     finally:
         print(f"what Apache Kafka {release} said:", (node.directory / "server.log").read_text(errors="replace")[-4000:])
@@ -99,11 +108,11 @@ class OurNode:
         return self.log.read_text().count("event=serving") if self.log.exists() else 0
 
 
-def complaints(node: ApacheKafka) -> list[str]:
-    """Return what a node of Apache Kafka found to be an error, in all of its lives."""
+def complaints(node: ApacheKafka, *, but: tuple[str, ...] = ()) -> list[str]:
+    """Return what a node of Apache Kafka found to be an error, in all of its lives, but for lines with certain words."""
     lines = (node.directory / "server.log").read_text(errors="replace").splitlines()
-    found = [line for line in lines if " ERROR " in line or "FATAL" in line or "Exception" in line]
-    return [line for line in found if "Reconfiguration failed: No configuration found" not in line]
+    found = [line for line in lines if not line.startswith("\tat ") and any(sign in line for sign in SIGNS)]
+    return [line for line in found if not any(words in line for words in (ABOUT_LOGGING, *but))]
 
 
 def voters_text(voters: Mapping[int, int]) -> str:
@@ -169,6 +178,19 @@ def what_is_known(address: str, topic: str) -> tuple[Any, ...]:
         (each.partition_index, each.leader_id, each.leader_epoch, tuple(each.replica_nodes), tuple(each.isr_nodes)) for each in found.partitions
     )
     return answer.cluster_id, brokers, found.error_code, bytes(found.topic_id), partitions
+
+
+def leaders_of(address: str, topic: str) -> list[int]:
+    """Return who leads each partition of a topic, as a broker says."""
+    return [leader for _, leader, *_ in what_is_known(address, topic)[-1]]
+
+
+def wait_for_leaders(address: str, topic: str, leaders: set[int]) -> None:
+    """Wait until a broker says that these lead a topic's partitions, and nobody else; -1 stands for nobody."""
+    give_up_at = time.monotonic() + SECONDS
+    while set(found := leaders_of(address, topic)) != leaders:
+        assert time.monotonic() < give_up_at, f"{sorted(leaders)} should lead: {found}"
+        time.sleep(0.05)
 
 
 class Workload:

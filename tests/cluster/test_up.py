@@ -235,3 +235,20 @@ def test_a_node_takes_kafkas_own_environment_variables(tmp_path: Path):
     wrong = kraftsim(*words, environment={**environment, "KAFKA_BROKER_RACKS": "a"})
     assert one_line_of(wrong) == "Error: environment: broker.racks is not a known setting; did you mean broker.rack?"
     assert one_line_of(kraftsim("node")).startswith("Error: nothing says what the node is")
+
+
+def test_join_prints_what_a_broker_of_apache_kafka_must_be_told(cluster: Foreground):
+    """The quorum, an id and a port that nobody has, and the two commands that use the file."""
+    data = ["--data", str(cluster.directory.root)]
+    printed = kraftsim("join", *data, "--node-id", "9", "--port", str(cluster.port + 5)).stdout
+    assert f"\ncontroller.quorum.voters=101@127.0.0.1:{cluster.port + 100}\n" in printed
+    assert f"\nlisteners=PLAINTEXT://127.0.0.1:{cluster.port + 5}\n" in printed
+    assert printed.startswith("# kafka-storage.sh format --config THIS_FILE --cluster-id a3JhZnRzaW0tY2x1c3RlcQ\n")
+    taken = one_line_of(kraftsim("join", *data, "--node-id", "2"))
+    assert taken == "Error: node 2 is there already (nodes: 1, 2, 101); choose another --node-id"
+    listening = one_line_of(kraftsim("join", *data, "--port", str(cluster.port + 100)))
+    assert listening == f"Error: 127.0.0.1:{cluster.port + 100} is where a node of the cluster listens; choose another --port"
+
+
+def test_join_without_a_cluster_is_one_clear_line(tmp_path: Path):
+    assert one_line_of(kraftsim("join", "--data", str(tmp_path))) == "Error: there is no cluster: `kraftsim up` writes the properties of its nodes"

@@ -1,0 +1,167 @@
+"""Controllers of Apache Kafka, a broker of it and a broker of kraftsim: ours registers with theirs, follows their log, and serves like any other."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
+from tests.apache_kafka.harness import CLUSTER_ID, ApacheKafka
+from tests.apache_kafka.mixed import (
+    METADATA_LOG,
+    OF_A_CONTROLLER,
+    OurNode,
+    Workload,
+    apache,
+    complaints,
+    metadata_records,
+    mixed_port,
+    new_leader,
+    voters_text,
+    wait_for_leaders,
+    wait_until,
+    what_is_known,
+)
+from tests.cluster.asking import asking
+
+pytestmark = pytest.mark.interop
+OURS, THEIRS = 5, 101
+CONTROLLERS = (101, 102, 103)
+BLOCK = 1000
+PARTITIONS = 8
+PATIENT = {"controller.quorum.election.timeout.ms": "10000"}
+"""The node that is a broker as well leaves it to the others to lead first, so that a leader can be killed without it."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The cluster: one of their nodes is broker and controller, two are controllers."""
+
+    controllers: dict[int, ApacheKafka]
+    ours: OurNode
+    our_address: str
+
+    @property
+    def theirs(self) -> ApacheKafka:
+        """Their broker."""
+        return self.controllers[THEIRS]
+
+    @property
+    def brokers(self) -> tuple[str, str]:
+        """The address of our broker and of theirs."""
+        return self.our_address, self.theirs.bootstrap
+
+    def leader(self) -> int:
+        """Return who leads."""
+        running = [node.controller for node in self.controllers.values() if node.is_running]
+        return new_leader(running, among=CONTROLLERS)
+
+    def create(self, topic: str) -> None:
+        """Create a topic through our broker, and wait until both say the same of it."""
+        with asking(self.our_address) as broker:
+            broker.create_topic(topic, PARTITIONS)
+        wait_until(lambda: what_is_known(self.brokers[0], topic) == what_is_known(self.brokers[1], topic), "both brokers know the same")
+
+
+@pytest.fixture(scope="module", params=[DEFAULT_RELEASE, NEWEST_RELEASE])
+def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
+    """All nodes run; whoever ends one brings it back."""
+    port = mixed_port()
+    ports = {node_id: port + CONTROLLER_PORT_DISTANCE + index for index, node_id in enumerate(CONTROLLERS)}
+    voters = {"controller.quorum.voters": voters_text(ports)}
+    its = {
+        "process.roles": "broker",
+        "node.id": str(OURS),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "kraftsim.cluster.id": CLUSTER_ID,
+        **voters,
+    }
+    with ExitStack() as stack:
+        nodes = {
+            node_id: stack.enter_context(
+                apache(
+                    request.param,
+                    {"node.id": str(node_id), **voters, **(PATIENT if node_id == THEIRS else {"process.roles": "controller"})},
+                    controller_port=controller_port,
+                    wait=False,
+                )
+            )
+            for node_id, controller_port in ports.items()
+        }
+        for node in nodes.values():
+            node.wait()
+        began = time.monotonic()
+        ours = stack.enter_context(OurNode(tmp_path_factory.mktemp("ours") / "node", its))
+        print(f"{request.param}: our broker serves {time.monotonic() - began:.2f} s after its start")
+        yield Mixed(nodes, ours, f"127.0.0.1:{port}")
+        assert not [line for node in nodes.values() for line in complaints(node, but=OF_A_CONTROLLER)]
+
+
+def test_our_broker_is_let_in_and_both_brokers_say_the_same(mixed: Mixed):
+    """It is registered and unfenced, and their controller gives it partitions."""
+    mixed.create("shared")
+    cluster_id, brokers, _, _, partitions = what_is_known(mixed.our_address, "shared")
+    assert cluster_id == CLUSTER_ID
+    assert [broker_id for broker_id, _, _ in brokers] == [OURS, THEIRS]
+    assert {leader for _, leader, _, _, _ in partitions} == {OURS, THEIRS}
+
+
+def test_producer_ids_of_both_brokers_come_from_their_controller(mixed: Mixed):
+    """Each broker has blocks of its own, and no id is in two (KIP-730)."""
+    drawn = {}
+    for broker_id, address in zip((OURS, THEIRS), mixed.brokers, strict=True):
+        with asking(address) as broker:
+            drawn[broker_id] = [broker.fresh_producer_id() for _ in range(20)]
+    log = mixed.controllers[mixed.leader()].data / METADATA_LOG
+    blocks = [record["data"] for record in metadata_records(log, release=mixed.theirs.release) if record["type"] == "PRODUCER_IDS_RECORD"]
+    for broker_id, ids in drawn.items():
+        own = [range(block["nextProducerId"] - BLOCK, block["nextProducerId"]) for block in blocks if block["brokerId"] == broker_id]
+        assert all(any(drawn_id in block for block in own) for drawn_id in ids), (ids, own)
+    assert not set(drawn[OURS]) & set(drawn[THEIRS])
+
+
+def test_an_idempotent_workload_runs_on_both_while_their_active_controller_is_killed(mixed: Mixed):
+    """Our broker finds the next leader, hands CreateTopics on to it, and gets its next block from it; nothing is lost or doubled."""
+    topic = "through-failover"
+    mixed.create(topic)
+    leader = mixed.leader()
+    assert leader != THEIRS, "it is more patient than the others"
+    workload = Workload(",".join(mixed.brokers), topic, PARTITIONS)
+    workload.write(2000)
+    mixed.controllers[leader].stop(cleanly=False)
+    killed = time.monotonic()
+    workload.write(2000)
+    with asking(mixed.our_address) as broker:
+        last = broker.fresh_producer_id()
+        broker.create_topic("after-failover", 2)
+        print(
+            f"{mixed.theirs.release}: kill -9 of the active controller to CreateTopics answered through our broker: {time.monotonic() - killed:.2f} s"
+        )
+        drawn = [last]
+        while drawn[-1] // BLOCK == last // BLOCK:
+            drawn.append(broker.fresh_producer_id())
+        assert drawn == sorted(set(drawn)), "ids only grow; librdkafka takes some in between"
+    workload.flush()
+    workload.check()
+    mixed.controllers[leader].start()
+    wait_until(lambda: what_is_known(mixed.brokers[0], "after-failover") == what_is_known(mixed.brokers[1], "after-failover"), "both know the same")
+
+
+def test_our_broker_leaves_in_order_and_comes_back(mixed: Mixed):
+    """Controlled shutdown under their controller (KIP-631), and a new registration."""
+    topic = "there-and-back"
+    mixed.create(topic)
+    workload = Workload(",".join(mixed.brokers), topic, PARTITIONS)
+    workload.write(400)
+    workload.flush()
+    mixed.ours.stop()
+    wait_for_leaders(mixed.brokers[1], topic, {THEIRS, -1})
+    mixed.ours.start()
+    wait_for_leaders(mixed.brokers[1], topic, {OURS, THEIRS})
+    workload.write(400)
+    workload.flush()
+    workload.check()
