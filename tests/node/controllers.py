@@ -20,8 +20,8 @@ from protocol.uuids import METADATA_TOPIC_ID
 
 CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 CONTROLLER_ID = 101
-FIRST_BROKER_EPOCH = 5
-"""In a fresh 3.9 log: LeaderChange 0, bootstrap records 1 to 4, then the first registration."""
+FIRST_BROKER_EPOCH = 6
+"""In a fresh 3.9 log: LeaderChange 0, bootstrap records 1 to 4, the controller's own registration 5, then the first broker's."""
 Work = Callable[["BrokerStandIn"], Any]
 
 
@@ -120,13 +120,20 @@ async def connected(address: Any, broker_id: int = 1, **own_versions: Any) -> As
         connection.close()
 
 
+async def settled(controller: Controller) -> None:
+    """Wait until a controller is active and registered, and everything that it wrote by itself is committed."""
+    async with asyncio.timeout(5):
+        while not (controller.is_active and controller.registration.is_registered and controller.raft.is_settled):
+            await asyncio.sleep(0.001)
+
+
 @asynccontextmanager
 async def running_controller(world: World, controller_parts: Any = None, **settings: str) -> AsyncIterator[Controller]:
     """Run a controller on loopback until it is active; it is aborted at the end unless the test stopped it."""
     controller = Controller(world, controller_config(**settings), controller_parts or parts())
     await controller.start()
     try:
-        await asyncio.wait_for(controller.ready(), 5)
+        await settled(controller)
         yield controller
     finally:
         controller.abort()

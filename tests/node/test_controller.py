@@ -49,10 +49,13 @@ from tests.node.controllers import (
     metadata_partition,
     parts,
     running_controller,
+    settled,
 )
 
-BOOTSTRAP_END = 5
-"""LeaderChange and four bootstrap records."""
+FRESH_END = 6
+"""LeaderChange, four bootstrap records, and the controller's own registration."""
+RESTART_RECORDS = 2
+"""LeaderChange and the registration of the new incarnation."""
 
 
 def frame(api_key: int, api_version: int, correlation_id: int, body: object) -> bytes:
@@ -69,7 +72,7 @@ async def test_a_fresh_log_begins_with_a_leader_change_and_the_bootstrap_records
     world = make_world()
     async with running_controller(world):
         log = tmp_path / "data" / "__cluster_metadata-0"
-        leader_change, bootstrap = batches_of(log / "00000000000000000000.log")
+        leader_change, bootstrap, registration = batches_of(log / "00000000000000000000.log")
         assert leader_change.is_control and leader_change.partition_leader_epoch == 1
         [record] = leader_change.records()
         assert (record.key, record.value) == (bytes.fromhex("0000 0002"), bytes.fromhex("0000 00000065 02 00000065 00 02 00000065 00 00"))
@@ -79,6 +82,8 @@ async def test_a_fresh_log_begins_with_a_leader_change_and_the_bootstrap_records
             "0115000000",
             "01180000",
         ]
+        [registered] = registration.records()
+        assert registered.value is not None and registered.value[:7] == bytes.fromhex("01 1b 00 00000065")
         assert (log / "quorum-state").read_text() == (
             '{"clusterId":"","leaderId":101,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":101}],"data_version":0}'
         )
@@ -87,13 +92,14 @@ async def test_a_fresh_log_begins_with_a_leader_change_and_the_bootstrap_records
     assert world.noted_of(ControllerElected) == [ControllerElected(leader_epoch=1, epoch_start_offset=0)]
     assert world.noted_of(MetadataCommitted) == [
         MetadataCommitted(leader_epoch=1, high_watermark=1),
-        MetadataCommitted(leader_epoch=1, high_watermark=BOOTSTRAP_END),
+        MetadataCommitted(leader_epoch=1, high_watermark=5),
+        MetadataCommitted(leader_epoch=1, high_watermark=FRESH_END),
     ]
     assert world.noted_of(NodeReady) == [NodeReady()]
 
 
 async def test_a_block_of_producer_ids_is_the_bytes_of_kafka(make_world: MakeWorld, tmp_path: Path) -> None:
-    """Facts 1.1: answer and record of the first block, for broker 1 at epoch 5."""
+    """Facts 1.1: answer and record of the first block, for broker 1 at epoch 6."""
     world = make_world()
     async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.register()
@@ -101,12 +107,12 @@ async def test_a_block_of_producer_ids_is_the_bytes_of_kafka(make_world: MakeWor
         answer = await broker.allocate()
         assert compiled(AllocateProducerIdsResponse, 0).encode(answer) == bytes.fromhex("00000000 0000 0000000000000000 000003e8 00")
         [record] = batches_of(tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000.log")[-1].records()
-        assert record.value == bytes.fromhex("01 0f 00 00000001 0000000000000005 00000000000003e8 00")
+        assert record.value == bytes.fromhex("01 0f 00 00000001 0000000000000006 00000000000003e8 00")
         second = await broker.allocate()
         assert (second.producer_id_start, second.producer_id_len) == (1000, 1000)
     assert world.noted_of(ProducerIdBlockAllocated) == [
-        ProducerIdBlockAllocated(broker_id=1, broker_epoch=5, first_producer_id=0, next_producer_id=1000, offset=6),
-        ProducerIdBlockAllocated(broker_id=1, broker_epoch=5, first_producer_id=1000, next_producer_id=2000, offset=7),
+        ProducerIdBlockAllocated(broker_id=1, broker_epoch=6, first_producer_id=0, next_producer_id=1000, offset=7),
+        ProducerIdBlockAllocated(broker_id=1, broker_epoch=6, first_producer_id=1000, next_producer_id=2000, offset=8),
     ]
 
 
@@ -122,7 +128,7 @@ async def test_a_controller_of_an_older_release_writes_an_older_log(make_world: 
         assert controller.finalized_features().levels == {"metadata.version": 11}
 
 
-@pytest.mark.parametrize("epoch_change", [-1, +1, -6])
+@pytest.mark.parametrize("epoch_change", [-1, +1, -1 - FIRST_BROKER_EPOCH])
 async def test_only_the_present_epoch_of_a_broker_gets_a_block(make_world: MakeWorld, epoch_change: int) -> None:
     """STALE_BROKER_EPOCH for an older, a newer and no epoch; the other fields of the answer stay 0 (facts 1.3, 1.4)."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
@@ -151,7 +157,7 @@ async def test_a_stop_in_good_order_leaves_a_log_that_goes_on(make_world: MakeWo
     world = make_world()
     controller = Controller(world, controller_config(), parts())
     await controller.start()
-    await controller.ready()
+    await settled(controller)
     async with connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.register()
         await broker.allocate()
@@ -163,7 +169,7 @@ async def test_a_stop_in_good_order_leaves_a_log_that_goes_on(make_world: MakeWo
         assert controller.ledger.state.producer_ids.next_producer_id == 1000
         assert controller.ledger.state.cluster.broker(1) is not None
     [recovered] = world.noted_of(LogRecovered)
-    assert recovered == LogRecovered(topic="__cluster_metadata", partition=0, next_offset=7, cut_bytes=0, clean=False)
+    assert recovered == LogRecovered(topic="__cluster_metadata", partition=0, next_offset=8, cut_bytes=0, clean=False)
 
 
 async def test_a_torn_tail_is_cut_and_said_to_be(make_world: MakeWorld, tmp_path: Path) -> None:
@@ -174,9 +180,9 @@ async def test_a_torn_tail_is_cut_and_said_to_be(make_world: MakeWorld, tmp_path
     path.write_bytes(path.read_bytes() + b"torn")
     world = make_world()
     async with running_controller(world) as controller:
-        assert controller.raft.log_end_offset == BOOTSTRAP_END + 1
+        assert controller.raft.log_end_offset == FRESH_END + RESTART_RECORDS
     [recovered] = world.noted_of(LogRecovered)
-    assert (recovered.next_offset, recovered.cut_bytes) == (BOOTSTRAP_END, 4)  # type: ignore[attr-defined]
+    assert (recovered.next_offset, recovered.cut_bytes) == (FRESH_END, 4)  # type: ignore[attr-defined]
 
 
 async def test_a_registration_is_refused_with_a_reason(make_world: MakeWorld) -> None:
@@ -188,7 +194,7 @@ async def test_a_registration_is_refused_with_a_reason(make_world: MakeWorld) ->
         await broker.beat(FIRST_BROKER_EPOCH)
         assert (await broker.register(incarnation=2)).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert [event.error_code for event in world.noted_of(BrokerRegistrationRefused)] == [104, 101]  # type: ignore[attr-defined]
-    assert [event.broker_epoch for event in world.noted_of(BrokerRegistered)] == [5]  # type: ignore[attr-defined]
+    assert [event.broker_epoch for event in world.noted_of(BrokerRegistered)] == [FIRST_BROKER_EPOCH]  # type: ignore[attr-defined]
 
 
 async def test_a_broker_is_let_in_once_it_has_read_its_registration(make_world: MakeWorld) -> None:
@@ -207,8 +213,8 @@ async def test_a_broker_is_let_in_once_it_has_read_its_registration(make_world: 
         async with asyncio.timeout(5):
             while not world.noted_of(BrokerFenced):
                 await asyncio.sleep(0.05)
-    assert world.noted_of(BrokerUnfenced) == [BrokerUnfenced(broker_id=1, broker_epoch=5)]
-    assert world.noted_of(BrokerFenced) == [BrokerFenced(broker_id=1, broker_epoch=5, reason="session timed out")]
+    assert world.noted_of(BrokerUnfenced) == [BrokerUnfenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH)]
+    assert world.noted_of(BrokerFenced) == [BrokerFenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH, reason="session timed out")]
 
 
 async def test_a_broker_that_leads_nothing_may_shut_down_at_once(make_world: MakeWorld) -> None:
@@ -224,7 +230,7 @@ async def test_no_op_records_keep_the_log_moving(make_world: MakeWorld) -> None:
     """metadata.max.idle.interval.ms (KIP-835)."""
     async with running_controller(make_world(), metadata_max_idle_interval_ms="20") as controller:
         await asyncio.sleep(0.2)
-        assert 3 <= controller.raft.log_end_offset - BOOTSTRAP_END <= 10
+        assert 3 <= controller.raft.log_end_offset - FRESH_END <= 10
 
 
 # Fetch ---------------------------------------------------------------------------------------------------------------------------------------
@@ -235,8 +241,8 @@ async def test_an_observer_reads_the_log_and_learns_what_is_committed(make_world
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         answer = await broker.fetch()
         data = metadata_partition(answer)
-        assert [(batch.base_offset, batch.last_offset) for batch in split_batches(data.records or b"")] == [(0, 0), (1, 4)]
-        assert (data.high_watermark, data.log_start_offset, data.last_stable_offset) == (BOOTSTRAP_END, 0, -1)
+        assert [(batch.base_offset, batch.last_offset) for batch in split_batches(data.records or b"")] == [(0, 0), (1, 4), (5, 5)]
+        assert (data.high_watermark, data.log_start_offset, data.last_stable_offset) == (FRESH_END, 0, -1)
         assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (101, 1)
         assert data.aborted_transactions == []
         [endpoint] = answer.node_endpoints
@@ -249,21 +255,21 @@ async def test_a_fetch_waits_until_something_is_committed(make_world: MakeWorld)
         address = controller.addresses["CONTROLLER"]
         async with connected(address) as fetcher, connected(address, 2) as broker:
             await fetcher.fetch()
-            waiting = asyncio.ensure_future(fetcher.fetch(BOOTSTRAP_END, last_epoch=1, max_wait_ms=5000))
+            waiting = asyncio.ensure_future(fetcher.fetch(FRESH_END, last_epoch=1, max_wait_ms=5000))
             await asyncio.sleep(0.02)
             assert not waiting.done()
             await broker.register()
             data = metadata_partition(await asyncio.wait_for(waiting, 1))
-            assert [batch.base_offset for batch in split_batches(data.records or b"")] == [BOOTSTRAP_END]
-            assert data.high_watermark == BOOTSTRAP_END + 1
+            assert [batch.base_offset for batch in split_batches(data.records or b"")] == [FRESH_END]
+            assert data.high_watermark == FRESH_END + 1
 
 
 async def test_a_fetch_that_waited_in_vain_is_answered_empty(make_world: MakeWorld) -> None:
     """max_wait_ms."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.fetch()
-        data = metadata_partition(await broker.fetch(BOOTSTRAP_END, last_epoch=1, max_wait_ms=30))
-        assert (bytes(data.records or b""), data.high_watermark) == (b"", BOOTSTRAP_END)
+        data = metadata_partition(await broker.fetch(FRESH_END, last_epoch=1, max_wait_ms=30))
+        assert (bytes(data.records or b""), data.high_watermark) == (b"", FRESH_END)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +314,11 @@ async def test_a_log_that_diverges_is_told_where(make_world: MakeWorld) -> None:
     async with running_controller(make_world()):
         pass
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
-        for last_epoch, offset, expected in [(1, BOOTSTRAP_END + 3, (1, BOOTSTRAP_END)), (2, 50, (2, BOOTSTRAP_END + 1)), (0, 3, (0, 0))]:
+        for last_epoch, offset, expected in [
+            (1, FRESH_END + 3, (1, FRESH_END)),
+            (2, 50, (2, FRESH_END + RESTART_RECORDS)),
+            (0, 3, (0, 0)),
+        ]:
             data = metadata_partition(await broker.fetch(offset, leader_epoch=2, last_epoch=last_epoch))
             assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == expected
             assert (data.error_code, bytes(data.records or b"")) == (ErrorCode.NONE, b"")
@@ -387,7 +397,7 @@ async def test_a_controller_says_what_it_serves_and_at_which_level(make_world: M
         answer = await broker.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
         assert [row.api_key for row in answer.api_keys] == sorted(release("3.9").controller_apis)
         assert [(feature.name, feature.max_version_level) for feature in answer.finalized_features] == [("metadata.version", 21)]
-        assert answer.finalized_features_epoch == BOOTSTRAP_END - 1
+        assert answer.finalized_features_epoch == 4
 
 
 # Broken disks and wrong directories ----------------------------------------------------------------------------------------------------------
@@ -419,7 +429,7 @@ async def test_a_disk_that_refuses_takes_the_controller_down(make_world: MakeWor
         assert isinstance(await asyncio.wait_for(controller.failed(), 1), OSError)
         assert controller.ledger.state.producer_ids.next_producer_id == 0
     assert [event.operation for event in world.noted_of(DiskFailed)] == [operation]  # type: ignore[attr-defined]
-    assert world.noted_of(MetadataReverted) == [MetadataReverted(to_offset=6)]
+    assert world.noted_of(MetadataReverted) == [MetadataReverted(to_offset=7)]
     assert len(world.noted_of(NodeFailed)) == 1 and world.noted_of(ProducerIdBlockAllocated) == []
 
 

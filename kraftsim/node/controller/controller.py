@@ -25,10 +25,11 @@ from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.active_only import for_active_controller
 from kraftsim.node.controller.ledger import MetadataLedger
+from kraftsim.node.controller.own_registration import OwnRegistration
 from kraftsim.node.controller.periodic import PERIODIC
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
-from kraftsim.node.identity import load_identity
+from kraftsim.node.identity import load_identity, random_uuid
 from kraftsim.node.listeners import Listeners
 from kraftsim.node.raft.formatting import format_if_new
 from kraftsim.node.raft.raft_node import RaftNode, raft_settings
@@ -52,6 +53,7 @@ class Controller:
     ledger: MetadataLedger
     fetches: WaitingFetches
     snapshots: Snapshotting
+    registration: OwnRegistration
 
     def __init__(self, world: World, config: NodeConfig, parts: "Parts") -> None:
         self.world = world
@@ -64,7 +66,7 @@ class Controller:
         self._listeners = Listeners(self.shell)
         self._is_loaded = False
         self._active_epoch: int | None = None
-        self._has_metadata = False
+        self.has_metadata = False
         """Whether a record of metadata was ever committed: a quorum that has none begins with the bootstrap records."""
         self._features = FinalizedFeatures({}, -1)
         self._duties: list[asyncio.Task[None]] = []
@@ -93,6 +95,7 @@ class Controller:
         self.raft.own_endpoints.update(self._own_endpoints())
         self.raft.run()
         self.shell.tasks.spawn(self.snapshots.run(), "write-snapshots")
+        self.shell.tasks.spawn(self.registration.run(), "register-at-the-active-controller")
 
     async def ready(self) -> None:
         """Return once this controller is the active one, or follows it and has read what was committed when it found it."""
@@ -110,6 +113,7 @@ class Controller:
         await self.raft.hand_over()
         self._end_duties()
         self.fetches.close()
+        self.registration.close()
         await self._listeners.close()
         await self.raft.stop()
         await self.shell.tasks.join()
@@ -164,6 +168,7 @@ class Controller:
 
     def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
         """Somebody else leads, or nobody."""
+        self.registration.look_again()
         self._look_if_ready(self.raft.applied_end_offset)
 
     def on_lead(self, leader_epoch: int) -> None:
@@ -173,7 +178,7 @@ class Controller:
         state.activate(self.now_ms())
         first_records = (
             takeover_records(is_in_transaction=state.is_in_transaction)
-            if self._has_metadata
+            if self.has_metadata
             else bootstrap_records(self._parts.release.metadata_version)
         )
         self._duties = [self.shell.tasks.spawn(periodic(self), periodic.__name__.replace("_", "-")) for periodic in PERIODIC]
@@ -188,7 +193,7 @@ class Controller:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Own records are committed."""
-        self._has_metadata = True
+        self.has_metadata = True
         self.ledger.on_high_watermark(high_watermark)
         self._look_at_features(high_watermark - 1)
 
@@ -203,14 +208,14 @@ class Controller:
             self.ledger.revert(high_watermark)
 
     def _replay(self, batch: RecordBatch) -> None:
-        self._has_metadata = True
+        self.has_metadata = True
         state = self.ledger.state
         for record in batch.records():
             assert record.value is not None, "a metadata record has a value"
             state.replay(parse_record(record.value), record.offset)
 
     def _replay_snapshot(self, batch: RecordBatch, last_contained_offset: int) -> None:
-        self._has_metadata = True
+        self.has_metadata = True
         state = self.ledger.state
         for record in batch.records():
             assert record.value is not None, "a metadata record has a value"
@@ -218,7 +223,8 @@ class Controller:
             state.commit_through(last_contained_offset)
 
     def _look_at_features(self, last_offset: int) -> None:
-        levels = dict(self.ledger.state.features.finalized) if self._has_metadata else {}
+        self.registration.look_again()
+        levels = dict(self.ledger.state.features.finalized) if self.has_metadata else {}
         kraft_version = self.raft.quorum.voters.kraft_version
         if levels and kraft_version:
             levels[KRAFT_VERSION] = kraft_version
@@ -229,16 +235,18 @@ class Controller:
 
     async def _load(self, directory_id: bytes) -> None:
         release = self._parts.release
+        own_versions = spoken_versions(release.controller_apis)
         self.raft = RaftNode(
             self.shell,
             directory_id=directory_id,
-            own_versions=spoken_versions(release.controller_apis),
+            own_versions=own_versions,
             settings=raft_settings(self.config, has_pre_vote=self._parts.has_pre_vote),
             listener=self,
             duties=self,
             leadership=self._parts.leadership,
         )
         self._is_loaded = True
+        self.registration = OwnRegistration(self, random_uuid(self.world, "incarnation id"), release.supported_features, own_versions)
         self.snapshots = Snapshotting(self.shell, self.raft, self._parts.metadata_image)
         self.raft.on_grown = self.snapshots.on_grown
         self.fetches = WaitingFetches(self.raft)
@@ -296,4 +304,5 @@ class Controller:
         self._listeners.abort()
         if self._is_loaded:
             self.fetches.close()
+            self.registration.abort()
             self.raft.abort()
