@@ -7,9 +7,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable, static_settings
+from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
-from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
 from kraftsim.core.raft.voter_set import VoterNode
 from kraftsim.events.nodes import NodeStopped
@@ -22,6 +21,7 @@ from kraftsim.node.broker.partitions import NO_BROKER_EPOCH, PartitionKey, Parti
 from kraftsim.node.broker.producer_ids import ProducerIds
 from kraftsim.node.broker.registration import Registration
 from kraftsim.node.broker.topic_creation import TopicCreation
+from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
@@ -37,7 +37,6 @@ from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
-from protocol.config_resources import ConfigResourceType
 from protocol.malformed import MalformedMessage
 
 HEARTBEAT_SHARE = 2
@@ -184,11 +183,7 @@ class Broker:
 
     def settings(self) -> BrokerSettings:
         """Return what holds for this broker: what was set while brokers run, and what its properties say."""
-        return BrokerSettings(
-            static=static_settings(self.config.given),
-            own=applicable(self.image.configs_of(ConfigResourceType.BROKER, str(self.config.node_id)), is_for_all=False),
-            cluster=applicable(self.image.configs_of(ConfigResourceType.BROKER, ALL_BROKERS), is_for_all=True),
-        )
+        return broker_settings(self.config, self.image)
 
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether a broker is registered and not fenced."""

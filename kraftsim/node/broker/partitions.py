@@ -4,8 +4,9 @@ Source: kafka.server.ReplicaManager, kafka.log.LogManager.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
+from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
 from kraftsim.events.nodes import DiskFailed
 from kraftsim.node.broker.led_partition import LedPartition
@@ -17,7 +18,7 @@ from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutd
 from protocol.disk.file_names import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
 from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from protocol.malformed import MalformedMessage
-from protocol.metadata.m04_config import TOPIC_RESOURCE
+from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.uuids import uuid_text
 
 NO_BROKER_EPOCH = -1
@@ -98,9 +99,8 @@ class Partitions:
                 self._drop(topic_id, partition)
             else:
                 there.append((topic, partition))
-        for resource_type, name in changes.configs:
-            if resource_type == TOPIC_RESOURCE:
-                self._apply_settings(image, name)
+        if changes.configs:
+            self._apply_settings(image, changes.configs)
         for topic, partition in there:
             try:
                 await self._follow_one(image, topic, partition)
@@ -132,18 +132,18 @@ class Partitions:
         registered = image.broker(self._config.node_id)
         return registered is not None and registered.incarnation_id == self._incarnation_id
 
-    def _apply_settings(self, image: MetadataImage, topic: str) -> None:
-        """Let the present settings of a topic hold for its partitions here (those of segments from the next opening on)."""
+    def _apply_settings(self, image: MetadataImage, changed: Collection[tuple[int, str]]) -> None:
+        """Let the present settings hold for partitions whose topic, or whose broker, has other ones (those of segments from the next opening on)."""
+        concerns_all = any(resource in changed for resource in ((BROKER_RESOURCE, ALL_BROKERS), (BROKER_RESOURCE, str(self._config.node_id))))
         for hosted in self._hosted.values():
-            if hosted.topic == topic:
-                registered = image.partition(topic, hosted.partition)
-                assert registered is not None, "a partition that is hosted is in the metadata"
-                hosted.settings = self._settings(image, topic, len(registered.replicas))
+            registered = image.partition(hosted.topic, hosted.partition)
+            if registered is not None and (concerns_all or (TOPIC_RESOURCE, hosted.topic) in changed):
+                hosted.settings = self._settings(image, hosted.topic, len(registered.replicas))
                 hosted.replica.rules = hosted.settings.rules
 
     def _settings(self, image: MetadataImage, topic: str, replica_count: int) -> TopicSettings:
         bounds = self._parts.bounds_min_in_sync_replicas
-        return topic_settings(self._config, image.topic_configs(topic), replica_count=replica_count, bounds_min_in_sync_replicas=bounds)
+        return topic_settings(self._config, image, topic, replica_count=replica_count, bounds_min_in_sync_replicas=bounds)
 
     def _drop(self, topic_id: bytes, partition: int) -> None:
         """Host a partition no longer; its files stay."""

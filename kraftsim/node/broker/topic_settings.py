@@ -1,16 +1,19 @@
-"""What holds for the partitions of one topic: the topic's own settings where it has them, else the broker's.
+"""What holds for the partitions of one topic: the topic's own settings where it has them, else the broker's, which change while it runs.
 
-Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms.
+Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms, kafka.server.DynamicLogConfig (KIP-226).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable, static_settings
+from kraftsim.core.metadata.config_control import ALL_BROKERS
+from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.topic_configs import effective_topic_configs
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.partitions.topic_rules import append_rules, segment_settings
 from kraftsim.node.config import NodeConfig
+from protocol.metadata.m04_config import BROKER_RESOURCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +25,20 @@ class TopicSettings:
     flush_messages: int
 
 
-def topic_settings(config: NodeConfig, overrides: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool) -> TopicSettings:
-    """Return the settings of a topic; the controller has refused values that are none."""
-    configs = effective_topic_configs(overrides, _broker_settings(config))
+def broker_settings(config: NodeConfig, image: MetadataImage) -> BrokerSettings:
+    """Return what holds for a broker: what was set while brokers run, and what its properties say."""
+    return BrokerSettings(
+        static=static_settings(config.given),
+        own=applicable(image.configs_of(BROKER_RESOURCE, str(config.node_id)), is_for_all=False),
+        cluster=applicable(image.configs_of(BROKER_RESOURCE, ALL_BROKERS), is_for_all=True),
+    )
+
+
+def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, replica_count: int, bounds_min_in_sync_replicas: bool) -> TopicSettings:
+    """Return the settings of a topic as they are now; the controller and the broker have refused values that are none."""
+    present = broker_settings(config, image)
+    behind = replace(present, static={**present.static, **_checked(config)}).for_topics()
+    configs = effective_topic_configs(image.topic_configs(topic), behind)
     return TopicSettings(
         rules=append_rules(configs, replica_count=replica_count, bounds_min_in_sync_replicas=bounds_min_in_sync_replicas),
         segments=segment_settings(configs),
@@ -32,8 +46,8 @@ def topic_settings(config: NodeConfig, overrides: Mapping[str, str], *, replica_
     )
 
 
-def _broker_settings(config: NodeConfig) -> dict[str, str]:
-    """Return the broker's settings that stand behind those of topics, by the broker's names for them."""
+def _checked(config: NodeConfig) -> dict[str, str]:
+    """Return the broker's properties that stand behind those of topics and were checked, by the broker's names for them."""
     return {
         "log.flush.interval.messages": str(config.log_flush_interval_messages),
         "log.index.interval.bytes": str(config.log_index_interval_bytes),
