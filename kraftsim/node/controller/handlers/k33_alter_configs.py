@@ -6,7 +6,8 @@ Source: KIP-133, kafka.server.ControllerApis.handleLegacyAlterConfigs.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.alter_configs import Resource, decide_replace_configs
+from kraftsim.core.metadata.alter_configs import decide_replace_configs
+from kraftsim.node.altered_configs import refused_rows, row_of
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -23,23 +24,13 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     decision = decide_replace_configs(controller.ledger.state.config_view(), request)
     if isinstance(decision, Refusal):
         return _refuse(call, decision.error)
-    responses = [_result(*result) for result in decision.result]
+    responses = [row_of(AlterConfigsResourceResponse, *resource, refusal) for resource, refusal in decision.result]
     return controller.ledger.commit(decision, lambda offsets: AlterConfigsResponse(responses=responses))
 
 
-def _result(resource: Resource, refusal: Refusal | None) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if refusal is None else refusal.error,
-        error_message=None if refusal is None else refusal.message,
-        resource_type=resource[0],
-        resource_name=resource[1],
-    )
-
-
 def _refuse(call: Call, error: ErrorCode) -> Answer:
-    request = call.body
-    assert isinstance(request, AlterConfigsRequest), "dispatch decodes by API key"
-    return AlterConfigsResponse(responses=[_result((each.resource_type, each.resource_name), Refusal(error)) for each in request.resources])
+    assert isinstance(call.body, AlterConfigsRequest), "dispatch decodes by API key"
+    return AlterConfigsResponse(responses=refused_rows(AlterConfigsResourceResponse, call.body.resources, error))
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALTER_CONFIGS, handle=handle, refuse=_refuse)

@@ -6,7 +6,8 @@ A controller has no loggers that could be set.   Source: KIP-339, kafka.server.C
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.alter_configs import Resource, decide_alter_configs
+from kraftsim.core.metadata.alter_configs import decide_alter_configs
+from kraftsim.node.altered_configs import refused_rows, row_of
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.loggers import refuse_loggers
 from protocol.api_keys import ApiKey
@@ -28,29 +29,20 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(request, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
     loggers = [each for each in request.resources if each.resource_type == ConfigResourceType.BROKER_LOGGER]
     asked = IncrementalAlterConfigsRequest(resources=[each for each in request.resources if each not in loggers], validate_only=request.validate_only)
-    refused = [_result((each.resource_type, each.resource_name), refuse_loggers(controller.config.node_id, each)) for each in loggers]
+    refused = [
+        row_of(AlterConfigsResourceResponse, each.resource_type, each.resource_name, refuse_loggers(controller.config.node_id, each))
+        for each in loggers
+    ]
     decision = decide_alter_configs(controller.ledger.state.config_view(), asked)
     if isinstance(decision, Refusal):
         return _refuse(call, decision.error)
-    responses = [*(_result(*result) for result in decision.result), *refused]
+    responses = [*(row_of(AlterConfigsResourceResponse, *resource, refusal) for resource, refusal in decision.result), *refused]
     return controller.ledger.commit(decision, lambda offsets: IncrementalAlterConfigsResponse(responses=responses))
 
 
-def _result(resource: Resource, refusal: Refusal | None) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if refusal is None else refusal.error,
-        error_message=None if refusal is None else refusal.message,
-        resource_type=resource[0],
-        resource_name=resource[1],
-    )
-
-
 def _refuse(call: Call, error: ErrorCode) -> Answer:
-    request = call.body
-    assert isinstance(request, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
-    return IncrementalAlterConfigsResponse(
-        responses=[_result((each.resource_type, each.resource_name), Refusal(error)) for each in request.resources]
-    )
+    assert isinstance(call.body, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
+    return IncrementalAlterConfigsResponse(responses=refused_rows(AlterConfigsResourceResponse, call.body.resources, error))
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.INCREMENTAL_ALTER_CONFIGS, handle=handle, refuse=_refuse)

@@ -1,0 +1,45 @@
+"""The rows of answers to AlterConfigs (33) and IncrementalAlterConfigs (44): two messages of one shape, on brokers and on controllers.
+
+Source: KIP-133, KIP-339, kafka.server.ConfigAdminManager.reassembleIncrementalResponse.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from kraftsim.core.decision import Refusal
+from protocol.errors import ErrorCode
+
+
+class OfResource(Protocol):
+    """A row of a request or of an answer."""
+
+    resource_type: int
+    resource_name: str
+
+
+Row = TypeVar("Row", bound=OfResource)
+
+
+def row_of(make: Callable[..., Row], resource_type: int, resource_name: str, refusal: Refusal | None) -> Row:
+    """Return the fate of one resource as a row of the answer that `make` makes."""
+    return make(
+        error_code=ErrorCode.NONE if refusal is None else refusal.error,
+        error_message=None if refusal is None else refusal.message,
+        resource_type=resource_type,
+        resource_name=resource_name,
+    )
+
+
+def refused_rows(make: Callable[..., Row], asked: Sequence[OfResource], error: ErrorCode) -> list[Row]:
+    """Return the same error for every resource."""
+    return [row_of(make, each.resource_type, each.resource_name, Refusal(error)) for each in asked]
+
+
+def joined_rows(make: Callable[..., Row], asked: Sequence[OfResource], done: Sequence[Row | None], told: Sequence[Row]) -> list[Row]:
+    """Return what was done here and what the controller told, in the order of the request; what it forgot is an unknown error."""
+    by_resource = {(row.resource_type, row.resource_name): row for row in told}
+    rows = []
+    for each, own in zip(asked, done, strict=True):
+        forgotten = row_of(make, each.resource_type, each.resource_name, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
+        rows.append(own or by_resource.get((each.resource_type, each.resource_name), forgotten))
+    return rows
