@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SEGMENT_SUFFIX = ".log"
+METADATA_DIRECTORY = "__cluster_metadata-0/"
 SIMULATED_SETTINGS = {"kraftsim.frame.events": "true", "log.dirs": "/data"}
 """Frames are in the log of a simulation: they cost little in virtual time and make its report readable."""
 
@@ -67,6 +68,14 @@ class SimulatedCluster:
         for name in self.spec.broker_names:
             disk = self.hosts[name].platter
             found.update({f"{name}/{path}": bytes(disk.names[path].cache) for path in sorted(disk.names) if path.endswith(SEGMENT_SUFFIX)})
+        return found
+
+    def metadata_files(self) -> dict[str, bytes]:
+        """Return the bytes of the metadata log and its snapshots on the controllers' disks, by 'NODE/__cluster_metadata-0/FILE'."""
+        found = {}
+        for name in self.spec.controller_names:
+            disk = self.hosts[name].platter
+            found.update({f"{name}/{path}": bytes(disk.names[path].cache) for path in sorted(disk.names) if path.startswith(METADATA_DIRECTORY)})
         return found
 
     def write_disks(self, directory: RunDirectory) -> None:

@@ -22,6 +22,49 @@ class VoteAnswered(Event):
     is_pre_vote: bool
 
 
+class VoteTold(Event):
+    """A vote left the voter that gave it, and is durable there: in its answer to a candidate, or because it is about to ask for votes itself."""
+
+    leader_epoch: int
+    candidate_id: int
+
+
+class LeaderLogHeld(Event):
+    """What a replica that was just elected has of an epoch, the end outside. Epoch -1: what its snapshot covers, whatever epochs that were."""
+
+    leader_epoch: int
+    epoch: int
+    first_offset: int
+    end_offset: int
+
+
+class HighWatermarkMoved(Event):
+    """A replica learned that more is committed, by its own count if it leads. `last_epoch` is that of the last record below the high watermark."""
+
+    leader_epoch: int
+    high_watermark: int
+    last_epoch: int
+    voter_count: int
+    is_leader: bool
+
+
+class MetadataWritten(Event):
+    """A batch went into the file of a replica's log; offsets are inclusive. `previous_epoch` is that of the record before it; -1: there is none."""
+
+    epoch: int
+    first_offset: int
+    last_offset: int
+    previous_epoch: int
+    crc: int
+
+
+class MetadataFlushed(Event):
+    """Everything before an offset of a replica's log is durable."""
+
+    end_offset: int
+    is_voter: bool
+
+
 class MetadataTruncated(Event):
     """A follower cut its log back to where it agrees with the leader's."""
 
@@ -58,3 +101,16 @@ class VotersChanged(Event):
     offset: int
     voters: str
     kraft_version: int
+
+
+class FinalMetadata(Event):
+    """What a controller's disk says of the cluster at an offset when the run is over, as a digest of everything that a snapshot there would hold.
+
+    `from_offset` 0: by replaying the log from its beginning; else by loading the snapshot that ends there and replaying the log behind it.
+    """
+
+    controller: str
+    from_offset: int
+    end_offset: int
+    epoch: int
+    digest: str

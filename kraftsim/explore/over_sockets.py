@@ -10,6 +10,7 @@ from kraftsim.cluster.processes import ClusterFailed, ProcessCluster
 from kraftsim.cluster.real_stage import RealStage
 from kraftsim.cluster.scenario import Mode, StoryFailed
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.core.metadata.final_metadata import final_metadata_events
 from kraftsim.core.partitions.final_log import final_log_events
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultFired, RunEnded, RunStarted
@@ -75,7 +76,7 @@ def _note_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int
         seed=spec.seed,
         started_ns=started_ns,
     )
-    for event in final_events(directory, spec.broker_names):
+    for event in [*final_events(directory, spec.broker_names), *final_metadata(directory, spec.controller_names)]:
         world.note(event)
     world.close()
 
@@ -88,6 +89,16 @@ def final_events(directory: RunDirectory, brokers: Sequence[str]) -> list[Event]
         for path in sorted(directory.data(broker).glob("*/*.log"))
     }
     return list(final_log_events(files))
+
+
+def final_metadata(directory: RunDirectory, controllers: Sequence[str]) -> list[Event]:
+    """Return what the controllers' metadata logs and snapshots say."""
+    files = {
+        f"{controller}/{path.relative_to(directory.data(controller))}": path.read_bytes()
+        for controller in controllers
+        for path in sorted(directory.data(controller).glob("__cluster_metadata-0/*"))
+    }
+    return list(final_metadata_events(files))
 
 
 def _counts(schedule: Sequence[Fault], noted: Sequence[Noted]) -> FaultCounts:

@@ -7,6 +7,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Stage, StoryFailed
 from kraftsim.cluster.simulation import SimulatedCluster, SimulatedStage
 from kraftsim.cluster.topics import TopicFailed
+from kraftsim.core.metadata.final_metadata import final_metadata_events
 from kraftsim.core.partitions.final_log import final_log_events
 from kraftsim.events.event import Event
 from kraftsim.events.runs import RunEnded, RunStarted
@@ -41,9 +42,9 @@ def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) ->
         if trouble is None or not simulation.violations:
             with suppress(SimulationError, TimeoutError):
                 simulation.run_until(cluster.stop(), limit_s=STOP_SECONDS)
-        files = cluster.segment_files()
+        final = [*final_log_events(cluster.segment_files()), *final_metadata_events(cluster.metadata_files())]
         with suppress(SimulationStopped):
-            for event in final_log_events(files):
+            for event in final:
                 simulation.log(FINAL, 1).note(event)
         simulation.log("harness", 1).note(RunEnded(outcome="ok" if trouble is None else "failed"))
         content = simulation.event_bytes()

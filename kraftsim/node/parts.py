@@ -19,6 +19,7 @@ from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
 from kraftsim.core.raft.leadership import Leadership
+from kraftsim.core.raft.quorum import Quorum
 from kraftsim.events.event import Event
 from kraftsim.node.config import NodeConfig
 from kraftsim.releases.release import Release
@@ -61,6 +62,7 @@ class Parts:
     controller_state: type[ControllerState] = ControllerState
     producer_id_control: type[ProducerIdControl] = ProducerIdControl
     leadership: type[Leadership] = Leadership
+    quorum: type[Quorum] = Quorum
 
     @classmethod
     def for_release(cls, release: Release) -> "Parts":

@@ -18,6 +18,7 @@ from tests.analysis.happenings import (
     returned,
 )
 from tests.analysis.history import History
+from tests.analysis.quorum_cases import QUORUM_ROWS
 
 UNIQUE = "producer-id-unique"
 DISJOINT = "producer-id-blocks-disjoint"
@@ -288,4 +289,6 @@ CASES = [
         1,
         ("a/b/0/'; DROP VIEW x; --\u2028</script>/0",),
     ),
+    # --- the quorum of controllers
+    *(Case(*row) for row in QUORUM_ROWS),
 ]

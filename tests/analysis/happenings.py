@@ -1,8 +1,19 @@
 """Events with the fields that matter to an invariant named, and the rest filled in."""
 
 from kraftsim.events.clients import RecordAcknowledged
+from kraftsim.events.metadata import ControllerElected
 from kraftsim.events.partitions import BatchAppended, FinalBatch, FinalLog, FinalRecord
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
+from kraftsim.events.raft import (
+    FinalMetadata,
+    HighWatermarkMoved,
+    LeaderLogHeld,
+    MetadataFlushed,
+    MetadataTruncated,
+    MetadataWritten,
+    SnapshotLoaded,
+    VoteTold,
+)
 
 NO_PRODUCER = (-1, -1, -1)
 
@@ -74,3 +85,51 @@ def final_record(offset: int, record_key: str, *, topic: str = "t") -> FinalReco
 
 def acknowledged(offset: int, record_key: str, *, topic: str = "t") -> RecordAcknowledged:
     return RecordAcknowledged(client_id="c", topic=topic, partition=0, record_key=record_key, offset=offset)
+
+
+def elected(leader_epoch: int) -> ControllerElected:
+    return ControllerElected(leader_epoch=leader_epoch, epoch_start_offset=0)
+
+
+def voted(leader_epoch: int, candidate_id: int) -> VoteTold:
+    return VoteTold(leader_epoch=leader_epoch, candidate_id=candidate_id)
+
+
+def holds(leader_epoch: int, epoch: int, first_offset: int, end_offset: int) -> LeaderLogHeld:
+    return LeaderLogHeld(leader_epoch=leader_epoch, epoch=epoch, first_offset=first_offset, end_offset=end_offset)
+
+
+def committed(leader_epoch: int, high_watermark: int, last_epoch: int | None = None, *, is_leader: bool = True) -> HighWatermarkMoved:
+    return HighWatermarkMoved(
+        leader_epoch=leader_epoch,
+        high_watermark=high_watermark,
+        last_epoch=leader_epoch if last_epoch is None else last_epoch,
+        voter_count=3,
+        is_leader=is_leader,
+    )
+
+
+def written(epoch: int, first_offset: int, crc: int = 0, *, last_offset: int | None = None, previous_epoch: int = 1) -> MetadataWritten:
+    return MetadataWritten(
+        epoch=epoch,
+        first_offset=first_offset,
+        last_offset=first_offset if last_offset is None else last_offset,
+        previous_epoch=previous_epoch,
+        crc=crc,
+    )
+
+
+def flushed(end_offset: int, *, is_voter: bool = True) -> MetadataFlushed:
+    return MetadataFlushed(end_offset=end_offset, is_voter=is_voter)
+
+
+def cut(end_offset: int) -> MetadataTruncated:
+    return MetadataTruncated(leader_epoch=1, end_offset=end_offset)
+
+
+def loaded(end_offset: int) -> SnapshotLoaded:
+    return SnapshotLoaded(end_offset=end_offset, epoch=1)
+
+
+def said(from_offset: int, end_offset: int, digest: str, *, epoch: int = 1, controller: str = "a") -> FinalMetadata:
+    return FinalMetadata(controller=controller, from_offset=from_offset, end_offset=end_offset, epoch=epoch, digest=digest)

@@ -10,11 +10,31 @@ import pytest
 from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.verdicts import Found, find_verdicts
 from kraftsim.analysis.witnesses import fetch_witnesses
+from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.oracle import Oracle
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Outcome, Verdict, Violation, judge, worst
 from tests.analysis.cases import CASES, Case
-from tests.analysis.happenings import NO_PRODUCER, acknowledged, allocated, appended, final_batch, final_log, final_record, received, returned
+from tests.analysis.happenings import (
+    NO_PRODUCER,
+    acknowledged,
+    allocated,
+    appended,
+    committed,
+    cut,
+    elected,
+    final_batch,
+    final_log,
+    final_record,
+    flushed,
+    holds,
+    loaded,
+    received,
+    returned,
+    said,
+    voted,
+    written,
+)
 from tests.analysis.history import History
 from tests.analysis.oracle_by_duckdb import found_by_duckdb
 
@@ -107,6 +127,7 @@ def random_history(seed: int) -> History:
             log.append((end_offset, end_offset + size - 1, key))
             end_offset += size
             sequences[producer] += 0 if slip() else size
+    note_quorum(history, random, slip)
     if random.random() < 0.9:
         history.note("final", final_log(end_offset, len(log), log_start_offset=random.choice((0, 0, 3))))
         for first_offset, last_offset, key in log:
@@ -114,6 +135,46 @@ def random_history(seed: int) -> History:
                 history.note("final", final_batch(first_offset, last_offset, key))
                 history.note("final", final_record(first_offset, f"k{first_offset}"))
     return history
+
+
+def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let three controllers elect, write, flush, commit, restart and cut, mostly as they should."""
+    nodes = ("controller-1", "controller-2", "controller-3")
+    incarnation = dict.fromkeys(nodes, 1)
+    end_offset = high_watermark = 0
+    starts: list[tuple[int, int]] = []
+
+    def note(node: str, event: Event) -> None:
+        history.note(node, event, incarnation=incarnation[node])
+
+    for leader_epoch in range(1, random.randrange(2, 6)):
+        leader = random.choice(nodes)
+        incarnation[leader] += random.random() < 0.3
+        for node in nodes:
+            note(node, voted(leader_epoch, nodes.index(leader)))
+            if slip():
+                note(node, voted(leader_epoch, random.randrange(3)))
+        for (epoch, first_offset), (_, following) in zip(starts, [*starts[1:], (0, end_offset)], strict=False):
+            note(leader, holds(leader_epoch, epoch, first_offset, following - (2 if slip() else 0)))
+        note(leader, elected(leader_epoch))
+        if slip():
+            note(random.choice(nodes), elected(leader_epoch))
+        previous_epoch = starts[-1][0] if starts else -1
+        starts.append((leader_epoch, end_offset))
+        for _ in range(random.randrange(1, 5)):
+            for node in nodes:
+                note(node, written(leader_epoch, end_offset, random.randrange(9) if slip() else end_offset, previous_epoch=previous_epoch))
+            end_offset, previous_epoch = end_offset + 1, leader_epoch
+            for node in nodes:
+                if not slip():
+                    note(node, flushed(end_offset))
+            high_watermark = max(0, high_watermark - 2) if slip() else end_offset
+            note(leader, committed(leader_epoch, high_watermark, starts[-1][0]))
+        follower = random.choice(nodes)
+        note(follower, random.choice((cut, loaded))(high_watermark - (3 if slip() else 0)))
+        note(follower, flushed(end_offset))
+    history.note("final", said(0, end_offset, "x"))
+    history.note("final", said(1, end_offset, "y" if slip() else "x"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.invariant}: {case.name}")

@@ -213,6 +213,8 @@ class LabNode:
             case do.Persist(state=state):
                 self.is_persisting = True
                 self.lab.after(self.lab.random.randrange(3), self._persisted(self.incarnation, state))
+            case do.Note():
+                pass
             case do.Reply(ticket=ticket, body=body):
                 ticket(body)  # type: ignore[operator]
             case do.Send():

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode
+from kraftsim.events.event import Event
 from protocol.batches import RecordBatch
 from protocol.disk.quorum_state import QuorumState
 from protocol.schema import Message
@@ -19,6 +20,13 @@ class Persist:
 
     state: QuorumState
     data_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Note a fact that is true once everything before this effect is durable."""
+
+    event: Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,7 @@ class WakeFetches:
 
 Effect: TypeAlias = (
     Persist
+    | Note
     | Reply
     | Send
     | WriteLeaderChange

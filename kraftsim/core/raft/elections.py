@@ -6,13 +6,13 @@ Source: KIP-595, KIP-996, org.apache.kafka.raft.KafkaRaftClient (handleVoteReque
 from typing import assert_never
 
 from kraftsim.core.raft import leading, messages
-from kraftsim.core.raft.effects import Reply
+from kraftsim.core.raft.effects import Note, Reply
 from kraftsim.core.raft.epoch_answers import is_settled_by_epoch
 from kraftsim.core.raft.messages import VoteAsked
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import LogEnd
 from kraftsim.core.raft.roles import Candidate, Canvass, Follower, Leader, Prospective, Resigned, Unattached
-from kraftsim.events.raft import VoteAnswered
+from kraftsim.events.raft import VoteAnswered, VoteTold
 from protocol.errors import ErrorCode
 from protocol.messages.k52_vote import VoteRequest, VoteResponse
 
@@ -86,6 +86,7 @@ def on_vote_request(quorum: Quorum, request: VoteRequest, ticket: object, now_ms
             is_granted = _would_grant_pre_vote(quorum, asked) if asked.is_pre_vote else _would_grant(quorum, asked)
             if is_granted and not asked.is_pre_vote:
                 quorum.vote_for(asked.candidate, now_ms)
+                quorum.effects.append(Note(VoteTold(leader_epoch=asked.epoch, candidate_id=asked.candidate.id)))
         quorum.note(VoteAnswered(leader_epoch=quorum.epoch, candidate_id=asked.candidate.id, is_granted=is_granted, is_pre_vote=asked.is_pre_vote))
     quorum.effects.append(Reply(ticket, messages.vote_response(quorum, error, is_granted=is_granted)))
 

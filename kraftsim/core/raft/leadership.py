@@ -118,7 +118,7 @@ class Leadership:
         """Return up to where the log is committed now; None if that is no news."""
         ends = sorted((self._end_of(key, log) for key in self._voters.keys), reverse=True)
         candidate = ends[len(ends) // 2]
-        if candidate <= self.epoch_start_offset or (log.high_watermark is not None and candidate <= log.high_watermark):
+        if not self._covers_own_epoch(candidate) or (log.high_watermark is not None and candidate <= log.high_watermark):
             return None
         return candidate
 
@@ -129,6 +129,10 @@ class Leadership:
             return (1 if progress.end_offset is None else -progress.end_offset, progress.key.id)
 
         return tuple(progress.key for progress in sorted(self.followers, key=rank))
+
+    def _covers_own_epoch(self, high_watermark: int) -> bool:
+        """Tell whether the first record of this epoch would be committed."""
+        return high_watermark > self.epoch_start_offset
 
     def _counted_end_offset(self, log: RaftLog) -> int:
         """Return how far the leader counts its own log: as far as a loss of power leaves it."""

@@ -14,7 +14,7 @@ from kraftsim.core.raft.raft_log import Diverging, SnapshotId
 from kraftsim.core.raft.roles import Leader, Resigned
 from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey, VoterNode, VoterSet
 from kraftsim.events.metadata import ControllerElected, MetadataAppended, MetadataCommitted
-from kraftsim.events.raft import VotersChanged
+from kraftsim.events.raft import LeaderLogHeld, VotersChanged
 from protocol.errors import ErrorCode
 from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
@@ -35,6 +35,7 @@ def lead(quorum: Quorum, now_ms: int) -> None:
         if has_version:
             voters.add_version(first_offset + 1, DYNAMIC_VOTERS)
         _use_voters(quorum, log.end_offset - 1, renewed)
+    _note_log(quorum, first_offset)
     quorum.note(ControllerElected(leader_epoch=quorum.epoch, epoch_start_offset=first_offset))
     quorum.note(MetadataAppended(leader_epoch=quorum.epoch, first_offset=first_offset, last_offset=log.end_offset - 1, record_kinds="LeaderChange"))
     quorum.effects.append(
@@ -216,6 +217,17 @@ def _advance(quorum: Quorum) -> None:
     if not leadership.is_announced:
         leadership.is_announced = True
         quorum.effects.append(Lead(quorum.epoch))
+
+
+def _note_log(quorum: Quorum, end_offset: int) -> None:
+    """Say which epochs the log has with which this replica begins to lead."""
+    log = quorum.log
+    if log.start_offset:
+        quorum.note(LeaderLogHeld(leader_epoch=quorum.epoch, epoch=-1, first_offset=0, end_offset=log.start_offset))
+    ends = [start.start_offset for start in log.epochs.starts[1:]]
+    for start, end in zip(log.epochs.starts, [*ends, end_offset], strict=False):
+        if start.start_offset < end_offset:
+            quorum.note(LeaderLogHeld(leader_epoch=quorum.epoch, epoch=start.leader_epoch, first_offset=start.start_offset, end_offset=end))
 
 
 def _use_voters(quorum: Quorum, offset: int, voters: VoterSet) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kraftsim.core.raft.effects import Advance, Effect, LeaderKnown, Persist, StopLeading, WakeFetches
+from kraftsim.core.raft.effects import Advance, Effect, LeaderKnown, Note, Persist, StopLeading, WakeFetches
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.peers import Peers
 from kraftsim.core.raft.raft_log import RaftLog
@@ -26,7 +26,7 @@ from kraftsim.core.raft.roles import (
 from kraftsim.core.raft.settings import RETRY_BACKOFF_BASE_MS, UPDATE_VOTER_FACTOR, RaftSettings
 from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, Address, Endpoints, ReplicaKey, VoterHistory, VoterNode, VoterSet
 from kraftsim.events.event import Event
-from kraftsim.events.raft import RaftRoleChanged
+from kraftsim.events.raft import HighWatermarkMoved, RaftRoleChanged, VoteTold
 from protocol.disk.quorum_state import NO_LEADER_ID, NOT_VOTED, QuorumState, QuorumVoter
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID
@@ -141,8 +141,7 @@ class Quorum:
         epoch = state.leader_epoch
         voted = ReplicaKey(state.voted_id, state.voted_directory_id) if state.voted_id != NOT_VOTED else None
         if state.leader_id == self.own.id and self.is_voter:
-            successors = tuple(node.key for node in self.voter_set.others(self.own.id))
-            self.role = Resigned(epoch=epoch, successors=successors, election_at_ms=self.election_timeout(now_ms))
+            self.role = self._role_after_leading(epoch, now_ms)
         elif state.leader_id == NO_LEADER_ID and voted is not None and voted.is_same_as(self.own) and self.is_voter:
             candidate = Candidate(epoch=epoch, election_at_ms=self.election_timeout(now_ms))
             candidate.canvass.grant(self.own.id)
@@ -178,6 +177,7 @@ class Quorum:
         candidate = Candidate(epoch=self.epoch + 1, election_at_ms=self.election_timeout(now_ms), retries=retries)
         candidate.canvass.grant(self.own.id)
         self._enter(candidate)
+        self.effects.append(Note(VoteTold(leader_epoch=self.epoch, candidate_id=self.own.id)))
 
     def become_prospective(self, now_ms: int) -> None:
         """Ask whether an election would be won, in the present epoch."""
@@ -246,6 +246,15 @@ class Quorum:
         assert known is None or high_watermark >= known, f"the high watermark would go back from {known} to {high_watermark}"
         if known is None or high_watermark > known:
             self.log.high_watermark = high_watermark
+            self.note(
+                HighWatermarkMoved(
+                    leader_epoch=self.epoch,
+                    high_watermark=high_watermark,
+                    last_epoch=self.log.epoch_before(high_watermark),
+                    voter_count=len(self.voter_set),
+                    is_leader=isinstance(self.role, Leader),
+                )
+            )
             self.effects.append(Advance(high_watermark))
 
     def persisted(self) -> QuorumState:
@@ -317,6 +326,11 @@ class Quorum:
         if leader_id is not None:
             leader = self.voter_set.node(leader_id) or VoterNode(key=ReplicaKey(leader_id), endpoints=self.leader_endpoints)
         self.effects.append(LeaderKnown(self.epoch, leader))
+
+    def _role_after_leading(self, epoch: int, now_ms: int) -> Role:
+        """Return what a replica is that led when it went down: it never leads that epoch again, for what it wrote last may be lost (KAFKA-10527)."""
+        successors = tuple(node.key for node in self.voter_set.others(self.own.id))
+        return Resigned(epoch=epoch, successors=successors, election_at_ms=self.election_timeout(now_ms))
 
     def _following(self, epoch: int, leader_id: int, endpoints: Endpoints, voted: ReplicaKey | None, now_ms: int) -> Follower:
         return Follower(

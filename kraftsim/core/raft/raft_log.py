@@ -123,6 +123,13 @@ class RaftLog:
         self.epochs = LeaderEpochs(kept)
         return gone
 
+    def epoch_before(self, end_offset: int) -> int:
+        """Return the epoch of the last record before an offset; -1 if that is not known here."""
+        found = self.epochs.epoch_at(end_offset - 1)
+        if found is not None:
+            return found
+        return next((snapshot.epoch for snapshot in self.snapshots if snapshot.end_offset == end_offset), -1)
+
     def end_of_epoch(self, epoch: int) -> Diverging:
         """Return the highest epoch here that is not above the one asked, and the first offset behind it."""
         found, end_offset = self.epochs.end_offset_for(epoch, self.end_offset)

@@ -244,6 +244,7 @@ class Controller:
             listener=self,
             duties=self,
             leadership=self._parts.leadership,
+            new_quorum=self._parts.quorum,
         )
         self._is_loaded = True
         self.registration = OwnRegistration(self, random_uuid(self.world, "incarnation id"), release.supported_features, own_versions)

@@ -14,6 +14,7 @@ from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, RaftLog, SnapshotId
 from kraftsim.core.raft.voter_set import VoterHistory, VoterSet, voter_set_of
 from kraftsim.events.nodes import DiskFailed
+from kraftsim.events.raft import MetadataWritten
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.log import PartitionLog
@@ -26,6 +27,7 @@ from protocol.disk.quorum_state import QuorumState, build_quorum_state, parse_qu
 from protocol.malformed import MalformedMessage
 from protocol.uuids import METADATA_TOPIC_ID
 
+NO_EPOCH = -1
 QUORUM_STATE_PATH = f"{DIRECTORY}/{QUORUM_STATE}"
 ControlEntry = tuple[int, KRaftVersionRecord | VotersRecord]
 
@@ -73,6 +75,8 @@ class MetadataStore:
             SegmentSettings(segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms),
         )
         self._has_new_epochs = False
+        self._base_epoch = NO_EPOCH
+        """The epoch of the last record before the log, which a snapshot covers."""
         self._changing = asyncio.Lock()
         """Held while files are flushed, cut or removed: a flush must not meet a segment that goes."""
         self.snapshots = SnapshotFiles(world.disk)
@@ -108,6 +112,8 @@ class MetadataStore:
         latest = snapshots[-1] if snapshots else None
         if latest is not None and latest > FORMAT_SNAPSHOT and self._ends_before(latest):
             self._log.begin_at(latest.end_offset)
+        if latest is not None and latest > FORMAT_SNAPSHOT:
+            self._base_epoch = latest.epoch
         voters = self._voters(static_voters, latest, controls)
         if self._log.stored_topic_id() != METADATA_TOPIC_ID:
             await self._log.store_topic_id(METADATA_TOPIC_ID)
@@ -141,6 +147,7 @@ class MetadataStore:
         """Write batches at the end, as they are; who opened them need not do it again."""
         epoch_count = len(self._log.epochs.starts)
         for one in batches:
+            previous_epoch = self._log.epochs.latest_epoch
             self._log.append(
                 [memoryview(one.buffer)[one.position : one.position + one.size_bytes]],
                 first_offset=one.base_offset,
@@ -150,6 +157,15 @@ class MetadataStore:
                 leader_epoch=one.partition_leader_epoch,
             )
             self.bytes_since_snapshot += one.size_bytes
+            self._world.note(
+                MetadataWritten(
+                    epoch=one.partition_leader_epoch,
+                    first_offset=one.base_offset,
+                    last_offset=one.last_offset,
+                    previous_epoch=self._base_epoch if previous_epoch is None else previous_epoch,
+                    crc=one.crc,
+                )
+            )
         self._has_new_epochs = self._has_new_epochs or len(self._log.epochs.starts) != epoch_count
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> memoryview:
@@ -185,6 +201,7 @@ class MetadataStore:
         await self.snapshots.finish_fetched(snapshot)
         async with self._changing:
             self._log.begin_at(snapshot.end_offset)
+            self._base_epoch = snapshot.epoch
             self._has_new_epochs = True
         self.bytes_since_snapshot = 0
         await self.flush()

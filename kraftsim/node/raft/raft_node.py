@@ -19,6 +19,7 @@ from kraftsim.core.raft.replica import RaftReplica
 from kraftsim.core.raft.settings import RaftSettings
 from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterSet, static_voter_set
 from kraftsim.events.nodes import DiskFailed
+from kraftsim.events.raft import MetadataFlushed
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.raft.control_batches import leader_change_batch, voters_batch
@@ -60,6 +61,7 @@ class RaftNode:
         listener: MetadataListener,
         duties: LeaderDuties | None = None,
         leadership: LeadershipFactory = Leadership,
+        new_quorum: Callable[..., Quorum] = Quorum,
     ) -> None:
         self._shell = shell
         self._config = shell.config
@@ -68,6 +70,7 @@ class RaftNode:
         self._listener = listener
         self._duties = duties
         self._leadership = leadership
+        self._new_quorum = new_quorum
         self.store = MetadataStore(shell.world, shell.config)
         self.own_endpoints: dict[str, Address] = {}
         """Where this replica is reached, by listener; filled in before anybody is told."""
@@ -139,7 +142,7 @@ class RaftNode:
         """Read everything back. Raises ConfigError, OSError."""
         config = self._config
         found = await self.store.load(static_voters(config))
-        self.quorum = Quorum(
+        self.quorum = self._new_quorum(
             own=self._key,
             cluster_id=config.cluster_id,
             listener=config.controller_listener_names[0],
@@ -161,6 +164,7 @@ class RaftNode:
     def begin(self) -> None:
         """Take up where the last incarnation ended: from now on requests are answered."""
         self.replica.begin(self._persisted, self.now_ms())
+        self._note_flushed(self.log_end_offset)
         self._shell.tasks.spawn(self._flush_forever(), "flush-metadata-log")
         self._shell.tasks.spawn(self._apply_forever(), "apply-metadata-log")
         self._may_apply.set()
@@ -172,6 +176,7 @@ class RaftNode:
         except OSError as refused:
             self._lose_disk("flush", refused)
         else:
+            self._note_flushed(flushed_end_offset)
             self.replica.on_flushed(flushed_end_offset)
             self.run()
 
@@ -300,6 +305,8 @@ class RaftNode:
                 pass
             case do.Persist():
                 self._hold(partial(self.store.store_quorum_state, effect.state, effect.data_version), "persist-quorum-state")
+            case do.Note():
+                self._shell.world.note(effect.event)
             case do.Reply():
                 effect.ticket(effect.body)  # type: ignore[operator]
             case do.Send():
@@ -347,7 +354,7 @@ class RaftNode:
 
     def _is_followed_by_persist(self) -> bool:
         """Tell whether another state is written next, and nobody hears of this one in between: a sole voter passes through three at once."""
-        following = next((effect for effect in self._queue if not isinstance(effect, do.LeaderKnown)), None)
+        following = next((effect for effect in self._queue if not isinstance(effect, do.LeaderKnown | do.Note)), None)
         return isinstance(following, do.Persist)
 
     def _advance(self, high_watermark: int) -> None:
@@ -395,6 +402,10 @@ class RaftNode:
             await self._must_flush.wait()
             self._must_flush.clear()
             await self.flush()
+
+    def _note_flushed(self, end_offset: int) -> None:
+        flushed = min(end_offset, self.log_end_offset)
+        self._shell.world.note(MetadataFlushed(end_offset=flushed, is_voter=self.quorum.is_voter))
 
     # Handing on what is committed ---------------------------------------------------------------------------------------------------------------
 

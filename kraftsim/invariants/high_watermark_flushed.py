@@ -1,0 +1,90 @@
+"""What a leader counts as committed is durable on a majority of the voters at that moment, its own log included only as far as it is flushed.
+
+A loss of power, even of all nodes at once, then loses nothing that anybody was told.   Source: KIP-595, KAFKA-10533; stricter than Apache Kafka,
+whose leader counts what it has written (docs/deviations.md).
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.raft import HighWatermarkMoved, MetadataFlushed, MetadataTruncated, SnapshotLoaded
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "high-watermark-flushed"
+
+
+class FlushedEnds:
+    """Keeps how far each voter's log is durable. That is true of the disk, so it outlives the process."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._flushed: dict[str, int] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in what is durable, what was cut, or what is committed."""
+        match event:
+            case MetadataFlushed(is_voter=True, end_offset=end_offset):
+                self._flushed[envelope.node] = end_offset
+            case SnapshotLoaded(end_offset=end_offset) if envelope.node in self._flushed:
+                self._flushed[envelope.node] = end_offset
+            case MetadataTruncated(end_offset=end_offset) if envelope.node in self._flushed:
+                self._flushed[envelope.node] = min(end_offset, self._flushed[envelope.node])
+            case HighWatermarkMoved(is_leader=True):
+                return self._examine_commit(envelope, event)
+        return None
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+    def _examine_commit(self, envelope: Envelope, moved: HighWatermarkMoved) -> Violation | None:
+        self._findings.examined += 1
+        count = sum(end_offset >= moved.high_watermark for end_offset in self._flushed.values())
+        if count > moved.voter_count // 2:
+            return None
+        message = f"{envelope.node} counts {moved.high_watermark} as committed, which is durable on {count} of {moved.voter_count} voters"
+        return self._findings.violation(envelope.event_id, message, envelope.event_id)
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="What a leader counts as committed is durable on a majority of the voters.",
+    source="KIP-595, KAFKA-10533",
+    watches=(HighWatermarkMoved, MetadataFlushed, MetadataTruncated, SnapshotLoaded),
+    check=FlushedEnds,
+    examined="SELECT count(*) FROM high_watermark_moved WHERE is_leader",
+    # A cut lowers what is durable, a flush and a snapshot say it anew. Between two of the latter the lowest cut counts.
+    violations="""
+        WITH told AS (
+            SELECT node, position, end_offset, 1 AS is_anew, 1 AS is_flush FROM metadata_flushed WHERE is_voter
+            UNION ALL SELECT node, position, end_offset, 1 AS is_anew, 0 AS is_flush FROM snapshot_loaded
+            UNION ALL SELECT node, position, end_offset, 0 AS is_anew, 0 AS is_flush FROM metadata_truncated
+        ), staged AS (
+            SELECT
+                node, position, end_offset,
+                sum(is_anew) OVER (PARTITION BY node ORDER BY position) AS stage,
+                sum(is_flush) OVER (PARTITION BY node ORDER BY position) AS flush_count
+            FROM told
+        ), state AS (
+            SELECT node, position, min(end_offset) OVER (PARTITION BY node, stage ORDER BY position) AS flushed_end_offset
+            FROM staged WHERE flush_count > 0
+        ), span AS (
+            SELECT node, flushed_end_offset, position AS from_position, lead(position) OVER (PARTITION BY node ORDER BY position) AS to_position
+            FROM state
+        ), counted AS (
+            SELECT c.position, count(s.node) AS durable_count
+            FROM high_watermark_moved AS c LEFT JOIN span AS s
+                ON s.from_position < c.position AND (s.to_position IS NULL OR c.position < s.to_position)
+                AND s.flushed_end_offset >= c.high_watermark
+            WHERE c.is_leader GROUP BY c.position
+        )
+        SELECT
+            concat(c.node, '.', c.incarnation, '.', c.n) AS key,
+            concat(
+                c.node, ' counts ', c.high_watermark, ' as committed, which is durable on ', counted.durable_count, ' of ', c.voter_count, ' voters'
+            ) AS message,
+            c.position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM counted JOIN high_watermark_moved AS c ON c.position = counted.position
+        WHERE 2 * counted.durable_count <= c.voter_count
+    """,
+)

@@ -1,0 +1,68 @@
+"""Where two replicas of the metadata log have a batch at the same offset and of the same epoch, it is the same batch behind the same beginning.
+
+A batch is told apart by its checksum and its end; the epoch of the record before it stands for everything before: two logs that agree on it at every
+batch agree on their whole beginning. What a replica wrote counts even if it lost it since: somebody may have read it (KAFKA-10527).
+Source: KIP-595, the log matching property of Raft (Ongaro and Ousterhout 2014, section 5.3).
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.raft import MetadataWritten
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "metadata-log-matching"
+
+
+class FirstWriting:
+    """Remembers the first batch that was written at each offset in each epoch, by whomever."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._batches: dict[tuple[int, int], tuple[MetadataWritten, str, str]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in a batch that was written."""
+        assert isinstance(event, MetadataWritten)
+        self._findings.examined += 1
+        known = self._batches.setdefault((event.epoch, event.first_offset), (event, envelope.node, envelope.event_id))
+        first, node, witness = known
+        if (first.last_offset, first.previous_epoch, first.crc) == (event.last_offset, event.previous_epoch, event.crc):
+            return None
+        message = f"the batch of epoch {event.epoch} at offset {event.first_offset} that {envelope.node} wrote is not the one that {node} wrote first"
+        return self._findings.violation(f"{event.epoch}/{event.first_offset}", message, witness, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="Batches of the metadata log at the same offset and of the same epoch are the same on every replica, and so is what stands before them.",
+    source="KIP-595",
+    watches=(MetadataWritten,),
+    check=FirstWriting,
+    examined="SELECT count(*) FROM metadata_written",
+    violations="""
+        WITH first_position AS (
+            SELECT epoch, first_offset, min(position) AS position FROM metadata_written GROUP BY epoch, first_offset
+        ), first_batch AS (
+            SELECT w.* FROM first_position AS f JOIN metadata_written AS w ON w.position = f.position
+        ), other AS (
+            SELECT w.epoch, w.first_offset, min(w.position) AS position
+            FROM metadata_written AS w JOIN first_batch AS f ON w.epoch = f.epoch AND w.first_offset = f.first_offset
+            WHERE w.last_offset <> f.last_offset OR w.previous_epoch <> f.previous_epoch OR w.crc <> f.crc
+            GROUP BY w.epoch, w.first_offset
+        )
+        SELECT
+            concat(f.epoch, '/', f.first_offset) AS key,
+            concat(
+                'the batch of epoch ', f.epoch, ' at offset ', f.first_offset, ' that ', w.node, ' wrote is not the one that ', f.node, ' wrote first'
+            ) AS message,
+            f.position AS first_witness,
+            w.position AS second_witness
+        FROM other AS o
+        JOIN first_batch AS f ON f.epoch = o.epoch AND f.first_offset = o.first_offset
+        JOIN metadata_written AS w ON w.position = o.position
+    """,
+)

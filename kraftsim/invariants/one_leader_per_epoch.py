@@ -1,0 +1,64 @@
+"""An epoch of the metadata quorum is won by one controller.
+
+Two leaders of one epoch would give two contents to the same offsets, and followers could not tell which of them to believe.
+Source: KIP-595 (election safety).
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import ControllerElected
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "one-leader-per-epoch"
+
+
+class FirstWinner:
+    """Remembers who won each epoch."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._winners: dict[int, tuple[str, str]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in an election."""
+        assert isinstance(event, ControllerElected)
+        self._findings.examined += 1
+        winner, witness = self._winners.setdefault(event.leader_epoch, (envelope.node, envelope.event_id))
+        if winner == envelope.node:
+            return None
+        message = f"epoch {event.leader_epoch} was won by {winner} and by {envelope.node}"
+        return self._findings.violation(str(event.leader_epoch), message, witness, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="An epoch of the metadata quorum is won by one controller.",
+    source="KIP-595",
+    watches=(ControllerElected,),
+    check=FirstWinner,
+    examined="SELECT count(*) FROM controller_elected",
+    violations="""
+        WITH first_election AS (
+            SELECT leader_epoch, min(position) AS position FROM controller_elected GROUP BY leader_epoch
+        ), winner AS (
+            SELECT e.leader_epoch, e.node, e.position
+            FROM first_election AS f JOIN controller_elected AS e ON e.position = f.position
+        ), rival AS (
+            SELECT e.leader_epoch, min(e.position) AS position
+            FROM controller_elected AS e JOIN winner AS w ON e.leader_epoch = w.leader_epoch AND e.node <> w.node
+            GROUP BY e.leader_epoch
+        )
+        SELECT
+            concat('', w.leader_epoch) AS key,
+            concat('epoch ', w.leader_epoch, ' was won by ', w.node, ' and by ', e.node) AS message,
+            w.position AS first_witness,
+            e.position AS second_witness
+        FROM rival AS r
+        JOIN winner AS w ON w.leader_epoch = r.leader_epoch
+        JOIN controller_elected AS e ON e.position = r.position
+    """,
+)

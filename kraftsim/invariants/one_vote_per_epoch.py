@@ -1,0 +1,66 @@
+"""A voter gives its vote to one candidate per epoch, whatever happens to its process in between.
+
+A vote counts as given when it leaves the voter: in its answer to a candidate, or because it is about to ask for votes itself. If the vote is not on
+the disk by then, a restart forgets it, the voter gives another one, and two candidates may win the same epoch.
+Source: KIP-595, org.apache.kafka.raft.FileQuorumStateStore.
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.raft import VoteTold
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "one-vote-per-epoch"
+
+
+class FirstVote:
+    """Remembers each voter's first vote in each epoch, across its incarnations."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._votes: dict[tuple[str, int], tuple[int, str]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in a vote that left its voter."""
+        assert isinstance(event, VoteTold)
+        self._findings.examined += 1
+        candidate, witness = self._votes.setdefault((envelope.node, event.leader_epoch), (event.candidate_id, envelope.event_id))
+        if candidate == event.candidate_id:
+            return None
+        message = f"{envelope.node} voted for {candidate} and for {event.candidate_id} in epoch {event.leader_epoch}"
+        return self._findings.violation(f"{envelope.node}/{event.leader_epoch}", message, witness, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A voter gives its vote to one candidate per epoch, across restarts.",
+    source="KIP-595",
+    watches=(VoteTold,),
+    check=FirstVote,
+    examined="SELECT count(*) FROM vote_told",
+    violations="""
+        WITH first_told AS (
+            SELECT node, leader_epoch, min(position) AS position FROM vote_told GROUP BY node, leader_epoch
+        ), first_vote AS (
+            SELECT v.node, v.leader_epoch, v.candidate_id, v.position
+            FROM first_told AS f JOIN vote_told AS v ON v.position = f.position
+        ), other_vote AS (
+            SELECT v.node, v.leader_epoch, min(v.position) AS position
+            FROM vote_told AS v JOIN first_vote AS f
+                ON v.node = f.node AND v.leader_epoch = f.leader_epoch AND v.candidate_id <> f.candidate_id
+            GROUP BY v.node, v.leader_epoch
+        )
+        SELECT
+            concat(f.node, '/', f.leader_epoch) AS key,
+            concat(f.node, ' voted for ', f.candidate_id, ' and for ', v.candidate_id, ' in epoch ', f.leader_epoch) AS message,
+            f.position AS first_witness,
+            v.position AS second_witness
+        FROM other_vote AS o
+        JOIN first_vote AS f ON f.node = o.node AND f.leader_epoch = o.leader_epoch
+        JOIN vote_told AS v ON v.position = o.position
+    """,
+)

@@ -1,0 +1,70 @@
+"""A snapshot and what stands behind it in the metadata log say the same of the cluster as the log from its beginning.
+
+Read from the disks when the run is over: every snapshot, and every log behind one, is compared at the same offset, on all controllers. The epoch of
+the last record belongs to the offset: only then is it the same log.
+Source: KIP-630, KAFKA-13357, KAFKA-14618.
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.raft import FinalMetadata
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "snapshot-equals-log"
+
+
+class SameDigest:
+    """Remembers the first digest for each place in the log."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._first: dict[tuple[int, int], tuple[FinalMetadata, str]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in what a disk says of a place in the log."""
+        assert isinstance(event, FinalMetadata)
+        self._findings.examined += event.from_offset > 0
+        first, witness = self._first.setdefault((event.end_offset, event.epoch), (event, envelope.event_id))
+        if first.digest == event.digest:
+            return None
+        message = (
+            f"at offset {event.end_offset} {event.controller} (from {event.from_offset} on) and {first.controller} "
+            f"(from {first.from_offset} on) say different things of the cluster"
+        )
+        return self._findings.violation(f"{event.end_offset}/{event.epoch}", message, witness, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A snapshot and what stands behind it in the metadata log say the same of the cluster as the log from its beginning.",
+    source="KIP-630, KAFKA-13357, KAFKA-14618",
+    watches=(FinalMetadata,),
+    check=SameDigest,
+    examined="SELECT count(*) FROM final_metadata WHERE from_offset > 0",
+    violations="""
+        WITH first_position AS (
+            SELECT end_offset, epoch, min(position) AS position FROM final_metadata GROUP BY end_offset, epoch
+        ), first_digest AS (
+            SELECT m.* FROM first_position AS f JOIN final_metadata AS m ON m.position = f.position
+        ), other AS (
+            SELECT m.end_offset, m.epoch, min(m.position) AS position
+            FROM final_metadata AS m JOIN first_digest AS f ON m.end_offset = f.end_offset AND m.epoch = f.epoch AND m.digest <> f.digest
+            GROUP BY m.end_offset, m.epoch
+        )
+        SELECT
+            concat(f.end_offset, '/', f.epoch) AS key,
+            concat(
+                'at offset ', f.end_offset, ' ', m.controller, ' (from ', m.from_offset, ' on) and ', f.controller, ' (from ', f.from_offset,
+                ' on) say different things of the cluster'
+            ) AS message,
+            f.position AS first_witness,
+            m.position AS second_witness
+        FROM other AS o
+        JOIN first_digest AS f ON f.end_offset = o.end_offset AND f.epoch = o.epoch
+        JOIN final_metadata AS m ON m.position = o.position
+    """,
+)

@@ -1,0 +1,164 @@
+"""Histories of a quorum of controllers, clean and violating, with what each invariant must say of them: rows for the table in `cases.py`."""
+
+from kraftsim.events.event import Event
+from kraftsim.invariants.verdict import Outcome
+from tests.analysis.happenings import allocated, committed, cut, elected, flushed, holds, loaded, said, voted, written
+
+ONE_LEADER = "one-leader-per-epoch"
+ONE_VOTE = "one-vote-per-epoch"
+MATCHING = "metadata-log-matching"
+COMPLETE = "leader-completeness"
+GROWS = "high-watermark-monotonic"
+FLUSHED = "high-watermark-flushed"
+UNCUT = "no-truncation-below-high-watermark"
+SNAPSHOT = "snapshot-equals-log"
+
+Noted = tuple[str, Event] | tuple[str, int, Event]
+Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
+
+
+def on(node: str, *events: Event) -> list[Noted]:
+    return [(node, event) for event in events]
+
+
+def durable(end_offset: int, *nodes: str) -> list[Noted]:
+    return [(node, flushed(end_offset)) for node in nodes]
+
+
+QUORUM_ROWS: list[Row] = [
+    # --- one leader per epoch
+    ("epochs won in turn", ONE_LEADER, [("a", elected(1)), ("b", elected(2)), ("a", elected(4))], OK, 3),
+    ("an epoch won by two", ONE_LEADER, [("a", elected(1)), ("b", elected(1))], VIOLATED, 2, ("1",), (("a.1.0", "b.1.0"),)),
+    ("an epoch won by three", ONE_LEADER, [("a", elected(3)), ("b", elected(3)), ("c", elected(3))], VIOLATED, 3, ("3",), (("a.1.0", "b.1.0"),)),
+    ("won again by the same, which nobody had heard of", ONE_LEADER, [("a", elected(3)), ("a", 2, elected(3))], OK, 2),
+    ("no elections", ONE_LEADER, on("a", allocated(0, 1)), VACUOUS, 0),
+    # --- one vote per epoch
+    ("a vote in each epoch", ONE_VOTE, on("a", voted(1, 101), voted(2, 102), voted(3, 101)), OK, 3),
+    ("a vote told again", ONE_VOTE, [("a", voted(2, 102)), ("a", 2, voted(2, 102))], OK, 2),
+    ("two votes across a restart", ONE_VOTE, [("a", voted(2, 102)), ("a", 2, voted(2, 103))], VIOLATED, 2, ("a/2",), (("a.1.0", "a.2.0"),)),
+    ("two voters, two candidates", ONE_VOTE, [("a", voted(2, 101)), ("b", voted(2, 102))], OK, 2),
+    ("nobody asked", ONE_VOTE, [], VACUOUS, 0),
+    # --- log matching
+    ("the same everywhere", MATCHING, [(node, written(1, offset, crc=offset)) for offset in range(3) for node in "abc"], OK, 9),
+    ("written again after it was lost", MATCHING, [("a", written(1, 5, crc=7)), ("a", 2, written(1, 5, crc=7))], OK, 2),
+    ("another epoch at the same offset", MATCHING, [("a", written(1, 5, crc=7)), ("b", written(2, 5, crc=8))], OK, 2),
+    (
+        "another content",
+        MATCHING,
+        [("a", written(1, 5, crc=7)), ("b", written(1, 5, crc=7)), ("a", 2, written(1, 5, crc=8))],
+        VIOLATED,
+        3,
+        ("1/5",),
+        (("a.1.0", "a.2.0"),),
+    ),
+    (
+        "another end",
+        MATCHING,
+        [("a", written(1, 5)), ("b", written(1, 5, last_offset=6))],
+        VIOLATED,
+        2,
+        ("1/5",),
+        (("a.1.0", "b.1.0"),),
+    ),
+    ("another past", MATCHING, [("a", written(2, 5)), ("b", written(2, 5, previous_epoch=0))], VIOLATED, 2, ("2/5",), (("a.1.0", "b.1.0"),)),
+    # --- leader completeness
+    (
+        "what was committed is there",
+        COMPLETE,
+        [*on("a", elected(1), committed(1, 5), committed(1, 9)), *on("b", holds(2, 1, 0, 9), elected(2), committed(2, 11))],
+        OK,
+        1,
+    ),
+    (
+        "too short",
+        COMPLETE,
+        [*on("a", elected(1), committed(1, 5), committed(1, 9)), *on("b", holds(2, 1, 0, 8), elected(2))],
+        VIOLATED,
+        1,
+        ("b.1.1/a.1.2",),
+        (("a.1.2", "b.1.1"),),
+    ),
+    (
+        "long enough, but of another epoch",
+        COMPLETE,
+        [*on("a", committed(3, 6, last_epoch=1)), *on("b", holds(4, 0, 0, 5), holds(4, 2, 5, 8), elected(4))],
+        VIOLATED,
+        1,
+        ("b.1.2/a.1.0",),
+        (("a.1.0", "b.1.2"),),
+    ),
+    (
+        "noticed after the election",
+        COMPLETE,
+        [*on("b", holds(4, 0, 0, 5), elected(4)), *on("a", committed(3, 6))],
+        VIOLATED,
+        1,
+        ("b.1.1/a.1.0",),
+        (("a.1.0", "b.1.1"),),
+    ),
+    ("in a snapshot", COMPLETE, [*on("a", committed(3, 6)), *on("b", holds(4, -1, 0, 6), elected(4))], OK, 1),
+    (
+        "behind a snapshot and missing",
+        COMPLETE,
+        [*on("a", committed(3, 7)), *on("b", holds(4, -1, 0, 6), elected(4))],
+        VIOLATED,
+        1,
+        ("b.1.1/a.1.0",),
+        (),
+    ),
+    ("followers only repeat", COMPLETE, [*on("a", committed(1, 9, is_leader=False)), *on("b", holds(2, 1, 0, 5), elected(2))], VACUOUS, 0),
+    ("a later epoch's commit is no concern", COMPLETE, [*on("a", committed(3, 9)), *on("b", elected(2))], VACUOUS, 0),
+    # --- high watermarks
+    ("up and up", GROWS, [*on("a", committed(1, 1), committed(1, 5)), *on("b", committed(1, 1)), ("a", 2, committed(1, 3))], OK, 4),
+    ("back", GROWS, on("a", committed(1, 5), committed(2, 4), committed(2, 5)), VIOLATED, 3, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("the same again", GROWS, on("a", committed(1, 5), committed(2, 5)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("durable on two of three", FLUSHED, [*durable(5, "a", "b"), *on("a", committed(1, 5))], OK, 1),
+    (
+        "durable on one of three",
+        FLUSHED,
+        [*durable(4, "b", "c"), *durable(5, "a"), *on("a", committed(1, 5))],
+        VIOLATED,
+        1,
+        ("a.1.1",),
+        (("a.1.1",),),
+    ),
+    ("durable too late", FLUSHED, [*durable(5, "a"), *on("a", committed(1, 5)), *durable(5, "b")], VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
+    ("observers do not count", FLUSHED, [*durable(5, "a"), ("x", flushed(5, is_voter=False)), ("a", committed(1, 5))], VIOLATED, 1, ("a.1.1",), ()),
+    ("an observer's snapshot does not count", FLUSHED, [*durable(5, "a"), ("x", loaded(9)), ("a", committed(1, 5))], VIOLATED, 1, ("a.1.1",), ()),
+    ("what was cut does not count", FLUSHED, [*durable(5, "a", "b"), ("b", cut(3)), ("a", committed(1, 5))], VIOLATED, 1, ("a.1.1",), ()),
+    ("cut and written again", FLUSHED, [*durable(5, "a", "b"), ("b", cut(3)), ("b", cut(4)), *durable(5, "b"), ("a", committed(1, 5))], OK, 1),
+    (
+        "cut twice, higher the second time",
+        FLUSHED,
+        [*durable(9, "a", "b"), ("b", cut(3)), ("b", cut(7)), ("a", committed(1, 5))],
+        VIOLATED,
+        1,
+        ("a.1.1",),
+        (),
+    ),
+    ("a snapshot counts", FLUSHED, [*durable(9, "a"), *durable(0, "b"), ("b", loaded(5)), ("a", committed(1, 5))], OK, 1),
+    ("the disk outlives the process", FLUSHED, [*durable(5, "a", "b"), ("a", 2, committed(2, 5))], OK, 1),
+    ("followers do not count", FLUSHED, on("b", committed(1, 5, is_leader=False)), VACUOUS, 0),
+    # --- cuts
+    ("cut at what is committed", UNCUT, on("a", committed(1, 5), cut(5), cut(7), loaded(5)), OK, 3),
+    ("cut below", UNCUT, on("a", committed(1, 5), cut(4)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
+    ("cut below what was known before a restart", UNCUT, [("a", committed(1, 5)), ("a", 2, cut(4))], VIOLATED, 1, ("a.2.0",), ()),
+    ("an older snapshot", UNCUT, on("a", committed(1, 5), loaded(4)), VIOLATED, 1, ("a.1.1",), ()),
+    ("others know more", UNCUT, [("a", committed(1, 5)), ("b", cut(1))], OK, 1),
+    ("nothing is cut", UNCUT, on("a", committed(1, 5)), VACUOUS, 0),
+    # --- snapshots
+    ("snapshot and log agree", SNAPSHOT, on("final", said(0, 5, "x"), said(0, 9, "y"), said(5, 5, "x"), said(5, 9, "y")), OK, 2),
+    ("a snapshot says less", SNAPSHOT, on("final", said(0, 5, "x"), said(5, 5, "z")), VIOLATED, 1, ("5/1",), (("final.1.0", "final.1.1"),)),
+    ("another tail is another place", SNAPSHOT, on("final", said(0, 5, "x"), said(5, 5, "z", epoch=2)), OK, 1),
+    (
+        "two controllers disagree behind a snapshot",
+        SNAPSHOT,
+        on("final", said(0, 5, "x"), said(5, 5, "x"), said(5, 9, "y"), said(5, 9, "z", controller="b")),
+        VIOLATED,
+        3,
+        ("9/1",),
+        (("final.1.2", "final.1.3"),),
+    ),
+    ("logs only", SNAPSHOT, on("final", said(0, 5, "x"), said(0, 5, "x", controller="b")), VACUOUS, 0),
+]
