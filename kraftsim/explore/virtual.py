@@ -69,7 +69,8 @@ def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) ->
 def _watch(simulation: Simulation, oracle: Oracle) -> None:
     def examine(node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
         for violation in oracle.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event):
-            simulation.violation(violation.invariant, violation.message, violation.witnesses)
+            if oracle.is_final(violation):
+                simulation.violation(violation.invariant, violation.message, violation.witnesses)
 
     simulation.observe(examine)
 

@@ -87,4 +87,5 @@ INVARIANT = Invariant(
         FROM counted JOIN high_watermark_moved AS c ON c.position = counted.position
         WHERE 2 * counted.durable_count <= c.voter_count
     """,
+    ends_run=False,
 )

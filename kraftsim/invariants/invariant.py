@@ -89,6 +89,8 @@ class Invariant:
     examined: str
     violations: str
     undecidable: str = ""
+    ends_run: bool = True
+    """Whether a simulation stops at the first breach. Not where that harms nobody yet: then the run goes on and shows what comes of it."""
 
 
 INVARIANTS: Catalogue[Invariant] = Catalogue("kraftsim.invariants", "INVARIANT", Invariant, apart=("oracle", "verdict"))

@@ -95,4 +95,5 @@ INVARIANT = Invariant(
                 AND h.first_offset < c.high_watermark AND c.high_watermark <= h.end_offset AND (h.epoch = c.last_epoch OR h.epoch = -1)
         )
     """,
+    ends_run=False,
 )

@@ -1,6 +1,7 @@
 """A replica of the metadata log never gives up what it knows to be committed: it is neither cut below its high watermark nor set back by a snapshot.
 
-What it knew before a restart counts, too.   Source: KIP-595, KAFKA-12460, org.apache.kafka.raft.ReplicatedLog.truncateTo.
+A cut is measured by what was known before a restart, too. A snapshot is not: whoever lost records with its power may be given an older one to go on from.
+Source: KIP-595, KAFKA-12460, org.apache.kafka.raft.ReplicatedLog.truncateTo.
 """
 
 from kraftsim.events.event import Event
@@ -16,16 +17,18 @@ class HighestKnown:
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._highest: dict[str, int] = {}
+        self._highest: dict[tuple[str, int | None], int] = {}
+        """By node (None), and by incarnation."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in a high watermark, a cut, or a snapshot in the log's place."""
-        highest = self._highest.get(envelope.node)
         if isinstance(event, HighWatermarkMoved):
-            self._highest[envelope.node] = event.high_watermark if highest is None else max(highest, event.high_watermark)
+            for whose in ((envelope.node, None), (envelope.node, envelope.incarnation)):
+                self._highest[whose] = max(self._highest.get(whose, event.high_watermark), event.high_watermark)
             return None
         assert isinstance(event, MetadataTruncated | SnapshotLoaded)
         self._findings.examined += 1
+        highest = self._highest.get((envelope.node, envelope.incarnation if isinstance(event, SnapshotLoaded) else None))
         if highest is None or event.end_offset >= highest:
             return None
         message = f"the log of {envelope.node} was cut at {event.end_offset}, though it knew that everything before {highest} is committed"
@@ -45,13 +48,19 @@ INVARIANT = Invariant(
     examined="SELECT (SELECT count(*) FROM metadata_truncated) + (SELECT count(*) FROM snapshot_loaded)",
     violations="""
         WITH step AS (
-            SELECT node, incarnation, n, position, end_offset, CAST(NULL AS BIGINT) AS high_watermark FROM metadata_truncated
+            SELECT node, incarnation, n, position, end_offset, CAST(NULL AS BIGINT) AS high_watermark, 0 AS is_snapshot FROM metadata_truncated
             UNION ALL
-            SELECT node, incarnation, n, position, end_offset, CAST(NULL AS BIGINT) AS high_watermark FROM snapshot_loaded
+            SELECT node, incarnation, n, position, end_offset, CAST(NULL AS BIGINT) AS high_watermark, 1 AS is_snapshot FROM snapshot_loaded
             UNION ALL
-            SELECT node, incarnation, n, position, CAST(NULL AS BIGINT) AS end_offset, high_watermark FROM high_watermark_moved
+            SELECT node, incarnation, n, position, CAST(NULL AS BIGINT) AS end_offset, high_watermark, 0 AS is_snapshot FROM high_watermark_moved
         ), swept AS (
-            SELECT node, incarnation, n, position, end_offset, max(high_watermark) OVER (PARTITION BY node ORDER BY position) AS highest FROM step
+            SELECT
+                node, incarnation, n, position, end_offset, is_snapshot,
+                max(high_watermark) OVER (PARTITION BY node ORDER BY position) AS known_ever,
+                max(high_watermark) OVER (PARTITION BY node, incarnation ORDER BY position) AS known_now
+            FROM step
+        ), judged AS (
+            SELECT node, incarnation, n, position, end_offset, CASE WHEN is_snapshot = 1 THEN known_now ELSE known_ever END AS highest FROM swept
         )
         SELECT
             concat(node, '.', incarnation, '.', n) AS key,
@@ -60,6 +69,6 @@ INVARIANT = Invariant(
             ) AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM swept WHERE end_offset < highest
+        FROM judged WHERE end_offset < highest
     """,
 )

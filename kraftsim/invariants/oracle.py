@@ -21,6 +21,7 @@ class Oracle:
         if unknown:
             raise KeyError(f"no invariant is called {unknown[0]} (there are: {', '.join(invariant.name for invariant in watched)})")
         self._must_exercise = frozenset(must_exercise)
+        self._ends_run = {invariant.name: invariant.ends_run for invariant in watched}
         self._checks: list[tuple[Invariant, Check]] = [(invariant, invariant.check()) for invariant in watched]
         self._by_kind: dict[type[Event], list[Check]] = {}
         for invariant, check in self._checks:
@@ -38,6 +39,10 @@ class Oracle:
             return ()
         found = (check.examine(envelope, event) for check in checks)
         return tuple(violation for violation in found if violation is not None)
+
+    def is_final(self, violation: Violation) -> bool:
+        """Tell whether a simulation stops at a violation."""
+        return self._ends_run[violation.invariant]
 
     def finish(self) -> tuple[Verdict, ...]:
         """Return the verdict of every invariant, in the order of their names."""

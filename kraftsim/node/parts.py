@@ -22,6 +22,7 @@ from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.events.event import Event
 from kraftsim.node.config import NodeConfig
+from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ACCEPTS_UNKNOWN_PRODUCERS,
@@ -63,6 +64,7 @@ class Parts:
     producer_id_control: type[ProducerIdControl] = ProducerIdControl
     leadership: type[Leadership] = Leadership
     quorum: type[Quorum] = Quorum
+    snapshotting: type[Snapshotting] = Snapshotting
 
     @classmethod
     def for_release(cls, release: Release) -> "Parts":

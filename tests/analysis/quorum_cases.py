@@ -145,6 +145,7 @@ QUORUM_ROWS: list[Row] = [
     ("cut below", UNCUT, on("a", committed(1, 5), cut(4)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
     ("cut below what was known before a restart", UNCUT, [("a", committed(1, 5)), ("a", 2, cut(4))], VIOLATED, 1, ("a.2.0",), ()),
     ("an older snapshot", UNCUT, on("a", committed(1, 5), loaded(4)), VIOLATED, 1, ("a.1.1",), ()),
+    ("an older snapshot after a restart, for want of what was lost", UNCUT, [("a", committed(1, 5)), ("a", 2, loaded(4))], OK, 1),
     ("others know more", UNCUT, [("a", committed(1, 5)), ("b", cut(1))], OK, 1),
     ("nothing is cut", UNCUT, on("a", committed(1, 5)), VACUOUS, 0),
     # --- snapshots

@@ -176,6 +176,7 @@ def test_every_kind_is_armed_fires_and_bites():
         "cut-connection": {},
         "flush-error": {"times": 1, "file_class": "partition-log"},
         "disk-full": {"duration_ms": 500},
+        "slow-disk": {"duration_ms": 500},
     }
     assert sorted(kinds) == sorted(FAULTS.names())
     for kind, params in kinds.items():

@@ -33,7 +33,6 @@ from kraftsim.node.listeners import Listeners
 from kraftsim.node.parts import Parts
 from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.raft.raft_node import RaftNode, raft_settings
-from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
@@ -123,7 +122,7 @@ class Broker:
         self._lifecycle = Lifecycle(self.shell, self._heartbeats, registration, lambda: self._metadata.published_offset, lambda: raft.trouble)
         raft.begin()
         raft.run()
-        snapshots = Snapshotting(self.shell, raft, self.parts.metadata_image)
+        snapshots = self.parts.snapshotting(self.shell, raft, self.parts.metadata_image)
         raft.on_grown = snapshots.on_grown
         self.shell.tasks.spawn(snapshots.run(), "write-snapshots")
         self.shell.tasks.spawn(self._lifecycle.run(), "lifecycle")

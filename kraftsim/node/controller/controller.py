@@ -248,7 +248,7 @@ class Controller:
         )
         self._is_loaded = True
         self.registration = OwnRegistration(self, random_uuid(self.world, "incarnation id"), release.supported_features, own_versions)
-        self.snapshots = Snapshotting(self.shell, self.raft, self._parts.metadata_image)
+        self.snapshots = self._parts.snapshotting(self.shell, self.raft, self._parts.metadata_image)
         self.raft.on_grown = self.snapshots.on_grown
         self.fetches = WaitingFetches(self.raft)
         self.ledger = MetadataLedger(self.world, self._new_state(), self.raft)

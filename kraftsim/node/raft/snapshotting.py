@@ -65,7 +65,7 @@ class Snapshotting:
         image, last = await self._fold(raft.high_watermark or 0)
         if last is None or image.is_in_transaction or installed_count != raft.installed_count:
             return None
-        snapshot = SnapshotId(last.next_offset, last.partition_leader_epoch)
+        snapshot = self._id_behind(last)
         voters = raft.quorum.voters
         size_bytes = await raft.store.snapshots.write(
             snapshot,
@@ -126,6 +126,10 @@ class Snapshotting:
         if image.is_in_transaction and last_whole is not None:
             return await self._fold(last_whole.next_offset)
         return image, last_whole
+
+    def _id_behind(self, last: RecordBatch) -> SnapshotId:
+        """Name the snapshot that contains everything up to a batch, and the batch: by the first offset that it does not contain (KAFKA-14618)."""
+        return SnapshotId(last.next_offset, last.partition_leader_epoch)
 
     def _batches(self, image: MetadataImage) -> Iterator[list[Record]]:
         timestamp, level = self._raft.wall_ms(), image.metadata_level

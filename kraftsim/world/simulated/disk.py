@@ -35,6 +35,7 @@ class DiskFaults:
     """What is wrong with a disk now. A function in place of None is told whenever the fault changes an outcome."""
 
     slowness: float = 1.0
+    slow: Bite | None = None
     full: Bite | None = None
     flush_errors: int = 0
     flush_error_class: FileClass | None = None
@@ -178,6 +179,9 @@ class SimulatedDisk:
         self._watched("flush", kind, "before")
         shortest, longest = self._platter.flush_ns
         sync = inode.begin_sync()
+        slow = self._platter.faults.slow
+        if slow is not None:
+            slow(f"a flush takes {self._platter.faults.slowness:g} times as long")
         await self._after(shortest + int(self._process.random("disk").random() * (longest - shortest)), self._end_sync, inode, sync, kind)
 
     def _end_sync(self, inode: Inode, sync: Sync, kind: FileClass) -> None:

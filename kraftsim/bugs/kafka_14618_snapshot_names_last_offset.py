@@ -1,0 +1,27 @@
+"""A snapshot is named after the last offset that it contains, where the first one that it does not contain belongs.
+
+Whoever loads it takes the last record for not contained and replays it a second time from the log.
+
+Source: KAFKA-14618, org.apache.kafka.image.MetadataProvenance.snapshotId.
+"""
+
+from kraftsim.bugs.bug import Bug
+from kraftsim.core.raft.raft_log import SnapshotId
+from kraftsim.node.raft.snapshotting import Snapshotting
+from protocol.batches import RecordBatch
+
+
+class NamesLastOffset(Snapshotting):
+    """Mixes up the two ends of a range."""
+
+    def _id_behind(self, last: RecordBatch) -> SnapshotId:
+        return SnapshotId(last.last_offset, last.partition_leader_epoch)  # right: last.next_offset
+
+
+BUG = Bug(
+    name="KAFKA-14618",
+    title="a snapshot named after its last offset",
+    fixed_in=("3.4.0", "3.5.0"),
+    swap=lambda parts: parts.replacing(snapshotting=NamesLastOffset),
+    caught_by=("snapshot-equals-log", "nodes-believe-the-truth"),
+)

@@ -1,0 +1,19 @@
+"""A disk takes longer than usual for everything that it makes durable."""
+
+from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.strike import Strike
+
+
+def strike(strike: Strike) -> None:
+    """Slow the target's disk for a while; it bites when a flush takes longer."""
+    faults = strike.simulation.host(strike.target).platter.faults
+    faults.slowness = float(strike.integer("factor"))
+    faults.slow = strike.bite
+
+    def hasten() -> None:
+        faults.slowness, faults.slow = 1.0, None
+
+    strike.lasting(hasten, strike.integer("duration_ms"))
+
+
+FAULT = FaultKind(name="slow-disk", title="a disk that is slow", strike=strike, params={"factor": 100, "duration_ms": 5000})
