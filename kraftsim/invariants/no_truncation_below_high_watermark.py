@@ -1,6 +1,6 @@
 """A replica of the metadata log never gives up what it knows to be committed: it is neither cut below its high watermark nor set back by a snapshot.
 
-A cut is measured by what was known before a restart, too. A snapshot is not: whoever lost records with its power may be given an older one to go on from.
+A cut is measured by what was known before a restart, too. A snapshot is not: whoever lost records with its power may be given an older one.
 Source: KIP-595, KAFKA-12460, org.apache.kafka.raft.ReplicatedLog.truncateTo.
 """
 
