@@ -16,7 +16,7 @@ ALL, LEADER, NONE = -1, 1, 0
 """Who must have a batch before the producer hears of it."""
 TIMEOUT_MS = 15000
 FORMAT_2_SINCE = 3
-"""The first version of Produce whose batches are of message format 2, the only one that is built here."""
+"""The first version of Produce whose batches are of message format 2; what is of older formats is converted."""
 NAMES_UNTIL = 12
 """The last version of Produce that calls topics by their names."""
 

@@ -18,7 +18,7 @@ from protocol.messages.k01_fetch import FIRST_SESSION_EPOCH, READ_COMMITTED, Fet
 REQUIREMENTS = Requirements("fetch", 1, "Reading a partition")
 HANDLER = "KafkaApis.handleFetchRequest"
 FORMAT_2_SINCE = 4
-"""The first version of Fetch that may be answered with message format 2, the only one that is built here."""
+"""The first version of Fetch that may be answered with message format 2; for older ones it is converted."""
 IDS_SINCE, EPOCHS_SINCE, LAST_EPOCHS_SINCE, SESSIONS_SINCE, LOG_START_SINCE = 13, 9, 12, 7, 5
 PLENTY = 1 << 20
 NO_ID = bytes([1]) * 16
@@ -26,7 +26,7 @@ LONG_MS, SHORT_MS = 3000, 400
 Change = Callable[[FetchPartition], None]
 
 
-def _request(
+def fetch_request(
     topic: Topic,
     version: int,
     offset: int = 0,
@@ -46,7 +46,7 @@ def _request(
     return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=[asked])
 
 
-def _fetch(target: Target, topic: Topic, asked: FetchRequest, version: int) -> PartitionData:
+def fetch_one(target: Target, topic: Topic, asked: FetchRequest, version: int) -> PartitionData:
     """Ask the leader, and return what it says of the only partition."""
     with target.peer(topic.leader) as peer:
         answer = peer.ask(asked, version, FetchResponse)
@@ -54,6 +54,14 @@ def _fetch(target: Target, topic: Topic, asked: FetchRequest, version: int) -> P
     expect_equal(len(answer.responses), 1, f"version {version}: topics of the answer")
     expect_equal(len(answer.responses[0].partitions), 1, f"version {version}: partitions of the answer")
     return answer.responses[0].partitions[0]
+
+
+def fetched_records(target: Target, topic: Topic) -> bytes:
+    """Return all that lies in the only partition of a small topic, in message format 2 and without a cut batch at the end."""
+    version = target.newest(ApiKey.FETCH)
+    row = fetch_one(target, topic, fetch_request(topic, version, partition_max_bytes=PLENTY), version)
+    expect_error(row.error_code, ErrorCode.NONE, "reading back")
+    return bytes(row.records or b"")
 
 
 def _first_offsets(row: PartitionData) -> list[int]:
@@ -64,7 +72,7 @@ def _refused(
     target: Target, topic: Topic, error: ErrorCode, what: str, versions: list[int], offset: int = 0, change: Change | None = None, partition: int = 0
 ) -> None:
     for version in versions:
-        row = _fetch(target, topic, _request(topic, version, offset, change=change, partition=partition), version)
+        row = fetch_one(target, topic, fetch_request(topic, version, offset, change=change, partition=partition), version)
         expect_error(row.error_code, error, f"version {version}, {what}")
         offsets = (row.high_watermark, row.last_stable_offset, row.log_start_offset)
         expect_equal(offsets, (-1, -1, -1), f"version {version}, {what}: high watermark, last stable offset, log start")
@@ -83,7 +91,7 @@ def reads_back(target: Target) -> None:
         for records in sent:
             produce(peer, topic.name, records)
     for version in _versions(target):
-        row = _fetch(target, topic, _request(topic, version), version)
+        row = fetch_one(target, topic, fetch_request(topic, version), version)
         expect_error(row.error_code, ErrorCode.NONE, f"version {version}")
         expect_equal((row.high_watermark, row.last_stable_offset), (6, 6), f"version {version}: high watermark, last stable offset")
         expect_equal(row.log_start_offset, 0 if version >= LOG_START_SINCE else -1, f"version {version}: log start offset")
@@ -101,7 +109,7 @@ def inside_a_batch(target: Target) -> None:
     topic = filled_topic(target, batches=3, records=4)
     for version in _versions(target):
         for offset, expected in ((4, [4, 8]), (5, [4, 8]), (7, [4, 8]), (8, [8]), (11, [8])):
-            row = _fetch(target, topic, _request(topic, version, offset), version)
+            row = fetch_one(target, topic, fetch_request(topic, version, offset), version)
             expect_equal(_first_offsets(row), expected, f"version {version}, from offset {offset}: first offsets")
 
 
@@ -111,7 +119,7 @@ def inside_a_batch(target: Target) -> None:
 def out_of_range(target: Target) -> None:
     topic = filled_topic(target, batches=2)
     for version in _versions(target):
-        row = _fetch(target, topic, _request(topic, version, 2), version)
+        row = fetch_one(target, topic, fetch_request(topic, version, 2), version)
         expect_error(row.error_code, ErrorCode.NONE, f"version {version}, at the end")
         expect_equal((row.high_watermark, bytes(row.records or b"")), (2, b""), f"version {version}, at the end: high watermark, records")
     for offset in (3, 1000, -1):
@@ -146,7 +154,7 @@ def diverging_epoch(target: Target) -> None:
         row.last_fetched_epoch = 0
 
     for version in _versions(target, since=LAST_EPOCHS_SINCE):
-        row = _fetch(target, topic, _request(topic, version, 20, change=of_epoch_zero), version)
+        row = fetch_one(target, topic, fetch_request(topic, version, 20, change=of_epoch_zero), version)
         expect_error(row.error_code, ErrorCode.NONE, f"version {version}")
         diverging = (row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
         expect_equal(diverging, (0, 3), f"version {version}: epoch and end of what both share")
@@ -158,7 +166,7 @@ def one_batch_at_least(target: Target) -> None:
     topic = filled_topic(target, batches=3)
     for version in _versions(target):
         for max_bytes, partition_max_bytes in ((1, PLENTY), (PLENTY, 1), (0, PLENTY), (PLENTY, 0)):
-            row = _fetch(target, topic, _request(topic, version, max_bytes=max_bytes, partition_max_bytes=partition_max_bytes), version)
+            row = fetch_one(target, topic, fetch_request(topic, version, max_bytes=max_bytes, partition_max_bytes=partition_max_bytes), version)
             expect_equal(_first_offsets(row), [0], f"version {version}, limits {max_bytes} and {partition_max_bytes}: first offsets")
 
 
@@ -166,9 +174,9 @@ def one_batch_at_least(target: Target) -> None:
 def partition_limit(target: Target) -> None:
     topic = filled_topic(target, batches=10)
     for version in _versions(target):
-        one = len(bytes(_fetch(target, topic, _request(topic, version, partition_max_bytes=1), version).records or b""))
+        one = len(bytes(fetch_one(target, topic, fetch_request(topic, version, partition_max_bytes=1), version).records or b""))
         limit = one * 3 + one // 2
-        row = _fetch(target, topic, _request(topic, version, partition_max_bytes=limit), version)
+        row = fetch_one(target, topic, fetch_request(topic, version, partition_max_bytes=limit), version)
         expect_equal(_first_offsets(row), [0, 1, 2], f"version {version}, room for three batches and a half: first offsets")
         expect(len(bytes(row.records or b"")) <= limit, f"version {version}: {len(bytes(row.records or b''))} bytes, the limit is {limit}")
 
@@ -177,9 +185,9 @@ def partition_limit(target: Target) -> None:
 def committed_reading(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target):
-        asked = _request(topic, version)
+        asked = fetch_request(topic, version)
         asked.isolation_level = READ_COMMITTED
-        row = _fetch(target, topic, asked, version)
+        row = fetch_one(target, topic, asked, version)
         expect_equal((row.aborted_transactions, _first_offsets(row)), ([], [0]), f"version {version}: aborted transactions, first offsets")
 
 
@@ -189,7 +197,7 @@ def waits(target: Target) -> None:
     version = target.newest(ApiKey.FETCH)
     for offset, min_bytes, expected in ((2, 1, []), (0, PLENTY, [0, 1])):
         started = time.monotonic()
-        row = _fetch(target, topic, _request(topic, version, offset, max_wait_ms=SHORT_MS, min_bytes=min_bytes), version)
+        row = fetch_one(target, topic, fetch_request(topic, version, offset, max_wait_ms=SHORT_MS, min_bytes=min_bytes), version)
         took_ms = (time.monotonic() - started) * 1000
         expect_equal(_first_offsets(row), expected, f"from offset {offset}, at least {min_bytes} bytes: first offsets")
         expect(SHORT_MS * 0.9 <= took_ms < LONG_MS, f"answered after {took_ms:.0f} ms, max_wait_ms is {SHORT_MS}")
@@ -199,7 +207,7 @@ def waits(target: Target) -> None:
 def woken(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     version = target.newest(ApiKey.FETCH)
-    asked = _request(topic, version, 1, max_wait_ms=LONG_MS * 5)
+    asked = fetch_request(topic, version, 1, max_wait_ms=LONG_MS * 5)
     with target.peer(topic.leader) as reader, target.peer(topic.leader) as writer:
         correlation_id = reader.send(asked, version)
         expect(reader.is_silent(0.2), "a fetch at the end is answered at once")
@@ -215,8 +223,8 @@ def does_not_wait(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     version = target.newest(ApiKey.FETCH)
     started = time.monotonic()
-    _fetch(target, topic, _request(topic, version, 1, max_wait_ms=LONG_MS, min_bytes=0), version)
-    _fetch(target, topic, _request(topic, version, 1000, max_wait_ms=LONG_MS), version)
+    fetch_one(target, topic, fetch_request(topic, version, 1, max_wait_ms=LONG_MS, min_bytes=0), version)
+    fetch_one(target, topic, fetch_request(topic, version, 1000, max_wait_ms=LONG_MS), version)
     with target.peer(topic.leader) as peer:
         answer = peer.ask(FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=PLENTY), version, FetchResponse)
     expect_equal(answer.responses, [], "topics of an answer to nothing")
@@ -228,7 +236,7 @@ def unknown_session(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target, since=SESSIONS_SINCE):
         for session_id, session_epoch in ((77, 1), (77, 5), (0, 5)):
-            asked = _request(topic, version)
+            asked = fetch_request(topic, version)
             asked.session_id, asked.session_epoch = session_id, session_epoch
             with target.peer(topic.leader) as peer:
                 answer = peer.ask(asked, version, FetchResponse)
@@ -240,7 +248,7 @@ def unknown_session(target: Target) -> None:
 def opening_a_session(target: Target) -> None:
     topic = filled_topic(target, batches=2)
     for version in _versions(target, since=SESSIONS_SINCE):
-        asked = _request(topic, version)
+        asked = fetch_request(topic, version)
         asked.session_epoch = FIRST_SESSION_EPOCH
         with target.peer(topic.leader) as peer:
             answer = peer.ask(asked, version, FetchResponse)

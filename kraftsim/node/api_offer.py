@@ -1,8 +1,8 @@
 """Which APIs a node offers, in which versions, and the answer to ApiVersions that says so.
 
-An API is served in the versions that the release of the node offers and that are built here; it is advertised in exactly those. Produce and Fetch are
-built from the first version that speaks message format 2: brokers convert no records yet. What is advertised but not served is Kafka's own doing:
-Produce is shown from version 0, because librdkafka takes a broker without it for one that knows no compression (KAFKA-18659).
+An API is served in the versions that the release of the node offers and that are declared here; it is advertised in exactly those. What is advertised
+but not served is Kafka's own doing: Produce is shown from version 0 also where it begins with 3 (since 4.0), because librdkafka takes a broker
+without it for one that knows no compression (KAFKA-18659).
 
 Source: KIP-35, KIP-511, KIP-584, kafka.server.ApiVersionManager, org.apache.kafka.common.requests.ApiVersionsResponse.
 """
@@ -26,8 +26,7 @@ from protocol.messages.registry import versions_of
 
 VersionRange = tuple[int, int]
 """First and last version, both inside."""
-FIRST_VERSIONS_BUILT = {ApiKey.PRODUCE: 3, ApiKey.FETCH: 4}
-"""Versions before these carry message formats 0 and 1, which a broker has to convert to and from format 2. 4.0 dropped them (KIP-896)."""
+FIRST_PRODUCE_VERSION_SHOWN = 0
 NO_FEATURES_EPOCH = -1
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 FIRST_VERSION_WITH_MINIMUM_ZERO = 4
@@ -49,10 +48,10 @@ class ApiOffer:
     def __init__(self, released: Mapping[ApiKey, VersionRange], built: Iterable[ApiKey], supported_features: Mapping[str, VersionRange]) -> None:
         self.served: dict[ApiKey, VersionRange] = {}
         for key in sorted(built):
-            if key in released and (common := _common(released[key], _built_versions(key))) is not None:
+            if key in released and (common := _common(released[key], versions_of(key))) is not None:
                 self.served[key] = common
         self.advertised: dict[ApiKey, VersionRange] = {
-            key: (released[key][0] if key == ApiKey.PRODUCE else first, last) for key, (first, last) in self.served.items()
+            key: (FIRST_PRODUCE_VERSION_SHOWN if key == ApiKey.PRODUCE else first, last) for key, (first, last) in self.served.items()
         }
         self._supported_features = dict(sorted(supported_features.items()))
         self._answers: dict[int, tuple[FinalizedFeatures, Encoded]] = {}
@@ -105,11 +104,6 @@ def spoken_versions(released: Mapping[ApiKey, VersionRange]) -> dict[int, Versio
         if common is not None:
             spoken[int(key)] = common
     return spoken
-
-
-def _built_versions(key: ApiKey) -> VersionRange:
-    first, last = versions_of(key)
-    return max(first, FIRST_VERSIONS_BUILT.get(key, first)), last
 
 
 def _common(one: VersionRange, other: VersionRange) -> VersionRange | None:

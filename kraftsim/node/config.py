@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import cast
 
+from kraftsim.core.metadata.topic_configs import COMPRESSIONS
 from kraftsim.node.config_keys import (
     INT64_MAX,
     NAME_KEY,
@@ -87,6 +88,8 @@ class NodeConfig:
     log_message_timestamp_type: str = setting("log.message.timestamp.type", choice("CreateTime", "LogAppendTime"), "CreateTime")
     log_message_timestamp_before_max_ms: int = setting("log.message.timestamp.before.max.ms", long_integer(at_least=0), str(INT64_MAX))
     log_message_timestamp_after_max_ms: int = setting("log.message.timestamp.after.max.ms", long_integer(at_least=0), str(INT64_MAX))
+    log_message_downconversion_enable: bool = setting("log.message.downconversion.enable", boolean, "true")
+    compression_type: str = setting("compression.type", choice(*COMPRESSIONS), "producer")
     fetch_max_bytes: int = setting("fetch.max.bytes", integer(at_least=1024), "57671680")
 
     # producer ids and transactions

@@ -133,6 +133,7 @@ class PartitionLog:
             self._roll(first_offset)
         assert self._active_file is not None, "a log is recovered before it is written"
         position = self._active_file.append(chunks)
+        segments.active.written_ms = now_ms
         assert position == segments.active.size_bytes, f"{self._active_file.path} had {position} bytes, {segments.active.size_bytes} were known"
         self._pending_index.add(
             segments.add_batch(first_offset=first_offset, last_offset=last_offset, size_bytes=size_bytes, max_timestamp=max_timestamp)
@@ -204,6 +205,30 @@ class PartitionLog:
             return NOTHING
         self._next_read = (next_offset, segment.base_offset, position + size_bytes)
         return self._files.log_file(segment.base_offset).slice(position, size_bytes)
+
+    def read_cut(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> memoryview:
+        """Return the bytes of those batches cut off at max_bytes, be it inside a batch; `at_least_one` exempts the first from that."""
+        found = self._place_of(offset)
+        if found is None:
+            return NOTHING
+        segment, position = found
+        there_bytes, _ = self._measure(segment, position, segment.size_bytes, end_offset, True)
+        file = self._files.log_file(segment.base_offset)
+        if at_least_one:
+            max_bytes = max(max_bytes, _BATCH_START(file.read(position, HEADER_SIZE_BYTES))[1] + LENGTH_OVERHEAD_BYTES)
+        return memoryview(file.read(position, min(there_bytes, max_bytes)))
+
+    def ends_before(self, timestamp: int, now_ms: int) -> list[int]:
+        """Return the base offsets of the segments that were last written by `timestamp`, the newest first, and before them the end of the log.
+
+        That is all there was to ask for before messages had timestamps. `now_ms` is the wall clock, with which the end of the log goes.
+        """
+        segments = self._segments.segments
+        times = [(max(segment.base_offset, self.log_start_offset), segment.last_written_ms) for segment in segments]
+        if segments[-1].size_bytes:
+            times.append((self.log_end_offset, now_ms))
+        last = next((index for index in reversed(range(len(times))) if times[index][1] <= timestamp), -1)
+        return [offset for offset, _ in reversed(times[: last + 1])]
 
     def find_timestamp(self, timestamp: int, end_offset: int) -> FoundRecord | None:
         """Return the first record below end_offset with this timestamp or a greater one. Raises MalformedBatch for records that cannot be read."""

@@ -130,8 +130,8 @@ def test_topics_are_created_by_the_controller_in_every_version() -> None:
 
 
 def test_a_broker_offers_what_its_release_offers() -> None:
-    """Ranges are those of the release where the behaviour is built; Produce is shown from 0 for librdkafka (KAFKA-18659)."""
-    for name, produce, init in (("3.9", (0, 11), (0, 5)), ("3.5", (0, 9), (0, 4))):
+    """Ranges are those of the release, from version 0 on where Kafka has it."""
+    for name, produce, fetch, init in (("3.9", (0, 11), (0, 17), (0, 5)), ("3.5", (0, 9), (0, 15), (0, 4))):
         with running_cluster(release_name=name) as cluster:
 
             async def work(client: Client) -> dict[int, tuple[int, int]]:
@@ -140,12 +140,12 @@ def test_a_broker_offers_what_its_release_offers() -> None:
                 return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
             rows = cluster.run(work)
-            assert (rows[0], rows[22]) == (produce, init)
+            assert (rows[0], rows[1], rows[2][0], rows[22]) == (produce, fetch, 0, init)
             assert list(rows) == sorted(release(name).broker_apis)
 
 
-def test_produce_and_fetch_are_served_from_message_format_2_on() -> None:
-    """Their older versions are declared, but ask a broker to convert records; Produce is shown from 0 all the same (KAFKA-18659)."""
-    offer = ApiOffer({ApiKey.PRODUCE: (0, 11), ApiKey.FETCH: (0, 17)}, [ApiKey.PRODUCE, ApiKey.FETCH], {})
-    assert offer.served == {ApiKey.PRODUCE: (3, 11), ApiKey.FETCH: (4, 17)}
-    assert offer.advertised == {ApiKey.PRODUCE: (0, 11), ApiKey.FETCH: (4, 17)}
+def test_produce_is_shown_from_0_also_where_it_begins_later() -> None:
+    """4.0 serves it from 3 on, but librdkafka takes a broker without version 0 for one that knows no compression (KAFKA-18659)."""
+    offer = ApiOffer({ApiKey.PRODUCE: (3, 12), ApiKey.FETCH: (4, 17)}, [ApiKey.PRODUCE, ApiKey.FETCH], {})
+    assert offer.served == {ApiKey.PRODUCE: (3, 12), ApiKey.FETCH: (4, 17)}
+    assert offer.advertised == {ApiKey.PRODUCE: (0, 12), ApiKey.FETCH: (4, 17)}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from protocol.batches import split_batches
+from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -130,6 +131,38 @@ def test_size_limits_are_kept_but_for_the_first_batch() -> None:
         cluster.run(work)
 
 
+def test_a_broker_may_refuse_to_convert_and_keep_a_codec_of_its_own() -> None:
+    """log.message.downconversion.enable and compression.type hold where the topic says nothing else (KIP-283)."""
+    with running_cluster(log_message_downconversion_enable="false", compression_type="gzip") as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t")
+            await client.create_topic("own", message_downconversion_enable="true", compression_type="producer")
+            for topic, error, codec in (("t", ErrorCode.UNSUPPORTED_VERSION, Compression.GZIP), ("own", ErrorCode.NONE, Compression.NONE)):
+                await client.produce(batch(2), topic)
+                assert [(await client.fetch(0, topic, version=version)).error_code for version in range(4)] == [error] * 4
+                (kept,) = split_batches(bytes((await client.fetch(0, topic)).records or b""))
+                assert kept.compression is codec
+
+        cluster.run(work)
+
+
+def test_a_batch_that_cannot_be_converted_is_refused_alone() -> None:
+    """Format 1 has no room for times before 1970; readers of batches do not mind, and the broker goes on."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t")
+            await client.create_topic("other")
+            await client.produce(batch(1, timestamp=-5))
+            await client.produce(batch(1), "other")
+            refused = await client.fetch(0, version=3)
+            assert (refused.error_code, bytes(refused.records or b"")) == (ErrorCode.UNKNOWN_SERVER_ERROR, b"")
+            assert (await client.fetch(0, "other", version=3)).records and offsets(await client.fetch(0)) == [0]
+
+        cluster.run(work)
+
+
 def test_there_are_no_fetch_sessions() -> None:
     """KIP-227: who asks for one is answered as by a full cache; an incremental fetch finds no session."""
     with running_cluster() as cluster:
@@ -171,16 +204,48 @@ def test_offsets_are_listed_in_every_version() -> None:
                 NOW + 21: (5, NOW + 21),
                 NOW + 22: (-1, -1),
             }
-            for version in range(10):
+            for version in range(1, 10):
                 for timestamp, (offset, found) in wanted.items():
                     answer = await offset_at(client, timestamp, version)
                     assert answer.error_code == 0
-                    if version == 0:
-                        assert answer.old_style_offsets == ([offset] if offset >= 0 else [])
-                    else:
-                        assert (answer.offset, answer.timestamp) == (offset, found), (version, timestamp)
+                    assert (answer.offset, answer.timestamp) == (offset, found), (version, timestamp)
 
         cluster.run(work)
+
+
+def test_version_0_lists_beginnings_of_segments_by_when_they_were_last_written() -> None:
+    """UnifiedLog.legacyFetchOffsetsBefore; after a restart their newest timestamps stand for that. Conformance list-offsets/2 asks for the rest."""
+    with running_cluster(log_segment_bytes="100") as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t")
+            wall_ms = cluster.brokers["broker-1"].world.clock.wall_ms
+            times = []
+            for _ in range(3):
+                times.append(wall_ms())
+                await client.produce(batch(2))
+                await asyncio.sleep(10)
+            for timestamp, count, offsets in (
+                (-1, 9, [6, 4, 2, 0]),
+                (-1, 2, [6, 4]),
+                (-2, 9, [0]),
+                (times[0] - 1, 9, []),
+                (times[1] - 1, 9, [0]),
+                (times[1] + 5000, 9, [2, 0]),
+                (wall_ms() + 5000, 3, [6, 4, 2]),
+            ):
+                answer = await offset_at(client, timestamp, 0, max_num_offsets=count)
+                assert (answer.error_code, answer.old_style_offsets) == (0, offsets), (timestamp, count)
+
+        async def again(client: Client) -> None:
+            for timestamp, offsets in ((NOW - 1, []), (NOW + 1, [4, 2, 0]), (-1, [6, 4, 2, 0])):
+                assert (await offset_at(client, timestamp, 0, max_num_offsets=9)).old_style_offsets == offsets, timestamp
+
+        cluster.run(work)
+        cluster.stop("broker-1")
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+        cluster.run(again)
 
 
 @pytest.mark.parametrize(

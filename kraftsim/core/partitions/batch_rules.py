@@ -26,6 +26,7 @@ RECORDS_SHOWN_MAX: Final = 3
 class AppendRules:
     """What a topic demands of a batch: max.message.bytes, segment.bytes, message.timestamp.type, cleanup.policy, message.timestamp.*.max.ms.
 
+    `compression` is the codec that the topic keeps its batches in (compression.type); None: each stays as its producer compressed it.
     `min_in_sync_replicas` is the effective one: since 3.7 min.insync.replicas, but not more than the partition has replicas.
     """
 
@@ -36,6 +37,11 @@ class AppendRules:
     timestamp_before_max_ms: int = NO_LIMIT_MS
     timestamp_after_max_ms: int = NO_LIMIT_MS
     min_in_sync_replicas: int = 1
+    compression: Compression | None = None
+
+    def recompresses(self, batch: RecordBatch) -> bool:
+        """Whether the batch goes into the log in another codec than it came in."""
+        return self.compression is not None and batch.attributes & COMPRESSION_MASK != self.compression
 
     @property
     def looks_into_records(self) -> bool:
@@ -71,18 +77,33 @@ def refuse_batch(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_part
     if batch.base_offset != 0:
         return Refusal(ErrorCode.INVALID_RECORD, f"the base offset of a client's batch is 0, not {batch.base_offset}")
     if batch.size_bytes > rules.max_message_bytes:
-        return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{batch.size_bytes} bytes, at most {rules.max_message_bytes} are taken")
+        return _too_large(batch, rules)
     if not batch.crc_is_valid():
         return Refusal(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
     refusal = _refuse_header(batch) or _refuse_records(batch, rules, now_ms, topic_partition)
-    if refusal is None and batch.size_bytes > rules.segment_bytes:
-        return Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size_bytes} bytes, a segment has {rules.segment_bytes}")
+    if refusal is None and batch.size_bytes > rules.segment_bytes and not rules.recompresses(batch):
+        return _too_large_for_a_segment(batch, rules)
     return refusal
+
+
+def refuse_size_in_log(batch: RecordBatch, rules: AppendRules) -> Refusal | None:
+    """Return why a batch that was built anew is too large: it may have grown.   Source: UnifiedLog.append."""
+    if batch.size_bytes > rules.max_message_bytes:
+        return _too_large(batch, rules)
+    return _too_large_for_a_segment(batch, rules) if batch.size_bytes > rules.segment_bytes else None
 
 
 def refuse_acks(acks: int) -> Refusal | None:
     """Return why a Produce request is refused for its acks, or None."""
     return None if acks in VALID_ACKS else Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {acks}")
+
+
+def _too_large(batch: RecordBatch, rules: AppendRules) -> Refusal:
+    return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{batch.size_bytes} bytes, at most {rules.max_message_bytes} are taken")
+
+
+def _too_large_for_a_segment(batch: RecordBatch, rules: AppendRules) -> Refusal:
+    return Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size_bytes} bytes, a segment has {rules.segment_bytes}")
 
 
 def _refuse_header(batch: RecordBatch) -> Refusal | None:
@@ -102,12 +123,12 @@ def _refuse_records(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_p
         why = why_records_do_not_add_up(batch)
         if why is not None:
             return Refusal(ErrorCode.INVALID_RECORD, why)
-        return _refuse_single_records(batch, rules, now_ms, topic_partition) if rules.looks_into_records else None
+        return refuse_single_records(batch, rules, now_ms, topic_partition) if rules.looks_into_records else None
     except MalformedBatch as malformed:
         return Refusal(malformed.error_code, malformed.reason)
 
 
-def _refuse_single_records(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_partition: str) -> Refusal | None:
+def refuse_single_records(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_partition: str) -> Refusal | None:
     """Return a refusal that names every record that is to blame: those without a key first, for they make the batch invalid as a whole."""
     first_timestamp, last_timestamp = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     keyless: list[RefusedRecord] = []

@@ -19,11 +19,12 @@ from kraftsim.core.partitions.read_bounds import (
     SearchMaxTimestamp,
     SearchTimestamp,
 )
+from kraftsim.core.partitions.record_conversion import LogPlace, NothingToAppend, UncheckedRecords, converted, recompressed
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import BatchAppended, DuplicateAnswered, LeaderElected, LeadershipLost, ProduceRefused, ProducerStateExpired
-from protocol.batches import RecordBatch
+from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 from protocol.errors import ErrorCode
 from protocol.messages import k02_list_offsets as list_offsets
 
@@ -144,6 +145,33 @@ class LeaderReplica:
         refusal = self._refuse_replicas(acks) or refuse_batch(batch, self.rules, now_ms, self._name)
         if refusal is not None:
             return self._refused(batch, refusal)
+        if self.rules.compression is not None and self.rules.recompresses(batch):
+            rebuilt = recompressed(batch, self.rules, self._next_place(now_ms))
+            if isinstance(rebuilt, Refusal):
+                return self._refused(batch, rebuilt)
+            batch = rebuilt
+        return self._decide_place(batch, now_ms)
+
+    def decide_append_of_any_format(
+        self, records: UncheckedRecords, acks: int, now_ms: int
+    ) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
+        """Judge the records of a Produce request before version 3, which are converted to format 2. All else is as in `decide_append`.
+
+        Comes back with UNKNOWN_SERVER_ERROR, too, for records that no batch can be built of.
+        """
+        outcome = self._refuse_replicas(acks) or converted(records, self.rules, self._next_place(now_ms))
+        match outcome:
+            case Refusal():
+                return self._refused(None, outcome)
+            case RecordBatch():
+                return self._decide_place(outcome, now_ms)
+            case _:
+                return outcome
+
+    def _next_place(self, now_ms: int) -> LogPlace:
+        return LogPlace(base_offset=self.log_end_offset, leader_epoch=self.leader_epoch, now_ms=now_ms, topic_partition=self._name)
+
+    def _decide_place(self, batch: RecordBatch, now_ms: int) -> AppendDecision | Duplicate | Refusal:
         verdict = self.producer_state.check(batch)
         if isinstance(verdict, Refusal):
             return self._refused(batch, verdict)
@@ -256,16 +284,16 @@ class LeaderReplica:
                 return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {current_leader_epoch} is not known here yet, this is {self.leader_epoch}")
         return None if self.is_leader else Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
 
-    def _refused(self, batch: RecordBatch, refusal: Refusal) -> Refusal:
+    def _refused(self, batch: RecordBatch | None, refusal: Refusal) -> Refusal:
         self._note(
             ProduceRefused(
                 topic=self.topic,
                 partition=self.partition,
                 error_code=refusal.error,
                 reason=refusal.why,
-                producer_id=batch.producer_id,
-                producer_epoch=batch.producer_epoch,
-                base_sequence=batch.base_sequence,
+                producer_id=NO_PRODUCER_ID if batch is None else batch.producer_id,
+                producer_epoch=NO_PRODUCER_EPOCH if batch is None else batch.producer_epoch,
+                base_sequence=NO_SEQUENCE if batch is None else batch.base_sequence,
             )
         )
         return refusal

@@ -48,6 +48,7 @@ class Segment:
         "max_timestamp",
         "offset_of_max_timestamp",
         "size_bytes",
+        "written_ms",
     )
 
     def __init__(self, base_offset: int, created_ms: int) -> None:
@@ -56,6 +57,8 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
         """Last offset of the batch that holds the greatest timestamp."""
+        self.written_ms: int | None = None
+        """Wall clock of the last append, as long as this process has made one."""
         self._created_ms = created_ms
         self._first_timestamp: int | None = None
         self._bytes_since_entry = 0
@@ -81,6 +84,13 @@ class Segment:
         self._bytes_since_entry += size_bytes
         self.size_bytes = position + size_bytes
         return entries
+
+    @property
+    def last_written_ms(self) -> int:
+        """When it was last written to, as far as that is known: else its newest timestamp, or when it was opened."""
+        if self.written_ms is not None:
+            return self.written_ms
+        return self._created_ms if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp
 
     def close(self) -> TimeEntry | None:
         """Return the time index entry that a segment gets when it is rolled or shut down; None if the last one already says as much."""

@@ -1,9 +1,14 @@
 """What the configurations of a topic mean for its partitions.   Source: org.apache.kafka.storage.internals.log.LogConfig."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.segments import SegmentSettings
+from protocol.compression import Compression
+
+AS_PRODUCED: Final = "producer"
+UNCOMPRESSED: Final = "uncompressed"
 
 
 def append_rules(configs: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool) -> AppendRules:
@@ -17,7 +22,13 @@ def append_rules(configs: Mapping[str, str], *, replica_count: int, bounds_min_i
         timestamp_before_max_ms=_timestamp_limit(configs, "before"),
         timestamp_after_max_ms=_timestamp_limit(configs, "after"),
         min_in_sync_replicas=min(demanded, replica_count) if bounds_min_in_sync_replicas else demanded,
+        compression=_compression(configs["compression.type"]),
     )
+
+
+def converts_down(configs: Mapping[str, str]) -> bool:
+    """Return whether readers of old message formats are served (KIP-283). `configs` are the effective ones."""
+    return configs["message.downconversion.enable"].strip().lower() == "true"
 
 
 def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
@@ -27,6 +38,12 @@ def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
         segment_ms=int(configs["segment.ms"]),
         index_interval_bytes=int(configs["index.interval.bytes"]),
     )
+
+
+def _compression(name: str) -> Compression | None:
+    if name == AS_PRODUCED:
+        return None
+    return Compression.NONE if name == UNCOMPRESSED else Compression[name.upper()]
 
 
 def _timestamp_limit(configs: Mapping[str, str], side: str) -> int:

@@ -5,6 +5,7 @@ Source: kafka.cluster.Partition.
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.leader_replica import AppendDecision, LeaderReplica
+from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
@@ -24,15 +25,19 @@ class LedPartition:
         self.replica = replica
         self.settings = settings
 
-    def append(self, batch: RecordBatch, acks: int, now_ms: int) -> AppendDecision | Duplicate | Refusal:
+    def append(self, batch: RecordBatch | UncheckedRecords, acks: int, now_ms: int) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
         """Append the batch of a client, or say why not. Raises OSError: then the log is lost and the node must not go on."""
-        decision = self.replica.decide_append(batch, acks, now_ms)
+        decision: AppendDecision | Duplicate | NothingToAppend | Refusal
+        if isinstance(batch, RecordBatch):
+            decision = self.replica.decide_append(batch, acks, now_ms)
+        else:
+            decision = self.replica.decide_append_of_any_format(batch, acks, now_ms)
         if isinstance(decision, AppendDecision):
             self.log.append(
                 decision.chunks(),
                 first_offset=decision.first_offset,
                 last_offset=decision.last_offset,
-                size_bytes=batch.size_bytes,
+                size_bytes=decision.batch.size_bytes,
                 max_timestamp=decision.max_timestamp,
                 leader_epoch=decision.leader_epoch,
             )

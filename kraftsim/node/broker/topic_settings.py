@@ -11,18 +11,22 @@ from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.topic_configs import effective_topic_configs
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.partitions.topic_rules import append_rules, segment_settings
+from kraftsim.core.partitions.topic_rules import append_rules, converts_down, segment_settings
 from kraftsim.node.config import NodeConfig
 from protocol.metadata.m04_config import BROKER_RESOURCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """`flush_messages`: so many records may be appended before the log must be flushed, and answers have to wait for that."""
+    """`flush_messages`: so many records may be appended before the log must be flushed, and answers have to wait for that.
+
+    `converts_down`: readers of message formats 0 and 1 are served, too.
+    """
 
     rules: AppendRules
     segments: SegmentSettings
     flush_messages: int
+    converts_down: bool = True
 
 
 def broker_settings(config: NodeConfig, image: MetadataImage) -> BrokerSettings:
@@ -43,6 +47,7 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
         rules=append_rules(configs, replica_count=replica_count, bounds_min_in_sync_replicas=bounds_min_in_sync_replicas),
         segments=segment_settings(configs),
         flush_messages=int(configs["flush.messages"]),
+        converts_down=converts_down(configs),
     )
 
 
@@ -52,6 +57,8 @@ def _checked(config: NodeConfig) -> dict[str, str]:
         "log.flush.interval.messages": str(config.log_flush_interval_messages),
         "log.index.interval.bytes": str(config.log_index_interval_bytes),
         "message.max.bytes": str(config.message_max_bytes),
+        "compression.type": config.compression_type,
+        "log.message.downconversion.enable": str(config.log_message_downconversion_enable).lower(),
         "log.message.timestamp.type": config.log_message_timestamp_type,
         "min.insync.replicas": str(config.min_insync_replicas),
         "log.segment.bytes": str(config.log_segment_bytes),

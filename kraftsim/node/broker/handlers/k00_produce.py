@@ -10,6 +10,7 @@ were asked of Apache Kafka 3.9.1.
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.batch_rules import client_batch
 from kraftsim.core.partitions.leader_replica import AppendDecision
+from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
@@ -32,6 +33,8 @@ from protocol.messages.k00_produce import (
     TopicProduceResponse,
 )
 
+FIRST_VERSION_OF_FORMAT_2 = 3
+"""Versions before it bring message sets of formats 0 and 1, which are converted."""
 FIRST_VERSION_WITH_RECORD_ERRORS = 8
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_WITH_ABORTABLE = 11
@@ -82,7 +85,7 @@ class ProduceWork:
         partition = self.broker.partitions.find(topic, data.index)
         if partition is None:
             return self._refused(topic, data.index, self._not_here(topic, data.index))
-        batch = client_batch(data.records, self.version)
+        batch = client_batch(data.records, self.version) if self.version >= FIRST_VERSION_OF_FORMAT_2 else UncheckedRecords(data.records or b"")
         if isinstance(batch, Refusal):
             return self._refused(topic, data.index, batch)
         if batch.is_transactional and self.transactional_id is None:
@@ -104,6 +107,8 @@ class ProduceWork:
                 if partition.owes_flush:
                     self.owed.append(partition)
                 return self._appended(partition, outcome.first_offset, outcome.log_append_time_ms)
+            case NothingToAppend():
+                return self._appended(partition, NO_OFFSET, NO_TIMESTAMP)
             case Refusal():
                 return self._answered(topic, data.index, outcome, partition)
 

@@ -1,4 +1,4 @@
-"""Fetch: whole batches for consumers, at once or as soon as there are enough of them.
+"""Fetch: whole batches for consumers, at once or as soon as there are enough of them; message sets for those that know no batches (old_readers).
 
 There are no fetch sessions: a client that asks for one is answered with session id 0, as by a broker whose session cache is full, and names all its
 partitions every time.
@@ -12,6 +12,14 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.led_partition import LedPartition
+from kraftsim.node.broker.old_readers import (
+    FIRST_VERSION_OF_FORMAT_2,
+    FIRST_VERSION_WITH_STORAGE_ERROR,
+    FIRST_VERSION_WITH_YIELDING_LIMITS,
+    FIRST_VERSION_WITH_ZSTD,
+    DownConversion,
+    refuse_reader,
+)
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
@@ -59,12 +67,18 @@ class DelayedFetch:
         response = reader.read()
         if not (reader.has_news or reader.size_bytes >= self._request.min_bytes or self._request.max_wait_ms <= 0):
             return False
-        self.deferred.complete(response)
+        self._complete(reader, response)
         return True
 
     def expire(self) -> None:
         """Answer with what there is."""
-        self.deferred.complete(self._reader().read())
+        reader = self._reader()
+        self._complete(reader, reader.read())
+
+    def _complete(self, reader: "FetchReader", response: FetchResponse) -> None:
+        if reader.conversion is not None:
+            reader.conversion.convert()
+        self.deferred.complete(response)
 
     def _name(self, topic: FetchTopic) -> str | None:
         return topic_name(self._broker, topic, self._version)
@@ -84,6 +98,7 @@ class FetchReader:
         self._reads_committed = request.isolation_level == READ_COMMITTED
         self._bytes_left = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._leader_endpoints: dict[int, NodeEndpoint] = {}
+        self.conversion = DownConversion(version) if version < FIRST_VERSION_OF_FORMAT_2 else None
         self.size_bytes = 0
         self.has_news = not any(topic.partitions for topic in request.topics)
 
@@ -107,6 +122,8 @@ class FetchReader:
             return self._refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS and hosted.topic_id != topic_id:
             return self._refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID, name)
+        if self._version < FIRST_VERSION_WITH_ZSTD and (why := refuse_reader(hosted, self._version)) is not None:
+            return self._refused(asked, why)
         bounds = hosted.replica.decide_read(
             asked.fetch_offset,
             current_leader_epoch=asked.current_leader_epoch,
@@ -132,7 +149,12 @@ class FetchReader:
         if bounds.end_offset <= bounds.first_offset:
             return EMPTY
         bytes_max = min(asked.partition_max_bytes, self._bytes_left)
-        records = hosted.log.slice(bounds.first_offset, bytes_max, bounds.end_offset, at_least_one=not self.size_bytes)
+        records: Chunk | FileSlice
+        if self.conversion is None:
+            records = hosted.log.slice(bounds.first_offset, bytes_max, bounds.end_offset, at_least_one=not self.size_bytes)
+        else:
+            yields = self._version >= FIRST_VERSION_WITH_YIELDING_LIMITS and not self.size_bytes
+            records = hosted.log.read_cut(bounds.first_offset, bytes_max, bounds.end_offset, at_least_one=yields)
         self.size_bytes += len(records)
         self._bytes_left = max(self._bytes_left - len(records), 0)
         return records
@@ -156,10 +178,14 @@ class FetchReader:
         )
         if diverging is not None:
             data.diverging_epoch = diverging
+        if self.conversion is not None:
+            self.conversion.add(data, asked.fetch_offset)
         return data
 
     def _refused(self, asked: FetchPartition, error: ErrorCode, name: str | None = None) -> PartitionData:
         self.has_news = True
+        if error is ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what older readers know to go on from
         data = PartitionData(partition_index=asked.partition, error_code=error, high_watermark=NO_OFFSET, aborted_transactions=None, records=EMPTY)
         moved = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         if moved and name is not None and self._version >= FIRST_VERSION_WITH_LEADER:

@@ -1,6 +1,6 @@
 """ListOffsets: where a partition begins or ends, or reaches a point in time.
 
-Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest.
+Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest, UnifiedLog.legacyFetchOffsetsBefore (version 0).
 """
 
 from kraftsim.core.decision import Refusal
@@ -13,6 +13,7 @@ from kraftsim.node.log import FoundRecord
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch
+from protocol.messages import k02_list_offsets
 from protocol.messages.k01_fetch import READ_COMMITTED
 from protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -21,13 +22,17 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.records import INT64_MAX
 
 OLD_STYLE_VERSION = 0
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each partition with an offset, -1 where nothing was found, or an error; a partition that is named twice is INVALID_REQUEST."""
+    """Answer each partition with an offset, -1 where nothing was found, or an error; a partition that is named twice is INVALID_REQUEST.
+
+    Version 0 knows neither: it answers with as many offsets as are asked for.
+    """
     request = call.body
     assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
     asked_times: dict[tuple[str, int], int] = {}
@@ -39,6 +44,9 @@ def handle(broker: Broker, call: Call) -> Answer:
     for topic in request.topics:
         answers = []
         for partition in topic.partitions:
+            if call.api_version == OLD_STYLE_VERSION:
+                answers.append(_old_style(broker, topic.name, partition))
+                continue
             if asked_times[topic.name, partition.partition_index] > 1:
                 found: OffsetAnswer | Refusal = Refusal(ErrorCode.INVALID_REQUEST, "the partition is named twice")
             else:
@@ -48,12 +56,45 @@ def handle(broker: Broker, call: Call) -> Answer:
     return response
 
 
+def _old_style(broker: Broker, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    """Answer version 0: so many base offsets of segments, the newest first, and before them the end of what consumers see."""
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    hosted = _led(broker, topic, asked.partition_index)
+    if isinstance(hosted, Refusal):
+        answer.error_code = hosted.error
+        return answer
+    decided = hosted.replica.decide_list_offset(asked.timestamp, api_version=OLD_STYLE_VERSION)
+    if isinstance(decided, Refusal) or asked.max_num_offsets < 0:
+        answer.error_code = decided.error if isinstance(decided, Refusal) else ErrorCode.UNKNOWN_SERVER_ERROR
+        return answer
+    now_ms = broker.world.clock.wall_ms()
+    match asked.timestamp:
+        case k02_list_offsets.LATEST_TIMESTAMP:
+            offsets = hosted.log.ends_before(INT64_MAX, now_ms)
+        case k02_list_offsets.EARLIEST_TIMESTAMP:
+            offsets = hosted.log.ends_before(INT64_MAX, now_ms)[-1:]
+        case _:
+            offsets = hosted.log.ends_before(asked.timestamp, now_ms)
+    shown = offsets[: asked.max_num_offsets]
+    high_watermark = hosted.replica.high_watermark
+    hidden = [offset for offset in shown if offset > high_watermark]
+    answer.old_style_offsets = [high_watermark, *shown[len(hidden) :]] if hidden else shown
+    return answer
+
+
+def _led(broker: Broker, topic: str, partition: int) -> LedPartition | Refusal:
+    hosted = broker.partitions.find(topic, partition)
+    if hosted is not None:
+        return hosted
+    if broker.image.partition(topic, partition) is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+    return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+
+
 def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> OffsetAnswer | Refusal:
-    hosted = broker.partitions.find(topic, asked.partition_index)
-    if hosted is None:
-        if broker.image.partition(topic, asked.partition_index) is None:
-            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
-        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+    hosted = _led(broker, topic, asked.partition_index)
+    if isinstance(hosted, Refusal):
+        return hosted
     decided = hosted.replica.decide_list_offset(
         asked.timestamp,
         api_version=call.api_version,
@@ -87,8 +128,6 @@ def _answer(version: int, asked: ListOffsetsPartition, found: OffsetAnswer | Ref
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, leader_epoch=NO_LEADER_EPOCH)
     if isinstance(found, Refusal):
         answer.error_code = found.error
-    elif version == OLD_STYLE_VERSION:
-        answer.old_style_offsets = [found.offset] if found.offset >= 0 else []
     else:
         answer.offset, answer.timestamp = found.offset, found.timestamp
         if version >= FIRST_VERSION_WITH_LEADER_EPOCH:

@@ -1,0 +1,74 @@
+"""Produce (0) to a topic with a codec of its own: what the producer compressed otherwise is compressed anew.
+
+Source: compression.type of a topic; KIP-110; LogValidator, UnifiedLog.append.
+"""
+
+from kraftsim.conformance.batches import batch, produce, produce_versions
+from kraftsim.conformance.expect import expect, expect_equal, expect_error
+from kraftsim.conformance.k01_fetch import fetched_records
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target
+from protocol.batches import build_batch, split_batches
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.records import Record
+
+REQUIREMENTS = Requirements("produce", 4, "Topics with a codec of their own")
+ZSTD_SINCE = 7
+NAMES = {codec: "uncompressed" if codec is Compression.NONE else codec.name.lower() for codec in Compression}
+
+
+@REQUIREMENTS.that(1, "a batch goes into the log in the codec of its topic, and is else as it was", source="compression.type")
+def recompressed(target: Target) -> None:
+    for kept, name in NAMES.items():
+        topic = target.topic(configs={"compression.type": name})
+        producer_id, epoch = target.producer_id()
+        with target.peer(topic.leader) as peer:
+            for number, sent in enumerate(Compression):
+                values = [Record(timestamp=1000 + at, key=b"k", value=b"value %d" % at, headers=(("h", b"1"),)) for at in range(3)]
+                records = build_batch(values, producer_id=producer_id, producer_epoch=epoch, base_sequence=3 * number, compression=sent)
+                row = produce(peer, topic.name, records)
+                expect_equal((row.error_code, row.base_offset), (0, 3 * number), f"{sent.name} to {name}: error, offset")
+        found = list(split_batches(fetched_records(target, topic)))
+        expect_equal([each.attributes for each in found], [int(kept)] * len(Compression), f"{name}: attributes in the log")
+        for number, each in enumerate(found):
+            expect(each.crc_is_valid(), f"{name}: the checksum of batch {number} is wrong")
+            producer = (each.producer_id, each.producer_epoch, each.base_sequence)
+            expect_equal(producer, (producer_id, epoch, 3 * number), f"{name}, batch {number}: producer id, epoch, sequence")
+            expected = [(3 * number + at, 1000 + at, b"k", b"value %d" % at, (("h", b"1"),)) for at in range(3)]
+            expect_equal([tuple(record) for record in each.records()], expected, f"{name}, batch {number}: records")
+
+
+@REQUIREMENTS.that(2, "a batch that grows above the limit of its topic is refused with error 10", source="UnifiedLog.append")
+def grown(target: Target) -> None:
+    limit = {"compression.type": "uncompressed", "max.message.bytes": "1000"}
+    records = build_batch([Record(timestamp=1, value=bytes(5000))], compression=Compression.GZIP)
+    topic = target.topic(configs=limit)
+    with target.peer(topic.leader) as peer:
+        for version in produce_versions(target):
+            row = produce(peer, topic.name, records, version)
+            expect_equal((row.error_code, row.base_offset), (ErrorCode.MESSAGE_TOO_LARGE, -1), f"version {version}: error, offset")
+    expect_equal(fetched_records(target, topic), b"", "what lies in the log")
+
+
+@REQUIREMENTS.that(3, "a repeated batch is recognised whatever the log made of the first", source="ProducerStateEntry.findDuplicateBatch")
+def repeated(target: Target) -> None:
+    topic = target.topic(configs={"compression.type": "zstd"})
+    producer_id, epoch = target.producer_id()
+    records = batch(4, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, compression=Compression.GZIP)
+    with target.peer(topic.leader) as peer:
+        for _ in range(2):
+            row = produce(peer, topic.name, records)
+            expect_equal((row.error_code, row.base_offset), (0, 0), "error, offset")
+    expect_equal(len(list(split_batches(fetched_records(target, topic)))), 1, "batches in the log")
+
+
+@REQUIREMENTS.that(4, "append times and a codec of the topic go together", source="KIP-32; compression.type")
+def stamped(target: Target) -> None:
+    topic = target.topic(configs={"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"})
+    with target.peer(topic.leader) as peer:
+        row = produce(peer, topic.name, build_batch([Record(timestamp=1000 + at, value=b"x") for at in range(3)]))
+    expect_error(row.error_code, ErrorCode.NONE, "LogAppendTime and gzip")
+    (found,) = split_batches(fetched_records(target, topic))
+    expect_equal({record.timestamp for record in found.records()}, {row.log_append_time_ms}, "timestamps in the log, and what was told")
+    expect_equal((found.compression, found.crc_is_valid()), (Compression.GZIP, True), "codec, checksum is right")

@@ -1,0 +1,103 @@
+"""Records that go into the log otherwise than they came: message sets of Produce 0 to 2, and batches of a codec that the topic does not keep.
+
+What comes out is one batch of format 2 with its offsets, as it goes into the log. The order of the checks is Kafka's.
+Source: UnifiedLog.append, LogValidator, KIP-31, KIP-32, KIP-98; asked of Apache Kafka 3.5.2 and 3.9.1.
+"""
+
+from dataclasses import dataclass
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.batch_rules import AppendRules, refuse_single_records, refuse_size_in_log
+from protocol.batches import RecordBatch, TimestampType
+from protocol.errors import ErrorCode
+from protocol.malformed_batches import MalformedBatch
+from protocol.message_sets import AnyBatch, open_batch, split_any_batches
+from protocol.offset_assignment import LogFormat, assign_offsets
+
+
+class UncheckedRecords:
+    """What a Produce request before version 3 brings to a partition: any formats, any number of messages, also none."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.data = data
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the first batch belongs to a transaction, which these versions cannot name."""
+        try:
+            batch = open_batch(self.data)
+        except MalformedBatch:
+            return False  # what is wrong with it is told when it is looked at
+        return isinstance(batch, RecordBatch) and batch.is_transactional
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToAppend:
+    """There is no whole message: Kafka answers without an error and without an offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlace:
+    """Where records go, and the wall clock: `topic_partition` is named in texts."""
+
+    base_offset: int
+    leader_epoch: int
+    now_ms: int
+    topic_partition: str
+
+
+def converted(records: UncheckedRecords, rules: AppendRules, place: LogPlace) -> RecordBatch | NothingToAppend | Refusal:
+    """Return the batch that message sets of any format become. A torn message at the end is cut off.
+
+    Comes back with the codes of `refuse_batch`, or UNKNOWN_SERVER_ERROR for records that no batch can be built of.
+    """
+    try:
+        batches = list(split_any_batches(records.data))
+        if not batches:
+            return NothingToAppend()
+        refusal = next((refusal for batch in batches if (refusal := _refuse_envelope(batch, rules)) is not None), None)
+        if refusal is not None:
+            return refusal
+        batch = _assigned(records.data, rules, place)
+        refusal = refuse_single_records(batch, rules, place.now_ms, place.topic_partition) if rules.looks_into_records else None
+    except MalformedBatch as malformed:
+        return Refusal(malformed.error_code, malformed.reason)
+    return refusal or refuse_size_in_log(batch, rules) or batch
+
+
+def recompressed(batch: RecordBatch, rules: AppendRules, place: LogPlace) -> RecordBatch | Refusal:
+    """Return a batch that `refuse_batch` has nothing against in the codec of its topic.
+
+    Comes back with MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what has grown, or UNKNOWN_SERVER_ERROR.
+    """
+    try:
+        rebuilt = _assigned(batch.view(), rules, place)
+    except MalformedBatch as malformed:
+        return Refusal(malformed.error_code, malformed.reason)
+    return refuse_size_in_log(rebuilt, rules) or rebuilt
+
+
+def _refuse_envelope(batch: AnyBatch, rules: AppendRules) -> Refusal | None:
+    if isinstance(batch, RecordBatch) and batch.base_offset != 0:
+        return Refusal(ErrorCode.INVALID_RECORD, f"the base offset of a client's batch is 0, not {batch.base_offset}")
+    if batch.size_bytes > rules.max_message_bytes:
+        return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{batch.size_bytes} bytes, at most {rules.max_message_bytes} are taken")
+    if not batch.crc_is_valid():
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, "the checksum of a message is wrong")
+    return None
+
+
+def _assigned(data: bytes | memoryview, rules: AppendRules, place: LogPlace) -> RecordBatch:
+    timestamp_type = TimestampType.LOG_APPEND_TIME if rules.keeps_append_time else TimestampType.CREATE_TIME
+    assigned = assign_offsets(
+        data,
+        base_offset=place.base_offset,
+        leader_epoch=place.leader_epoch,
+        now_ms=place.now_ms,
+        log_format=LogFormat(compression=rules.compression, timestamp_type=timestamp_type),
+    )
+    batch = RecordBatch(assigned.data)
+    assert batch.size_bytes == len(assigned.data) and batch.last_offset == assigned.last_offset, "a log of format 2 takes one batch at a time"
+    return batch
