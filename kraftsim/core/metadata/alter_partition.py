@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.partition_change import PartitionTarget
+from kraftsim.core.metadata.partition_change import Election, PartitionTarget
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.replication_view import ReplicationView
@@ -59,6 +59,7 @@ def decide_alter_partition(view: ReplicationView, request: AlterPartitionRequest
         return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {request.broker_id} is not at epoch {request.broker_epoch}")
     by_id = version >= TOPIC_IDS_SINCE
     results: list[AlteredTopic] = []
+    election_of = view.elections()
     records: list[Message] = []
     for row in request.topics:
         topic = view.topics.topic(row.topic_id) if by_id else view.topics.topic_named(row.topic_name)
@@ -68,13 +69,13 @@ def decide_alter_partition(view: ReplicationView, request: AlterPartitionRequest
                 unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 partitions.append(AlteredPartition(partition=asked.partition_index, refusal=unknown))
             else:
-                partitions.append(_decide_partition(view, topic, request.broker_id, asked, version, records))
+                partitions.append(_decide_partition(view, topic, election_of(topic.name), request.broker_id, asked, version, records))
         results.append(AlteredTopic(topic=row.topic_name, topic_id=row.topic_id, partitions=tuple(partitions)))
     return Decision(records, results, partition_facts(records, view.topics))
 
 
 def _decide_partition(
-    view: ReplicationView, topic: Topic, broker_id: int, asked: AlterPartitionData, version: int, records: list[Message]
+    view: ReplicationView, topic: Topic, election: Election, broker_id: int, asked: AlterPartitionData, version: int, records: list[Message]
 ) -> AlteredPartition:
     number = asked.partition_index
     partition = topic.partitions.get(number)
@@ -89,7 +90,7 @@ def _decide_partition(
     if refusal is not None:
         return AlteredPartition(partition=number, refusal=refusal)
     target = PartitionTarget(isr=tuple(replica.broker_id for replica in new_isr), leader_recovery_state=asked.leader_recovery_state)
-    record = view.change((topic.topic_id, number), partition, target, view.election_of(topic.name))
+    record = view.change((topic.topic_id, number), partition, target, election)
     if record is not None:
         records.append(record)
         partition = partition.changed_by(record)

@@ -30,12 +30,13 @@ def membership_records(
     def is_active(broker_id: int) -> bool:
         return broker_id != leaving and (broker_id == arriving or view.cluster.is_active(broker_id))
 
+    election_of = view.elections()
     records = []
     for key in keys:
         topic, partition = view.topics.topic(key[0]), view.topics.partition(key)
         assert topic is not None and partition is not None, "the indexes know only what is there"
         target = PartitionTarget(isr=tuple(replica for replica in partition.isr if replica != leaving))
-        record = view.change(key, partition, target, view.election_of(topic.name), is_active)
+        record = view.change(key, partition, target, election_of(topic.name), is_active)
         if record is not None:
             records.append(record)
     return records

@@ -88,13 +88,14 @@ def decide_balance(view: ReplicationView) -> Decision[bool]:
 
 def decide_unclean_elections(view: ReplicationView) -> Decision[bool]:
     """Propose leaders for partitions without one whose topics allow to lose records; the result is whether there may be more."""
+    election_of = view.elections()
     records: list[Message] = []
     for key in view.topics.leaderless():
         if len(records) == ELECTIONS_PER_ROUND_MAX:
             break
         topic = view.topics.topic(key[0])
         assert topic is not None, "a partition belongs to a topic"
-        record = _election_record(view, key, Election.UNCLEAN) if view.election_of(topic.name) is Election.UNCLEAN else None
+        record = _election_record(view, key, Election.UNCLEAN) if election_of(topic.name) is Election.UNCLEAN else None
         if record is not None:
             records.append(record)
     return Decision(records, len(records) == ELECTIONS_PER_ROUND_MAX, partition_facts(records, view.topics))

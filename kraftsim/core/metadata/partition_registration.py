@@ -3,7 +3,7 @@
 Source: org.apache.kafka.metadata.PartitionRegistration.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kraftsim.core.metadata.metadata_level import MetadataLevel
 from protocol.metadata.m03_partition import PartitionRecord
@@ -54,8 +54,7 @@ class PartitionRegistration:
         names_leader = record.leader != NO_LEADER_CHANGE
         recovers = record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE
         replicas = _changed(self.replicas, record.replicas)
-        return replace(
-            self,
+        return PartitionRegistration(
             replicas=replicas,
             directories=_known_directories(self.directories if record.directories is None else tuple(record.directories), len(replicas)),
             isr=_changed(self.isr, record.isr),

@@ -98,7 +98,8 @@ class _Racks:
             rack = by_name.setdefault(broker.rack, _Rack())
             (rack.fenced if broker.fenced else rack.unfenced).broker_ids.append(broker.broker_id)
         self._racks = [by_name[name] for name in sorted(by_name, key=lambda name: (name is not None, name or ""))]
-        for rack in self._racks:
+        self._all = tuple(self._racks)
+        for rack in self._all:
             rack.fenced.begin_anywhere(chance)
             rack.unfenced.begin_anywhere(chance)
         self.broker_count = len(brokers)
@@ -108,8 +109,9 @@ class _Racks:
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
         """Return the replicas of the next partition: the first from a broker in service, the others from the racks in turn."""
-        if self._turn and self.unfenced_count > 1 and self._turn % self.unfenced_count == 0:
+        if self._turn == self.unfenced_count > 1:
             self._shuffle()
+            self._turn = 0  # a rack that was last asked in an earlier turn 0 goes on where it was then, as in Kafka
         self._offset %= len(self._racks)
         first_rack, first_broker = self._first()
         replicas = [first_broker]
@@ -133,7 +135,7 @@ class _Racks:
 
     def _shuffle(self) -> None:
         _shuffle(self._racks, self._chance)
-        for rack in self._racks:
+        for rack in self._all:
             _shuffle(rack.fenced.broker_ids, self._chance)
             _shuffle(rack.unfenced.broker_ids, self._chance)
 

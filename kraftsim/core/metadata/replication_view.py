@@ -25,20 +25,16 @@ NO_BROKER: Final = -1
 RECORDS_PER_OPERATION_MAX: Final = 10_000
 """QuorumController.MAX_RECORDS_PER_USER_OP: what a user asks for goes into the log in one piece or not at all."""
 TOO_LARGE: Final = "Unable to perform excessively large batch operation."
+NO_TOPIC: Final = ""
 UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """What holds where a request or a topic says nothing: num.partitions, default.replication.factor, unclean.leader.election.enable of the node.
-
-    `node_id` is the controller's own: what was set dynamically on it goes before its properties.
-    """
+    """What holds where a request says nothing: num.partitions and default.replication.factor of the node."""
 
     num_partitions: int = 1
     replication_factor: int = 1
-    unclean_leader_election: bool = False
-    node_id: int = NO_BROKER
     replication_factor_max: int | None = None
     """How many replicas brokers can keep, where that is limited."""
 
@@ -58,9 +54,19 @@ class ReplicationView:
         """The present level of the cluster."""
         return self.features.metadata_level
 
+    def elections(self) -> Callable[[str], Election]:
+        """Return a function from a topic to what its elections may do. What holds for topics that say nothing is looked up once: use it for many."""
+        by_default = _election(self.configs.effective_topic_config(NO_TOPIC, UNCLEAN_ELECTION_CONFIG))
+
+        def election_of(topic: str) -> Election:
+            own = self.configs.configs_of(ConfigResourceType.TOPIC, topic).get(UNCLEAN_ELECTION_CONFIG)
+            return by_default if own is None else _election(own)
+
+        return election_of
+
     def election_of(self, topic: str) -> Election:
-        """Return what elections of a topic may do by its configuration."""
-        return Election.UNCLEAN if self._allows_unclean_election(topic) else Election.ONLINE
+        """Return what elections of one topic may do."""
+        return self.elections()(topic)
 
     def default_directory(self, broker_id: int) -> bytes:
         """Return where a broker will keep a new replica: its only directory, or one that it chooses itself."""
@@ -108,21 +114,13 @@ class ReplicationView:
         broker = self.cluster.broker(replica)
         return broker is not None and replica in partition.replicas and is_online(partition.directory_of(replica), broker)
 
-    def _allows_unclean_election(self, topic: str) -> bool:
-        resources = (
-            (ConfigResourceType.TOPIC, topic),
-            (ConfigResourceType.BROKER, str(self.defaults.node_id)),
-            (ConfigResourceType.BROKER, ""),
-        )
-        for resource_type, name in resources:
-            value = self.configs.configs_of(resource_type, name).get(UNCLEAN_ELECTION_CONFIG)
-            if value is not None:
-                return value.strip().lower() == "true"
-        return self.defaults.unclean_leader_election
-
 
 def is_online(directory: bytes, broker: BrokerRegistration) -> bool:
     """Tell whether a directory of a broker serves. One that nobody has named yet does, and so does any of a broker that named none (KAFKA-16162)."""
     if directory in (MIGRATING_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID):
         return True
     return directory != LOST_DIRECTORY_ID and (not broker.directories or directory in broker.directories)
+
+
+def _election(allows_unclean: str) -> Election:
+    return Election.UNCLEAN if allows_unclean.strip().lower() == "true" else Election.ONLINE

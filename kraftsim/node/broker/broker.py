@@ -236,6 +236,7 @@ class Broker:
     async def _become_ready(self, lifecycle: Lifecycle) -> None:
         """Ask to be let in once the broker has acted by everything up to its own registration, and say when it was."""
         await lifecycle.caught_up.wait()
+        await self.partitions.remove_strays(self.image)
         lifecycle.set_ready_to_unfence()
         await lifecycle.running.wait()
         self._is_decided.set()

@@ -15,11 +15,11 @@ from kraftsim.node.log import PartitionLog
 from kraftsim.node.parts import Parts
 from kraftsim.node.shell import NodeShell
 from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
-from protocol.disk.file_names import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
+from protocol.disk.file_names import CLEAN_SHUTDOWN, LOG_START_OFFSETS, PARTITION_METADATA, RECOVERY_POINTS, REPLICATION_OFFSETS
 from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from protocol.malformed import MalformedMessage
 from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
-from protocol.uuids import uuid_text
+from protocol.uuids import METADATA_TOPIC_ID, uuid_text
 
 NO_BROKER_EPOCH = -1
 PartitionKey = tuple[str, int]
@@ -38,6 +38,8 @@ class Partitions:
         self._parts = parts
         self._on_changed = on_changed
         self._hosted: dict[PartitionKey, LedPartition] = {}
+        self._following = asyncio.Lock()
+        """Held while partitions are hosted and deleted: one after the other."""
         self._was_stopped_cleanly = False
         self._recovery_points: dict[PartitionKey, int] = {}
 
@@ -91,14 +93,22 @@ class Partitions:
     # Following the metadata ----------------------------------------------------------------------------------------------------------------
 
     async def follow(self, image: MetadataImage, changes: ImageChanges) -> None:
-        """Host, lead, resign or drop the partitions that changed, by the settings that hold now."""
-        there = []
+        """Host, lead, resign or delete the partitions that changed, by the settings that hold now."""
+        async with self._following:
+            await self._follow(image, changes)
+
+    async def _follow(self, image: MetadataImage, changes: ImageChanges) -> None:
+        there: list[tuple[TopicImage, int]] = []
+        gone: dict[tuple[bytes, int], None] = {}
         for topic_id, partition in changes.partitions:
             topic = image.topic_by_id(topic_id)
             if topic is None or partition not in topic.partitions:
-                self._drop(topic_id, partition)
+                gone[topic_id, partition] = None
             else:
                 there.append((topic, partition))
+        for hosted in list(self._hosted.values()) if gone else ():
+            if (hosted.topic_id, hosted.partition) in gone:
+                await self._delete(hosted)
         if changes.configs:
             self._apply_settings(image, changes.configs)
         for topic, partition in there:
@@ -108,14 +118,36 @@ class Partitions:
                 self.disk_failed(f"{topic.name}-{partition}", "open", failure)
                 raise
 
+    async def remove_strays(self, image: MetadataImage) -> None:
+        """Delete partitions on disk that are not this broker's any more, and host those whose place they held. The image must be up to date.
+
+        They went while this broker was away, or while it was deleting them.   Source: LogManager.deleteStrayKRaftReplicas (KAFKA-14616).
+        """
+        async with self._following:
+            await self._remove_strays(image)
+
+    async def _remove_strays(self, image: MetadataImage) -> None:
+        for directory in self._world.disk.list(""):
+            name, _, number = directory.rpartition("-")
+            topic_id = PartitionLog(self._world, name, int(number)).stored_topic_id() if name and number.isdecimal() else None
+            if topic_id not in (None, METADATA_TOPIC_ID) and not self._is_replica(image, topic_id, int(number)):
+                await self._delete_files(directory)
+        for topic in list(image.topics()):
+            for partition in sorted(topic.partitions):
+                if self._is_replica(image, topic.topic_id, partition) and (topic.name, partition) not in self._hosted:
+                    await self._follow_one(image, topic, partition)
+
+    def _is_replica(self, image: MetadataImage, topic_id: bytes, partition: int) -> bool:
+        topic = image.topic_by_id(topic_id)
+        return topic is not None and partition in topic.partitions and self._config.node_id in topic.partitions[partition].replicas
+
     async def _follow_one(self, image: MetadataImage, topic: TopicImage, partition: int) -> None:
         registered = topic.partitions[partition]
         key = (topic.name, partition)
         hosted = self._hosted.get(key)
         if self._config.node_id not in registered.replicas:
             if hosted is not None:
-                hosted.replica.resign()
-                self._on_changed(key)
+                await self._delete(hosted)
             return
         if hosted is None or hosted.topic_id != topic.topic_id:
             hosted = await self._host(image, topic, partition)
@@ -145,14 +177,26 @@ class Partitions:
         bounds = self._parts.bounds_min_in_sync_replicas
         return topic_settings(self._config, image, topic, replica_count=replica_count, bounds_min_in_sync_replicas=bounds)
 
-    def _drop(self, topic_id: bytes, partition: int) -> None:
-        """Host a partition no longer; its files stay."""
-        for key, hosted in list(self._hosted.items()):
-            if hosted.topic_id == topic_id and hosted.partition == partition:
-                hosted.replica.resign()
-                hosted.log.abort()
-                del self._hosted[key]
-                self._on_changed(key)
+    async def _delete(self, hosted: LedPartition) -> None:
+        """Host a partition no longer, and delete its files: its topic is gone, or it lives on other brokers now."""
+        key = (hosted.topic, hosted.partition)
+        hosted.replica.resign()
+        hosted.log.abort()
+        del self._hosted[key]
+        self._recovery_points.pop(key, None)
+        await self._delete_files(hosted.log.directory)
+        self._on_changed(key)
+
+    async def _delete_files(self, directory: str) -> None:
+        """Delete what is in a partition's directory; the file that says whose it was goes last, so that what a crash leaves is nobody else's log."""
+        disk = self._world.disk
+        try:
+            for name in sorted(disk.list(directory), key=lambda name: (name == PARTITION_METADATA, name)):
+                disk.remove(f"{directory}/{name}")
+            await disk.flush_directory(directory)
+        except OSError as failure:
+            self.disk_failed(directory, "delete", failure)
+            raise
 
     async def _host(self, image: MetadataImage, topic: TopicImage, partition: int) -> LedPartition | None:
         """Open the log of a partition, recovering it where there is one. None if its directory belongs to another topic of the same name."""
@@ -203,6 +247,8 @@ class Partitions:
         try:
             await hosted.log.flush()
         except OSError as failure:
+            if self._hosted.get((hosted.topic, hosted.partition)) is not hosted:
+                return  # it was deleted meanwhile
             self.disk_failed(hosted.log.directory, "flush", failure)
             raise
 

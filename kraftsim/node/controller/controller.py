@@ -267,8 +267,6 @@ class Controller:
             topic_defaults=TopicDefaults(
                 num_partitions=config.num_partitions,
                 replication_factor=config.default_replication_factor,
-                unclean_leader_election=config.unclean_leader_election_enable,
-                node_id=config.node_id,
                 replication_factor_max=config.replication_factor_max,
             ),
             producer_id_control=self._parts.producer_id_control,

@@ -1,0 +1,300 @@
+"""What becomes of partitions: the record for every change, moves, places, and the indexes behind them.
+
+The same rules are held to Apache Kafka's controller by tests/apache_kafka/test_partition_rules.py.
+Source: PartitionChangeBuilder, PartitionReassignmentReplicas, StripedReplicaPlacer, BrokersToIsrs.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.broker_registration import BrokerRegistration
+from kraftsim.core.metadata.metadata_level import MetadataLevel
+from kraftsim.core.metadata.partition_change import ChangeRules, Election, PartitionTarget, changed_partition
+from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_of, partition_record
+from kraftsim.core.metadata.reassignment import reassignment_to, reverted
+from kraftsim.core.metadata.replica_placement import place_replicas
+from kraftsim.core.metadata.topic_table import TopicTable
+from kraftsim.core.timeline import Journal
+from protocol.errors import ErrorCode
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+
+HERE, NEW = b"here".rjust(16), b"new".rjust(16)
+LEVEL = MetadataLevel(21)
+
+
+def partition(
+    replicas: str = "123", isr: str = "123", leader: int = 1, removing: str = "", adding: str = "", recovering: int = 0
+) -> PartitionRegistration:
+    """Return a partition whose replicas are the digits of a text."""
+    return PartitionRegistration(
+        replicas=digits(replicas),
+        directories=(HERE,) * len(replicas),
+        isr=digits(isr),
+        removing_replicas=digits(removing),
+        adding_replicas=digits(adding),
+        leader=leader,
+        leader_recovery_state=recovering,
+        leader_epoch=5,
+        partition_epoch=7,
+    )
+
+
+def digits(text: str) -> tuple[int, ...]:
+    return tuple(int(digit) for digit in text)
+
+
+def change(before: PartitionRegistration, target: PartitionTarget, election: Election, active: str, level: MetadataLevel = LEVEL) -> str:
+    """Tell what a change says: only the fields that change."""
+    rules = ChangeRules(level=level, election=election, may_lead=lambda replica: str(replica) in active, default_directory=lambda replica: NEW)
+    record = changed_partition(before, target, rules)
+    if record is None:
+        return ""
+    told = PartitionChangeRecord()
+    names = ("leader", "isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state", "directories")
+    return " ".join(f"{name}={_short(getattr(record, name))}" for name in names if getattr(record, name) != getattr(told, name))
+
+
+def _short(value: object) -> str:
+    return "".join(part.decode().strip()[0] if isinstance(part, bytes) else str(part) for part in value) if isinstance(value, list) else str(value)
+
+
+ONLINE, PREFERRED, UNCLEAN = Election.ONLINE, Election.PREFERRED, Election.UNCLEAN
+AS_IS = PartitionTarget()
+
+
+def isr(members: str) -> PartitionTarget:
+    return PartitionTarget(isr=digits(members))
+
+
+@pytest.mark.parametrize(
+    ("before", "target", "election", "active", "told"),
+    [
+        (partition(), AS_IS, ONLINE, "123", ""),
+        # a broker leaves: the next in the order of the replicas leads; the last member stays although nobody leads
+        (partition(), isr("23"), ONLINE, "23", "leader=2 isr=23"),
+        (partition(), isr("12"), ONLINE, "12", "isr=12"),
+        (partition(isr="1"), isr(""), ONLINE, "23", "leader=-1"),
+        (partition(isr="1", leader=-1), isr(""), ONLINE, "23", ""),
+        (partition(isr="1"), isr(""), UNCLEAN, "23", "leader=2 isr=2 leader_recovery_state=1"),
+        (partition(isr="1", recovering=1), isr(""), UNCLEAN, "3", "leader=3 isr=3"),
+        (partition(isr="1"), isr(""), UNCLEAN, "", "leader=-1"),
+        # a broker comes back
+        (partition(isr="1", leader=-1), AS_IS, ONLINE, "1", "leader=1"),
+        (partition(isr="1", leader=-1), AS_IS, ONLINE, "2", ""),
+        (partition(isr="1", leader=-1), AS_IS, UNCLEAN, "2", "leader=2 isr=2 leader_recovery_state=1"),
+        # elections
+        (partition(leader=2), AS_IS, ONLINE, "123", ""),
+        (partition(leader=2), AS_IS, PREFERRED, "123", "leader=1"),
+        (partition(leader=2), AS_IS, PREFERRED, "23", ""),
+        (partition(isr="23", leader=2), AS_IS, PREFERRED, "123", ""),
+        (partition(isr="23", leader=2), AS_IS, PREFERRED, "3", "leader=3"),
+        # a leader asks for another ISR, in its own order, or has recovered
+        (partition(isr="1"), isr("321"), ONLINE, "123", "isr=321"),
+        (partition(isr="1", recovering=1), PartitionTarget(leader_recovery_state=0), ONLINE, "123", "leader_recovery_state=0"),
+        # moves: begun, completed by the ISR that grants it, completed at once, called off
+        (
+            partition(),
+            PartitionTarget(replicas=digits("4123"), adding_replicas=(4,)),
+            ONLINE,
+            "1234",
+            "replicas=4123 adding_replicas=4 directories=nhhh",
+        ),
+        (
+            partition("4123", adding="4", removing="123"),
+            isr("1234"),
+            ONLINE,
+            "1234",
+            "leader=4 isr=4 replicas=4 adding_replicas= removing_replicas= directories=h",
+        ),
+        (partition("4123", adding="4", removing="3"), isr("134"), ONLINE, "1234", "isr=134"),
+        (
+            partition("4123", adding="4", removing="3"),
+            isr("1234"),
+            ONLINE,
+            "1234",
+            "leader=1 isr=124 replicas=412 adding_replicas= removing_replicas= directories=hhh",
+        ),
+        (partition(), PartitionTarget(replicas=digits("321")), ONLINE, "123", "replicas=321"),
+        (partition(), PartitionTarget(replicas=digits("213"), removing_replicas=(3,)), ONLINE, "123", "leader=1 isr=12 replicas=21 directories=hh"),
+        (
+            partition("4123", isr="124", leader=4, adding="4"),
+            PartitionTarget(isr=digits("12"), replicas=digits("123"), adding_replicas=(), removing_replicas=()),
+            ONLINE,
+            "1234",
+            "leader=1 isr=12 replicas=123 adding_replicas= directories=hhh",
+        ),
+        # directories
+        (partition(), PartitionTarget(directories={2: NEW}), ONLINE, "123", "directories=hnh"),
+        (partition(), PartitionTarget(directories={2: HERE}), ONLINE, "123", ""),
+    ],
+)
+def test_a_change_says_what_changes_and_nothing_else(
+    before: PartitionRegistration, target: PartitionTarget, election: Election, active: str, told: str
+) -> None:
+    """Naming a leader begins a leader epoch, so the leader is named only where it has to be."""
+    assert change(before, target, election, active) == told
+
+
+@pytest.mark.parametrize(
+    ("level", "target", "election", "told"),
+    [
+        (11, isr("12"), ONLINE, "leader=1 isr=12"),  # 3.5: every shrinking ISR costs a leader epoch (KAFKA-15021)
+        (12, isr("12"), ONLINE, "isr=12"),
+        (16, PartitionTarget(replicas=digits("4123"), adding_replicas=(4,)), ONLINE, "replicas=4123 adding_replicas=4"),  # no directories
+        (2, isr("4"), UNCLEAN, "leader=2 isr=2"),  # no recovery of leaders
+    ],
+)
+def test_older_levels_say_it_differently(level: int, target: PartitionTarget, election: Election, told: str) -> None:
+    """What a record may hold depends on metadata.version."""
+    active = "23" if election is UNCLEAN else "1234"
+    assert change(partition(), target, election, active, MetadataLevel(level)) == told
+
+
+def test_a_partition_survives_its_own_record() -> None:
+    """At levels without directories they are zeros, which is how those who never heard of them are read."""
+    whole = partition("4123", isr="14", leader=4, adding="4", removing="3", recovering=1)
+    assert partition_of(partition_record(b"t" * 16, 3, whole, LEVEL)) == whole
+    assert set(partition_of(partition_record(b"t" * 16, 3, whole, MetadataLevel(16))).directories) == {bytes(16)}
+
+
+@pytest.mark.parametrize(
+    ("target", "current", "replicas", "adding", "removing"),
+    [("123", "123", "123", "", ""), ("321", "123", "321", "", ""), ("45", "213", "45123", "45", "123"), ("14", "132", "1423", "4", "23")],
+)
+def test_a_move_keeps_all_replicas_until_it_is_done(target: str, current: str, replicas: str, adding: str, removing: str) -> None:
+    """The target first, in its own order; who leaves behind it, by broker id."""
+    move = reassignment_to(digits(target), digits(current))
+    assert (move.replicas, move.adding, move.removing, move.target) == (digits(replicas), digits(adding), digits(removing), digits(target))
+
+
+@pytest.mark.parametrize(("members", "done"), [("123", None), ("1234", None), ("45", "45"), ("123456", None), ("12345", "45"), ("", None)])
+def test_a_move_is_done_when_all_who_stay_are_in_sync(members: str, done: str | None) -> None:
+    """Who leaves does not count, and nobody else may be in the way."""
+    move = reassignment_to(digits("45"), digits("123"))
+    found = move.target_isr(tuple(member for member in digits(members) if member != 6))
+    assert found == (None if done is None else digits(done)) or members == "123456"
+
+
+def test_a_move_that_is_called_off_goes_back_uncleanly_if_only_newcomers_are_in_sync() -> None:
+    """Then the first old replica counts as in sync, which people must have allowed."""
+    back = reverted(partition("45123", isr="1245", adding="45", removing="123"))
+    assert (back.replicas, back.isr, back.is_unclean) == (digits("123"), digits("12"), False)
+    back = reverted(partition("45123", isr="45", leader=4, adding="45", removing="123"))
+    assert (back.replicas, back.isr, back.is_unclean) == (digits("123"), digits("1"), True)
+
+
+# Places -------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> BrokerRegistration:
+    return BrokerRegistration(
+        broker_id=broker_id,
+        broker_epoch=0,
+        incarnation_id=bytes(16),
+        listeners=(),
+        features=(),
+        rack=rack,
+        fenced=fenced,
+        in_controlled_shutdown=False,
+        directories=(),
+    )
+
+
+brokers = st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()), min_size=1, max_size=9)
+
+
+@settings(max_examples=200)
+@given(brokers, st.integers(1, 5), st.integers(1, 40), st.integers(0, 1000))
+def test_replicas_are_spread_and_the_first_is_in_service(drawn: list[tuple[str | None, bool]], factor: int, partitions: int, seed: int) -> None:
+    """Nobody twice in a partition, as many racks as can be, those out of service only where the others do not suffice; the seed decides the rest."""
+    all_brokers = [broker(number, rack, fenced) for number, (rack, fenced) in enumerate(drawn)]
+    placement = place_replicas(partitions, factor, all_brokers, random.Random(seed))
+    serving = [each.broker_id for each in all_brokers if not each.fenced]
+    if not serving or factor > len(all_brokers):
+        assert placement == Refusal(ErrorCode.INVALID_REPLICATION_FACTOR)
+        return
+    assert not isinstance(placement, Refusal) and len(placement) == partitions
+    racks = {each.broker_id: each.rack for each in all_brokers}
+    for replicas in placement:
+        assert len(set(replicas)) == factor and replicas[0] in serving
+        assert len({racks[replica] for replica in replicas}) == min(factor, len(set(racks.values())))
+    assert placement == place_replicas(partitions, factor, all_brokers, random.Random(seed))
+
+
+def test_every_broker_leads_equally_often() -> None:
+    """Three rounds of five brokers: also after the order was shuffled. With several racks that is not promised."""
+    placement = place_replicas(15, 3, [broker(number) for number in range(5)], random.Random(7))
+    assert not isinstance(placement, Refusal)
+    assert set(Counter(replicas[0] for replicas in placement).values()) == {3}
+    assert set(Counter(replica for replicas in placement for replica in replicas).values()) == {9}
+
+
+# Indexes ------------------------------------------------------------------------------------------------------------------------------------------
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["topic", "partition", "remove"]),
+        st.integers(0, 3),
+        st.integers(0, 2),
+        st.permutations("123"),
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    max_size=25,
+)
+
+
+def told(table: TopicTable) -> object:
+    """Return everything that can be asked of a table."""
+    return (
+        [(topic.name, topic.topic_id, dict(sorted(topic.partitions.items()))) for topic in table.topics()],
+        [table.with_isr_member(broker_id) for broker_id in range(5)],
+        [table.leads_any(broker_id) for broker_id in range(5)],
+        (table.leaderless(), table.imbalanced(), table.reassigning(), table.has_leaderless, table.has_imbalanced, table.partition_count),
+        [table.colliding_name(name) for name in ("a.b", "a_b", "c")],
+    )
+
+
+NAMES = ("a.b", "a_b", "c", "d.e")
+
+
+def carry_out(table: TopicTable, step: tuple[str, int, int, list[str], int, bool]) -> None:
+    verb, topic, number, replicas, isr_size, is_led = step
+    topic_id = bytes([topic + 2]) * 16
+    if verb == "topic" and table.topic(topic_id) is None:
+        table.add_topic(NAMES[topic], topic_id)
+    elif verb == "remove" and table.topic(topic_id) is not None:
+        assert table.remove_topic(topic_id) == NAMES[topic]
+    elif verb == "partition" and table.topic(topic_id) is not None:
+        members = "".join(replicas[: max(isr_size, 1)])
+        leader = int(members[-1]) if is_led else -1
+        table.put_partition((topic_id, number), partition("".join(replicas), members, leader, adding=replicas[2] if isr_size == 2 else ""))
+
+
+@settings(max_examples=100)
+@given(steps, st.integers(0, 25))
+def test_the_indexes_say_what_the_partitions_say_and_go_back_with_them(story: list[tuple[str, int, int, list[str], int, bool]], cut: int) -> None:
+    """Undone to a cut, a table is the one that went only so far; and what is asked of the indexes is what a walk would find."""
+    cut = min(cut, len(story))
+    journal, plain = Journal(), TopicTable(Journal())
+    table = TopicTable(journal)
+    for offset, step in enumerate(story):
+        journal.mark(offset)
+        carry_out(table, step)
+        if offset < cut:
+            carry_out(plain, step)
+    walked = list(table.partitions())
+    assert table.partition_count == len(walked)
+    for broker_id in range(5):
+        assert table.with_isr_member(broker_id) == [key for key, held in walked if broker_id in held.isr]
+        assert table.leads_any(broker_id) == any(held.leader == broker_id for _, held in walked)
+    assert table.leaderless() == [key for key, held in walked if held.leader == -1]
+    assert table.imbalanced() == [key for key, held in walked if held.leader != held.replicas[0]]
+    assert table.reassigning() == [key for key, held in walked if held.adding_replicas]
+    journal.revert_to(cut)
+    assert told(table) == told(plain)
