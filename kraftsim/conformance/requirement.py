@@ -21,6 +21,11 @@ CHAPTERS = (
     "produce",
     "list-offsets",
     "fetch",
+    "cluster",
+    "configs",
+    "features",
+    "quotas",
+    "credentials",
     "controller",
 )
 """In the order in which they are judged: what all else stands on first, what leaves traces in the cluster last."""
@@ -92,7 +97,7 @@ SECTIONS: Catalogue[Requirements] = Catalogue(
     "kraftsim.conformance",
     "REQUIREMENTS",
     Requirements,
-    apart=("batches", "expect", "junit", "peer", "release_line", "runner", "selection", "target", "throw_away", "transcript", "wire_bytes"),
+    apart=("batches", "expect", "junit", "peer", "release_line", "runner", "selection", "settle", "target", "throw_away", "transcript", "wire_bytes"),
 )
 
 

@@ -1,0 +1,42 @@
+"""UnregisterBroker (64) and ControllerRegistration (70): who is a member of the cluster.   Source: KIP-631, KIP-919."""
+
+from kraftsim.conformance.expect import expect, expect_error
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target
+from kraftsim.conformance.throw_away import CAUGHT_UP, throw_away_broker
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+REQUIREMENTS = Requirements("controller", 6, "Members of the cluster")
+UNREGISTER = "ReplicationControlManager.unregisterBroker"
+NOBODY = 999_999_999
+
+
+def _unregister(target: Target, broker_id: int, address: str | None = None) -> int:
+    with target.peer(address) as peer:
+        version = target.newest(ApiKey.UNREGISTER_BROKER, address=address)
+        return peer.ask(UnregisterBrokerRequest(broker_id=broker_id), version, UnregisterBrokerResponse).error_code
+
+
+@REQUIREMENTS.that(1, "a broker that is not registered cannot be unregistered: error 102, on brokers and on controllers", source=UNREGISTER)
+def unknown(target: Target) -> None:
+    for address in (None, target.controller_address()):
+        for broker_id in (NOBODY, -1):
+            expect_error(_unregister(target, broker_id, address), ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id}")
+
+
+@REQUIREMENTS.that(2, "a broker that serves can be unregistered, and is unknown from then on", source=f"KIP-631; {UNREGISTER}")
+def in_service(target: Target) -> None:
+    with throw_away_broker(target) as broker:
+        broker.registered()
+        expect(not broker.heartbeat(offset=CAUGHT_UP, want_fence=False).is_fenced, "the broker is not let in")
+        expect_error(_unregister(target, broker.broker_id), ErrorCode.NONE, "the broker")
+        expect_error(broker.heartbeat(offset=CAUGHT_UP).error_code, ErrorCode.STALE_BROKER_EPOCH, "a heartbeat of the broker")
+        expect_error(_unregister(target, broker.broker_id), ErrorCode.BROKER_ID_NOT_REGISTERED, "the broker, a second time")
+        broker.registered(incarnation=2)
+
+
+def not_through_brokers(target: Target) -> None:
+    expect(ApiKey.CONTROLLER_REGISTRATION not in target.ranges(), "a broker offers ControllerRegistration")
+    expect(ApiKey.CONTROLLER_REGISTRATION in target.ranges(target.controller_address()), "the controller does not offer ControllerRegistration")

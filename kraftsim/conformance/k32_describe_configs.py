@@ -1,0 +1,134 @@
+"""DescribeConfigs (32): what holds for topics and brokers, and where it comes from.   Source: KIP-133, KIP-226, kafka.server.ConfigHelper."""
+
+from collections.abc import Sequence
+
+from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.settle import own_broker_id
+from kraftsim.conformance.target import Target
+from protocol.api_keys import ApiKey
+from protocol.config_resources import ConfigResourceType, ConfigSource, ConfigType
+from protocol.errors import ErrorCode
+from protocol.messages.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+
+REQUIREMENTS = Requirements("configs", 1, "DescribeConfigs")
+HELPER = "kafka.server.ConfigHelper"
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+SYNONYMS_SINCE, TYPES_SINCE = 1, 3
+
+
+def describe(
+    target: Target, kind: int, name: str, keys: Sequence[str] | None = None, *, version: int | None = None, synonyms: bool = False
+) -> DescribeConfigsResult:
+    """Ask for one resource."""
+    chosen = target.newest(ApiKey.DESCRIBE_CONFIGS) if version is None else version
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys))
+    with target.peer() as peer:
+        answer = peer.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms), chosen, DescribeConfigsResponse)
+    if len(answer.results) != 1:
+        raise Unmet(f"{len(answer.results)} results for one resource")
+    return answer.results[0]
+
+
+def told(target: Target, kind: int, name: str, key: str, *, synonyms: bool = False) -> DescribeConfigsResourceResult:
+    """Return one configuration. Raises Unmet if it is not told."""
+    result = describe(target, kind, name, [key], synonyms=synonyms)
+    expect_error(result.error_code, ErrorCode.NONE, name)
+    expect_equal([row.name for row in result.configs], [key], "the configurations that are told")
+    return result.configs[0]
+
+
+def _refused(target: Target, kind: int, name: str, error: ErrorCode, why: str | None) -> None:
+    result = describe(target, kind, name)
+    expect_error(result.error_code, error, f"resource {name!r} of type {kind}")
+    expect_equal(result.configs, [], f"configurations of resource {name!r} of type {kind}")
+    if why is not None:
+        expect_equal(result.error_message, why, f"what is said of resource {name!r} of type {kind}")
+
+
+@REQUIREMENTS.that(1, "every configuration of a topic is told: its own values, and the defaults of all others", source="KIP-133, KIP-226")
+def topic_values(target: Target) -> None:
+    name = target.topic(configs={"retention.ms": "4321"}).name
+    for version in target.versions(ApiKey.DESCRIBE_CONFIGS):
+        result = describe(target, TOPIC, name, version=version)
+        expect_error(result.error_code, ErrorCode.NONE, f"version {version}")
+        values = {row.name: row.value for row in result.configs}
+        expect_equal((values.get("retention.ms"), values.get("compression.type")), ("4321", "producer"), f"version {version}: two of the values")
+        expect(len(values) == len(result.configs) > 20, f"version {version}: {len(result.configs)} rows, {len(values)} names")
+        if version >= SYNONYMS_SINCE:
+            sources = {row.name: row.config_source for row in result.configs}
+            expected = (ConfigSource.TOPIC_CONFIG, ConfigSource.DEFAULT_CONFIG)
+            expect_equal((sources["retention.ms"], sources["compression.type"]), expected, f"version {version}: where they come from")
+
+
+@REQUIREMENTS.that(2, "of named configurations those are told that there are", source=HELPER)
+def named(target: Target) -> None:
+    name = target.topic().name
+    for keys, expected in ((["segment.ms", "no.such", "flush.ms"], ["flush.ms", "segment.ms"]), (["no.such"], [])):
+        found = sorted(row.name for row in describe(target, TOPIC, name, keys).configs)
+        expect_equal(found, expected, f"what is told of {', '.join(keys)}")
+
+
+@REQUIREMENTS.that(3, "types are told since version 3", source="KIP-569")
+def types(target: Target) -> None:
+    name = target.topic().name
+    kinds = {"retention.ms": ConfigType.LONG, "cleanup.policy": ConfigType.LIST, "preallocate": ConfigType.BOOLEAN}
+    for version in target.versions(ApiKey.DESCRIBE_CONFIGS, since=TYPES_SINCE):
+        found = {row.name: row.config_type for row in describe(target, TOPIC, name, list(kinds), version=version).configs}
+        expect_equal(found, {key: int(kind) for key, kind in kinds.items()}, f"version {version}: types")
+
+
+@REQUIREMENTS.that(4, "what would hold without a topic's own value is told to who asks for synonyms", source="KIP-226")
+def synonyms(target: Target) -> None:
+    name = target.topic(configs={"compression.type": "lz4"}).name
+    row = told(target, TOPIC, name, "compression.type", synonyms=True)
+    found = [(synonym.name, synonym.value, synonym.source) for synonym in row.synonyms]
+    expected = [("compression.type", "lz4", int(ConfigSource.TOPIC_CONFIG)), ("compression.type", "producer", int(ConfigSource.DEFAULT_CONFIG))]
+    expect_equal(found, expected, "synonyms")
+    expect_equal(told(target, TOPIC, name, "compression.type").synonyms, [], "synonyms that nobody asked for")
+
+
+@REQUIREMENTS.that(5, "a topic that is not there is error 3, a name that none can have is error 17", source=HELPER)
+def no_topic(target: Target) -> None:
+    _refused(target, TOPIC, target.fresh_name(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    why = "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    _refused(target, TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+
+
+@REQUIREMENTS.that(6, "a broker tells its own settings: what can be changed, what can not, and no secrets", source="KIP-226, DynamicBrokerConfig")
+def own_settings(target: Target) -> None:
+    name = str(own_broker_id(target))
+    rows = {row.name: row for row in describe(target, BROKER, name).configs}
+    expect(len(rows) > 200, f"only {len(rows)} settings are told")
+    expect_equal(
+        (rows["num.partitions"].read_only, rows["log.segment.bytes"].read_only), (True, False), "num.partitions, log.segment.bytes: read only"
+    )
+    secret = rows["ssl.keystore.password"]
+    expect_equal(
+        (secret.is_sensitive, secret.value, secret.config_type), (True, None, int(ConfigType.PASSWORD)), "a password: sensitive, value, type"
+    )
+    expect_equal(rows["listeners"].config_source, int(ConfigSource.STATIC_BROKER_CONFIG), "where listeners come from")
+
+
+@REQUIREMENTS.that(7, "a broker tells nothing of another one, and of nobody that is none: error 42", source=HELPER)
+def other_broker(target: Target) -> None:
+    own = own_broker_id(target)
+    why = f"Unexpected broker id, expected {own} or empty string, but received 999"
+    _refused(target, BROKER, "999", ErrorCode.INVALID_REQUEST, why)
+    _refused(target, BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x")
+    _refused(target, ConfigResourceType.BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+
+
+@REQUIREMENTS.that(8, "a type of resource that is none is error 42 for every resource of the request", source=HELPER)
+def no_type(target: Target) -> None:
+    name = target.topic().name
+    rows = [DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None) for kind in (TOPIC, 77)]
+    with target.peer() as peer:
+        answer = peer.ask(DescribeConfigsRequest(resources=rows), target.newest(ApiKey.DESCRIBE_CONFIGS), DescribeConfigsResponse)
+    expect_equal([row.error_code for row in answer.results], [int(ErrorCode.INVALID_REQUEST)] * 2, "errors")
