@@ -117,7 +117,7 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
         ready.cancel()
         if failure.done() and not failure.cancelled():
             _tell(failure.result())
-            raise Failure(f"{config.node_name} failed: {failure.result()!r}") from failure.result()
+            raise Failure(f"{config.node_name} failed: {_named(failure.result())}") from failure.result()
         failure.cancel()
         if mistakes:
             running.abort()
@@ -130,9 +130,18 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
         world.close()
 
 
+def _named(failure: BaseException) -> str:
+    """Return what a node died of; what cannot be in a quorum says enough by itself."""
+    from kraftsim.core.raft.quorum import FatalQuorumError
+
+    return str(failure) if isinstance(failure, FatalQuorumError) else repr(failure)
+
+
 def _tell(failure: BaseException) -> None:
-    """Say where a mistake of our own was made; a broken disk needs no such thing."""
+    """Say where a mistake of our own was made; a broken disk or a quorum that cannot be needs no such thing."""
     import traceback
 
-    if not isinstance(failure, OSError):
+    from kraftsim.core.raft.quorum import FatalQuorumError
+
+    if not isinstance(failure, OSError | FatalQuorumError):
         traceback.print_exception(failure)

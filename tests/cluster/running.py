@@ -21,7 +21,8 @@ QUICK_SESSIONS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interva
 @contextmanager
 def running_processes(directory: Path, *, brokers: int = 1, settings: Mapping[str, str] = QUICK_SESSIONS, **options: Any) -> Iterator[ProcessCluster]:
     """Run a cluster of processes; `options` are fields of ClusterSpec."""
-    spec = ClusterSpec(brokers=brokers, port=free_port_range(brokers), settings=settings, **options)
+    port = free_port_range(brokers, controllers=options.get("controllers", 1))
+    spec = ClusterSpec(brokers=brokers, port=port, settings=settings, **options)
     cluster = ProcessCluster(spec, RunDirectory(directory))
     asyncio.run(cluster.start())
     try:

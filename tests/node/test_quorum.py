@@ -44,15 +44,15 @@ async def test_three_controllers_elect_one_and_write_the_same_log(tmp_path: Path
         async with quorum.broker() as broker:
             assert (await broker.allocate()).producer_id_len == 1000
         leader = await quorum.leader()
-        end_offset = leader.raft.log_end_offset
-        await quorum.until(lambda: all(each.raft.high_watermark == end_offset for each in quorum.running.values()))
-        await quorum.until(lambda: all(each.raft.applied_end_offset == end_offset for each in quorum.running.values()))
+        nodes = list(quorum.running.values())
+        await quorum.until(lambda: all(each.registration.is_registered for each in nodes))
+        await quorum.until(lambda: len({offset for each in nodes for offset in (each.raft.log_end_offset, each.raft.applied_end_offset)}) == 1)
         assert all(each.ledger.state.producer_ids.next_producer_id == 1000 for each in quorum.running.values())
         await quorum.until(lambda: {quorum_state(quorum, node_id)["leaderId"] for node_id in IDS} == {leader.config.node_id})
         logs = [log_bytes(quorum, node_id) for node_id in IDS]
         assert logs[0] == logs[1] == logs[2]
         [opening] = next(split_batches(logs[0])).records()
-        assert opening.key == bytes.fromhex("0000 0002") and opening.value is not None and opening.value[2:6] == leader.config.node_id.to_bytes(4)
+        assert opening.key == bytes.fromhex("0000 0002") and opening.value is not None and int.from_bytes(opening.value[2:6]) in IDS
         assert all(quorum.noted(node_id, NodeReady) for node_id in IDS)
         epochs = [event.leader_epoch for node_id in IDS for event in quorum.noted(node_id, ControllerElected)]  # type: ignore[attr-defined]
         assert epochs and len(set(epochs)) == len(epochs)
@@ -321,6 +321,24 @@ async def test_a_damaged_snapshot_is_left_out_where_the_log_says_as_much(tmp_pat
         await quorum.leader()
         assert quorum.noted(101, DiskFailed)
         await quorum.until(lambda: quorum.running[101].ledger.state.producer_ids.next_producer_id == 1000)
+
+
+@pytest.mark.parametrize("is_truncated", [True, False])
+async def test_a_log_that_lost_what_was_flushed_is_refused(tmp_path: Path, is_truncated: bool) -> None:
+    """A tail that was never flushed is cut; damage before that would make the voter forget what it acknowledged."""
+    async with running_quorum(tmp_path) as quorum:
+        await quorum.leader()
+        await quorum.until(lambda: all(each.raft.log_end_offset >= 8 for each in quorum.running.values()))
+        await quorum.stop(101)
+        path = quorum.log_directory(101) / "00000000000000000000.log"
+        whole = path.read_bytes()
+        path.write_bytes(whole + b"torn")
+        await quorum.start(101)
+        await quorum.stop(101)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-3] if is_truncated else whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+        with pytest.raises(ConfigError, match=r"is damaged at offset .*, and was on disk up to"):
+            await quorum.start(101)
 
 
 async def test_a_lost_quorum_state_is_made_again_from_the_log(tmp_path: Path) -> None:

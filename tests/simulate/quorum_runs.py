@@ -2,17 +2,22 @@
 
 import asyncio
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.core.raft.voter_set import ReplicaKey
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import ControllerElected, MetadataReverted
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
 from kraftsim.events.raft import MetadataTruncated, SnapshotLoaded, SnapshotWritten, VoteAnswered, VotersChanged
 from kraftsim.node.clients import InitProducerIdClient
+from kraftsim.node.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches
+from protocol.errors import ErrorCode
+from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
+from protocol.schema import Message
 
 SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 KEPT = (MetadataReverted, MetadataTruncated, SnapshotLoaded, SnapshotWritten, VotersChanged)
@@ -83,6 +88,34 @@ class QuorumRun:
         client = self.simulation.add_host("client")
         asker = InitProducerIdClient(self.simulation.world_of(client), bootstrap=self.cluster.addresses, client_id="asker", retry_backoff_ms=20)
         return self.simulation.spawn(client, asker.ask(ids))
+
+    def key_of(self, name: str) -> ReplicaKey:
+        """Return the id and the directory id of a controller."""
+        return self.cluster.nodes[name].raft.quorum.own
+
+    def joining(self, name: str) -> AddRaftVoterRequest:
+        """Return the request by which a controller becomes a voter."""
+        key, spec = self.key_of(name), self.cluster.spec.node(name, host_is_name=True)
+        listener = Listener(name="CONTROLLER", host=spec.host, port=spec.port)
+        return AddRaftVoterRequest(cluster_id=None, voter_id=key.id, voter_directory_id=key.directory_id, timeout_ms=10_000, listeners=[listener])
+
+    def ask_leader(self, body: Message) -> Any:
+        """Ask the active controller, again and again while it says that it cannot now (REQUEST_TIMED_OUT)."""
+        tools = self.simulation.hosts.get("tools") or self.simulation.add_host("tools")
+        return self.simulation.run_until(self.simulation.spawn(tools, self._ask_leader(body)), limit_s=60)
+
+    async def _ask_leader(self, body: Message) -> Any:
+        while True:
+            leader = self.leader
+            assert leader is not None, "somebody leads"
+            spec = self.cluster.spec.node(leader, host_is_name=True)
+            connection = PeerConnection(spec.host, spec.port, client_id="tools")
+            await connection.connect()
+            answer = await connection.request(body)
+            connection.close()
+            if answer.error_code != ErrorCode.REQUEST_TIMED_OUT:
+                return answer
+            await asyncio.sleep(0.5)
 
     def cut(self, one: str, other: str) -> None:
         """Let nothing through between two hosts any more."""

@@ -5,7 +5,12 @@ import pytest
 from kraftsim.events.metadata import MetadataReverted
 from kraftsim.events.raft import MetadataTruncated, SnapshotLoaded, SnapshotWritten, VotersChanged
 from kraftsim.world.simulated import Simulation
+from protocol.errors import ErrorCode
+from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
+from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulate.quorum_runs import QuorumRun
+
+LISTENER = Listener(name="CONTROLLER", host="controller-109", port=9192)
 
 SMALL_LOGS = {
     "metadata.log.max.record.bytes.between.snapshots": "500",
@@ -70,6 +75,39 @@ def test_voters_that_stand_in_the_log_elect_as_well(seed: int) -> None:
     run = play(seed, first_voters=3, settings=SMALL_LOGS)
     assert all(event.voters == "101,102,103" and event.kraft_version == 1 for event in run.noted(VotersChanged))
     assert run.noted(VotersChanged)
+
+
+def test_controllers_join_and_leave_a_running_quorum() -> None:
+    """One controller formats the quorum alone; two more read along, become voters, and the first one leaves while it leads (KIP-853)."""
+    with Simulation(3) as simulation:
+        run = QuorumRun(simulation, 3, first_voters=1)
+        run.cluster.start()
+        asker = run.begin_to_ask(12_000)
+        simulation.run_until(lambda: run.leader == "controller-101", limit_s=30)
+        for name in ("controller-102", "controller-103"):
+            assert run.ask_leader(run.joining(name)).error_code == ErrorCode.NONE
+        assert run.ask_leader(run.joining("controller-103")).error_code == ErrorCode.DUPLICATE_VOTER
+        first = run.key_of("controller-101")
+        request = RemoveRaftVoterRequest(cluster_id=None, voter_id=first.id, voter_directory_id=first.directory_id)
+        assert run.ask_leader(request).error_code == ErrorCode.NONE
+        simulation.run_until(lambda: run.leader in ("controller-102", "controller-103"), limit_s=30)
+        simulation.kill("controller-101")
+        simulation.run_until(asker, limit_s=120)
+        assert len(set(asker.result())) == 12_000
+        assert [event.voters for event in run.noted(VotersChanged)][-1] == "102,103"
+        assert (simulation.troubles, simulation.violations, run.cluster.failures) == ([], [], [])
+
+
+def test_static_voters_cannot_be_changed() -> None:
+    """kraft.version 0: UNSUPPORTED_VERSION."""
+    with Simulation(2) as simulation:
+        run = QuorumRun(simulation, 2)
+        run.cluster.start()
+        simulation.run_until(lambda: run.leader is not None, limit_s=30)
+        answer = run.ask_leader(
+            AddRaftVoterRequest(cluster_id=None, voter_id=9, voter_directory_id=bytes([9] * 16), timeout_ms=1000, listeners=[LISTENER])
+        )
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_five_controllers_survive_two() -> None:

@@ -18,6 +18,7 @@ from kraftsim.events.raft import MetadataWritten
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.log import PartitionLog
+from kraftsim.node.raft.recovery_point import RecoveryPoint
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, split_batches
@@ -65,9 +66,12 @@ class SegmentedLog(PartitionLog):
 class MetadataStore:
     """The files of one replica. `load` first. OSErrors of the disk pass through everywhere; after one nothing here may be believed any more."""
 
-    def __init__(self, world: World, config: NodeConfig) -> None:
+    def __init__(self, world: World, config: NodeConfig, *, has_recovery_point: bool = False) -> None:
         self._world = world
         self._config = config
+        self._recovery_point = RecoveryPoint(world.disk) if has_recovery_point else None
+        """For a replica that votes: what it once had on disk it must not do without."""
+        self._recovery_point_ms = world.clock.monotonic_ms()
         self._log = SegmentedLog(
             world,
             METADATA_TOPIC,
@@ -114,6 +118,9 @@ class MetadataStore:
             self._log.begin_at(latest.end_offset)
         if latest is not None and latest > FORMAT_SNAPSHOT:
             self._base_epoch = latest.epoch
+        if self._recovery_point is not None:
+            self._recovery_point.load()
+            self._recovery_point.require(self._log.log_end_offset, self._config.log_dir)
         voters = self._voters(static_voters, latest, controls)
         if self._log.stored_topic_id() != METADATA_TOPIC_ID:
             await self._log.store_topic_id(METADATA_TOPIC_ID)
@@ -178,14 +185,30 @@ class MetadataStore:
             if self._has_new_epochs:
                 self._has_new_epochs = False
                 await self._log.store_epochs()
-            return await self._log.flush()
+            flushed_offset = await self._log.flush()
+        now_ms = self._world.clock.monotonic_ms()
+        if now_ms - self._recovery_point_ms >= self._config.log_flush_offset_checkpoint_interval_ms:
+            self._recovery_point_ms = now_ms
+            await self.store_recovery_point(flushed_offset)
+        return flushed_offset
+
+    async def store_recovery_point(self, flushed_offset: int) -> None:
+        """Write down that everything before an offset is flushed."""
+        if self._recovery_point is not None:
+            await self._recovery_point.store(flushed_offset)
 
     async def truncate_to(self, end_offset: int) -> None:
         """Cut off the record at an offset and everything behind it."""
         async with self._changing:
+            await self._lower_recovery_point(end_offset)
             self._log.truncate_to(end_offset)
             self._has_new_epochs = True
             assert self._log.log_end_offset == end_offset, f"the log is cut between batches, not at {end_offset}"
+
+    async def _lower_recovery_point(self, end_offset: int) -> None:
+        """The log is about to end earlier: the file must not say more."""
+        if self._recovery_point is not None and self._recovery_point.offset > end_offset:
+            await self._recovery_point.store(end_offset)
 
     def begin_counting(self) -> None:
         """A snapshot is about to be written: count from here on what it does not cover."""
@@ -200,6 +223,7 @@ class MetadataStore:
         """
         await self.snapshots.finish_fetched(snapshot)
         async with self._changing:
+            await self._lower_recovery_point(snapshot.end_offset)
             self._log.begin_at(snapshot.end_offset)
             self._base_epoch = snapshot.epoch
             self._has_new_epochs = True

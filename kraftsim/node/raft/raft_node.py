@@ -71,7 +71,7 @@ class RaftNode:
         self._duties = duties
         self._leadership = leadership
         self._new_quorum = new_quorum
-        self.store = MetadataStore(shell.world, shell.config)
+        self.store = MetadataStore(shell.world, shell.config, has_recovery_point=duties is not None)
         self.own_endpoints: dict[str, Address] = {}
         """Where this replica is reached, by listener; filled in before anybody is told."""
         self.high_watermark: int | None = None
@@ -191,6 +191,7 @@ class RaftNode:
     async def stop(self) -> None:
         """Make the log durable and end everything that is under way here. `hand_over` before."""
         await self.flush()
+        await self.store.store_recovery_point(self.store.log_end_offset)
         self._is_over = True
         self._disarm()
         self._connections.close()
