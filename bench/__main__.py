@@ -1,6 +1,7 @@
-"""`make bench`: every measurement, one after the other. `make bench ARGS=ids` runs one.
+"""`make bench`: every measurement, one after the other; `make bench ARGS=ids` runs one, ARGS="failover --rounds 20" tells it more.
 
-python -m bench [NAME ...]      names: codec import records frames copies start ids produce idle
+python -m bench [NAME ...] [OPTIONS OF A BENCH]
+names: codec import records frames copies start quorum_start ids failover writes partitions produce idle
 """
 
 import subprocess
@@ -13,15 +14,21 @@ BENCHES = {
     "frames": "InitProducerId frames per second of one core, with a constant answer",
     "copies": "copies of each record byte in a broker, counted, and what they cost",
     "start": "seconds until every broker answers, and resident memory of each node",
+    "quorum_start": "3 controllers and 3 brokers until every broker answers, and their memory, beside Apache Kafka",
     "ids": "InitProducerId per second, beside Apache Kafka",
+    "failover": "from kill -9 of the active controller to the next block of producer ids, beside Apache Kafka",
+    "writes": "metadata writes per second that a quorum of three commits, beside Apache Kafka",
+    "partitions": "100,000 partitions in metadata: creating them, and starting with them",
     "produce": "MB/s of 1 KiB records by librdkafka, beside Apache Kafka",
-    "idle": "virtual seconds per CPU second of an idle cluster",
+    "idle": "virtual seconds per CPU second, idle and under faults",
 }
 
 
 def main() -> int:
     """Run the chosen benches, each in a process of its own."""
-    chosen = sys.argv[1:] or list(BENCHES)
+    given = sys.argv[1:]
+    first_option = next((number for number, word in enumerate(given) if word.startswith("-")), len(given))
+    chosen, options = given[:first_option] or list(BENCHES), given[first_option:]
     unknown = [name for name in chosen if name not in BENCHES]
     if unknown:
         print(f"no bench is called {unknown[0]} (there are: {', '.join(BENCHES)})", file=sys.stderr)
@@ -29,7 +36,7 @@ def main() -> int:
     worst = 0
     for name in chosen:
         print(f"\n== {name}: {BENCHES[name]}", flush=True)
-        worst = max(worst, subprocess.run([sys.executable, "-m", f"bench.bench_{name}"], check=False).returncode)
+        worst = max(worst, subprocess.run([sys.executable, "-m", f"bench.bench_{name}", *options], check=False).returncode)
     return worst
 
 

@@ -1,0 +1,87 @@
+"""How long three controllers and three brokers take, with Kafka's default timers, until every broker knows all as unfenced; and their memory.
+
+    python -m bench.bench_quorum_start [--rounds 5] [--apache-rounds 1]
+
+All six are started at once on empty directories, and each round draws other election time-outs: nobody stands for election before 1 s is over, as in
+Kafka. Memory is what is resident a moment later, pages that processes share counted for each of them.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.quorums import APACHE_KAFKA, KRAFTSIM, VOTERS, fresh_seed, resident_mebibytes, start_all, their_nodes
+from bench.subjects import subjects
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.probe import wait_until_answering
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.spec import ClusterSpec
+
+BROKERS = 3
+SETTLE_SECONDS = 0.5
+Round = tuple[float, float]
+"""Seconds until everybody answers, MiB of all nodes."""
+
+
+async def start_ours() -> Round:
+    """Start and stop our six."""
+    root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
+    spec = ClusterSpec(controllers=VOTERS, brokers=BROKERS, port=free_port_range(BROKERS, controllers=VOTERS), seed=fresh_seed())
+    cluster = ProcessCluster(spec, RunDirectory(root))
+    began = time.perf_counter()
+    await cluster.start()
+    took = time.perf_counter() - began
+    await asyncio.sleep(SETTLE_SECONDS)
+    memory = sum(resident_mebibytes(cluster.pid(name)) for name in spec.node_names)
+    await cluster.stop()
+    shutil.rmtree(root)
+    return took, memory
+
+
+def start_theirs() -> Round:
+    """Start and kill six of Apache Kafka."""
+    nodes = their_nodes(brokers=BROKERS)
+    try:
+        began = time.perf_counter()
+        start_all(nodes)
+        addresses = [("127.0.0.1", int(getattr(node, "port"))) for node in nodes[VOTERS:]]  # noqa: B009
+        asyncio.run(wait_until_answering(addresses, brokers=BROKERS))
+        took = time.perf_counter() - began
+        time.sleep(SETTLE_SECONDS)
+        return took, sum(resident_mebibytes(node.pid) for node in nodes)
+    finally:
+        for node in nodes:
+            node.remove()
+
+
+def told(rounds: Sequence[Round]) -> str:
+    """Return the medians in words."""
+    seconds = [took for took, _ in rounds]
+    return (
+        f"{median(seconds):.2f} s (best {min(seconds):.2f}, worst {max(seconds):.2f} of {len(rounds)}), "
+        f"{median(memory for _, memory in rounds):.0f} MiB in all"
+    )
+
+
+def main() -> int:
+    """Start and stop both kinds, print medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--apache-rounds", type=int, default=1)
+    options = parser.parse_args()
+    if APACHE_KAFKA in subjects() and options.apache_rounds:
+        print(f"{APACHE_KAFKA:20s} {told([start_theirs() for _ in range(options.apache_rounds)])}", flush=True)
+    asyncio.run(start_ours())  # warm-up: compiled modules, page cache
+    print(f"{KRAFTSIM:20s} {told([asyncio.run(start_ours()) for _ in range(options.rounds)])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

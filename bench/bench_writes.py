@@ -1,0 +1,121 @@
+"""How many writes a second a quorum of three commits: AllocateProducerIds, answered once a majority has it on its disk.
+
+    python -m bench.bench_writes [--seconds 4] [--rounds 3]
+
+Apache Kafka looks at one request of a connection at a time and gathers writes for up to 25 ms, so it needs many connections to be quick: both kinds
+get few and many. Raw frames, so that the load costs little; only answers without an error are counted. What ours answers is flushed by a majority.
+"""
+
+import argparse
+import asyncio
+import struct
+import sys
+import time
+from collections import defaultdict
+from statistics import median
+from typing import cast
+
+import uvloop
+
+from bench.quorums import BROKER_ID, QuorumClient, quorum
+from bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.requests import request_chunks
+
+LOADS = ((1, 1), (16, 8), (256, 4))
+ANSWER_BYTES = 4 + 4 + 1 + 4 + 2 + 8 + 4 + 1
+ERROR = struct.Struct(">h").unpack_from
+ERROR_AT = 4 + 4 + 1 + 4
+
+
+class Writer(asyncio.Protocol):
+    """One connection that keeps its requests in flight."""
+
+    def __init__(self, frame: bytes, in_flight: int) -> None:
+        self.frame = frame
+        self.in_flight = in_flight
+        self.answered = 0
+        self.refused = 0
+        self.rest = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Fill the pipe."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(self.frame * self.in_flight)
+
+    def data_received(self, data: bytes) -> None:
+        """Count, and ask again."""
+        data = self.rest + data
+        count = len(data) // ANSWER_BYTES
+        for index in range(count):
+            if ERROR(data, index * ANSWER_BYTES + ERROR_AT)[0]:
+                self.refused += 1
+            else:
+                self.answered += 1
+        self.rest = data[count * ANSWER_BYTES :]
+        if count:
+            self.transport.write(self.frame * count)
+
+
+async def load(address: str, frame: bytes, shape: tuple[int, int], seconds: float) -> float:
+    """Return committed writes per second."""
+    host, _, port = address.partition(":")
+    loop = asyncio.get_running_loop()
+    connections, in_flight = shape
+    writers = [Writer(frame, in_flight) for _ in range(connections)]
+    for writer in writers:
+        await loop.create_connection(lambda writer=writer: writer, host, int(port))  # type: ignore[misc]
+    await asyncio.sleep(0.5)
+    before = sum(writer.answered for writer in writers)
+    began = time.perf_counter()
+    await asyncio.sleep(seconds)
+    rate = (sum(writer.answered for writer in writers) - before) / (time.perf_counter() - began)
+    assert not any(writer.refused for writer in writers), "the controller that is asked stays the active one"
+    for writer in writers:
+        writer.transport.abort()
+    await asyncio.sleep(0.1)
+    return rate
+
+
+def measure(name: str, seconds: float, rounds: int) -> dict[tuple[int, int], list[float]]:
+    """Return the rates of one kind of quorum by shape of the load."""
+    rates: dict[tuple[int, int], list[float]] = defaultdict(list)
+    with quorum(name) as running:
+        client = QuorumClient(running.addresses)
+        client.register()
+        leader = running.addresses[client.allocate()]
+        request = AllocateProducerIdsRequest(broker_id=BROKER_ID, broker_epoch=client.broker_epoch)
+        client.close()
+        frame = b"".join(request_chunks(67, 0, 7, "bench", request))
+        for shape in LOADS:
+            uvloop.run(load(leader, frame, shape, seconds / 2))  # warm-up, not counted
+            for _ in range(rounds):
+                rates[shape].append(uvloop.run(load(leader, frame, shape, seconds)))
+            print(f"{name:20s} {shape[0]:3d} x {shape[1]}: {spread(rates[shape])} writes/s", flush=True)
+    return rates
+
+
+def spread(rates: list[float]) -> str:
+    """Return the median, and the worst and the best."""
+    return f"{median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
+
+
+def main() -> int:
+    """Measure both kinds and print medians and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    found = {name: measure(name, options.seconds, options.rounds) for name in subjects()}
+    for shape in LOADS:
+        ours = median(found[KRAFTSIM][shape])
+        line = f"{shape[0]} x {shape[1]}: kraftsim {ours:,.0f} writes/s"
+        if APACHE_KAFKA in found:
+            theirs = median(found[APACHE_KAFKA][shape])
+            line += f", Apache Kafka {theirs:,.0f} writes/s, ratio {ours / theirs:.2f}"
+        print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""What benches decide by themselves: which of them there are, whom a client of a quorum asks, and what many rounds come to."""
+
+import socketserver
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import BENCHES
+from bench.bench_failover import figures
+from bench.quorums import QuorumClient
+from protocol.errors import ErrorCode
+
+FILES = Path(__file__).parents[2] / "bench"
+NOT_FOR_MAKE = {"analysis", "world"}
+"""What they measure is in other tables."""
+
+
+class Controller(socketserver.ThreadingTCPServer):
+    """Answers AllocateProducerIds by one error code after the other, the last one for ever; None closes the connection."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, *codes: int | None) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.codes = list(codes)
+        self.asked_count = 0
+
+
+class Answering(socketserver.StreamRequestHandler):
+    """One connection."""
+
+    server: Controller
+
+    def handle(self) -> None:
+        """Answer until told to hang up."""
+        while size := self.rfile.read(4):
+            request = self.rfile.read(int.from_bytes(size))
+            self.server.asked_count += 1
+            code = self.server.codes.pop(0) if len(self.server.codes) > 1 else self.server.codes[0]
+            if code is None:
+                return
+            body = request[4:8] + b"\0" + struct.pack(">ihqi", 0, code, 1000, 1000) + b"\0"
+            self.wfile.write(len(body).to_bytes(4) + body)
+
+
+@contextmanager
+def controllers(*codes: tuple[int | None, ...]) -> Iterator[list[Controller]]:
+    """Serve some controllers."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(Controller(*each)) for each in codes]
+        for each in found:
+            threading.Thread(target=each.serve_forever, args=(0.01,), daemon=True).start()
+            stack.callback(each.shutdown)
+        yield found
+
+
+def test_make_bench_knows_every_bench():
+    """A bench that nobody runs measures nothing."""
+    assert set(BENCHES) == {file.stem.removeprefix("bench_") for file in FILES.glob("bench_*.py")} - NOT_FOR_MAKE
+
+
+@pytest.mark.parametrize(
+    ("codes", "answered_by"),
+    [
+        ([(ErrorCode.NOT_CONTROLLER,), (ErrorCode.NONE,)], 1),
+        ([(None, None, ErrorCode.NONE), (ErrorCode.NOT_CONTROLLER,)], 0),
+        ([(ErrorCode.NOT_CONTROLLER,), (ErrorCode.NOT_CONTROLLER, None, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE)], 1),
+    ],
+)
+def test_a_client_asks_all_controllers_until_one_is_active(codes: list[tuple[int | None, ...]], answered_by: int):
+    """Whoever says that it does not lead, hangs up, or has not read everything yet is asked again."""
+    with controllers(*codes) as served:
+        client = QuorumClient([f"127.0.0.1:{each.server_address[1]}" for each in served])
+        assert client.allocate() == answered_by
+        assert served[answered_by].asked_count == len(codes[answered_by]), "and no more often than it takes"
+        client.close()
+
+
+def test_rounds_are_summed_up_by_median_and_worst():
+    """Not by the mean: one election that nobody wins takes another second."""
+    found = figures([2.0, 1.0, 9.0, 1.0, 1.0])
+    assert (found.rounds, found.median, found.best, found.worst) == (5, 1.0, 1.0, 9.0)
+    assert 2.0 < found.p90 < 9.0
