@@ -34,6 +34,16 @@ TOOLS = """
       <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{release}</version>
       <exclusions><exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId></exclusion></exclusions>
     </dependency>"""
+SHELL_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kraftsim</groupId>
+  <artifactId>kafka-shell</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-shell</artifactId><version>{release}</version></dependency>
+  </dependencies>
+</project>
+"""
 NO_TOOLS = """
       <exclusions><exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId></exclusion></exclusions>"""
 
@@ -61,16 +71,24 @@ def class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
     return _bring(release, remembered)
 
 
+def shell_class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
+    """Return the jars of kafka-metadata-shell, which no other tool needs. Raises Missing."""
+    remembered = CACHE / release / "shell_class_path.txt"
+    if not remembered.exists() or not all(Path(line).exists() for line in remembered.read_text().splitlines()):
+        java()
+        words = _resolve(_maven(), SHELL_POM.format(release=release), remembered)
+        if words:
+            raise Missing(f"Maven could not bring kafka-shell {release}: {words.splitlines()[:1]}")
+    return [Path(line) for line in remembered.read_text().splitlines()]
+
+
 def has_tools(release: str) -> bool:
     """Tell whether the jars of a release hold the command-line tools: of some releases the registry has the server and not the tools."""
     return any(jar.name == f"kafka-tools-{release}.jar" for jar in class_path(release))
 
 
 def _bring(release: str, remembered: Path) -> list[Path]:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise Missing("Apache Kafka comes from Maven, and there is no mvn on the search path")
-    remembered.parent.mkdir(parents=True, exist_ok=True)
+    maven = _maven()
     log_binding = "slf4j-reload4j" if release.startswith("3.") else "slf4j-simple"
     whole = POM.format(release=release, log_binding=log_binding, tools=TOOLS.format(release=release), server_exclusions="")
     server_only = POM.format(release=release, log_binding=log_binding, tools="", server_exclusions=NO_TOOLS)
@@ -82,9 +100,17 @@ def _bring(release: str, remembered: Path) -> list[Path]:
     return [Path(line) for line in remembered.read_text().splitlines()]
 
 
+def _maven() -> str:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Missing("Apache Kafka comes from Maven, and there is no mvn on the search path")
+    return maven
+
+
 def _resolve(maven: str, project: str, remembered: Path) -> str:
     """Let Maven bring what a project depends on; return what it complained of, or nothing."""
-    pom, fresh = remembered.with_name("pom.xml"), remembered.with_name("class_path.new")
+    remembered.parent.mkdir(parents=True, exist_ok=True)
+    pom, fresh = remembered.with_suffix(".pom"), remembered.with_suffix(".new")
     pom.write_text(project)
     command = [maven, "-B", "-q", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={fresh}", "-Dmdep.pathSeparator=\n"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False, stdin=subprocess.DEVNULL)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from tests.apache_kafka.class_path import CACHE, DEFAULT_RELEASE, class_path, has_tools, java
+from tests.apache_kafka.class_path import CACHE, DEFAULT_RELEASE, class_path, has_tools, java, shell_class_path
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 """For tests: up early, slow later."""
@@ -21,6 +21,8 @@ NODE_ID = "1"
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
+SHELL_SECONDS = 2.0
+"""So long the metadata shell mostly takes until it has read a small snapshot."""
 
 LOG4J = """log4j.rootLogger=WARN, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -39,6 +41,8 @@ TOOLS = {
     "storage": "kafka.tools.StorageTool",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
 }
 MOVED_IN_4 = {"console-producer": "org.apache.kafka.tools.ConsoleProducer"}
 TOOLS_OF_4 = "4.1.2"
@@ -66,6 +70,20 @@ def dump_log(*files: Path, release: str = DEFAULT_RELEASE, metadata: bool = Fals
     """Return what Kafka's own DumpLogSegments reads in log, index or snapshot files."""
     decoder = ["--cluster-metadata-decoder"] if metadata else ["--print-data-log", "--deep-iteration"]
     return run_tool(release, "dump-log", *decoder, "--files", ",".join(str(file) for file in files))
+
+
+def metadata_shell(snapshot: Path, *commands: str, release: str = DEFAULT_RELEASE) -> list[str]:
+    """Return the words that Kafka's metadata shell prints when commands are typed into it.
+
+    It takes commands before it has published what it read: what is missing may be there the next time.
+    """
+    jars = ":".join(str(jar) for jar in shell_class_path(release))
+    command = [str(java()), *QUICK_JVM, "-cp", jars, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as shell:
+        time.sleep(SHELL_SECONDS)
+        printed, _ = shell.communicate("".join(f"{line}\n" for line in (*commands, "exit")), timeout=TOOL_SECONDS)
+    assert shell.returncode == 0, printed
+    return printed.split()
 
 
 def java_command(release: str, main_class: str, *arguments: str, jvm: tuple[str, ...] = QUICK_JVM) -> list[str]:
@@ -110,6 +128,12 @@ class ApacheKafka:
     def data(self) -> Path:
         """The node's log directory."""
         return self.directory / "data"
+
+    @property
+    def directory_id(self) -> str:
+        """The id of the log directory, as meta.properties says."""
+        lines = (self.data / "meta.properties").read_text().splitlines()
+        return next(line.partition("=")[2] for line in lines if line.startswith("directory.id="))
 
     @property
     def pid(self) -> int:

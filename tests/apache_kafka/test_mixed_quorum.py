@@ -12,7 +12,7 @@ from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE
 from protocol.batches import split_batches
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
-from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.harness import ApacheKafka, run_tool
 from tests.apache_kafka.mixed import (
     METADATA_LOG,
     OF_A_CONTROLLER,
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.interop
 OURS, THEIRS = (101, 102), 103
 OF_PRE_VOTES = ("VoteRequestData", "UnsupportedVersionException")
 """4.x asks for a pre-vote, which 3.9 does not know (KIP-996); it then goes on without, as among its own."""
-UNTIL_REGISTERED = ("egistration",)
 LAST = "under-the-last"
 ITS_PATIENCE_MS, OUR_PATIENCE_MS = "1000", "4000"
 """Who notices first that nobody leads is elected first: it, while it runs."""
+OURS_WAIT = {"controller.quorum.fetch.timeout.ms": OUR_PATIENCE_MS}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def mixed_quorum(release: str, directory: Path) -> Iterator[Mixed]:
     ):
         yield Mixed(ours, theirs)
         ours.require_running()
-        assert not complaints(theirs, but=(*OF_A_CONTROLLER, *UNTIL_REGISTERED, *OF_PRE_VOTES))
+        assert not complaints(theirs, but=(*OF_A_CONTROLLER, *OF_PRE_VOTES))
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
@@ -115,3 +115,33 @@ def test_either_kind_is_elected_and_every_log_is_the_same(release: str, tmp_path
         assert len({log[:shortest] for log in logs.values()}) == 1, {node_id: len(log) for node_id, log in logs.items()}
         epochs = {batch.partition_leader_epoch for batch in split_batches(logs[THEIRS])}
         assert len(epochs) >= 3, epochs
+
+
+def test_an_apache_controller_joins_the_voters_of_our_quorum_leads_and_leaves(tmp_path: Path):
+    """It comes as an observer, is added and removed by Apache Kafka's tool, and leads in between (KIP-853)."""
+    port = mixed_port()
+    with cluster_of_ours(tmp_path / "run", port=port, controllers=2, brokers=1, first_voters=2, settings=OURS_WAIT) as ours:
+        addresses = [address_of(ours, name) for name in ours.spec.controller_names]
+        its = {
+            "process.roles": "controller",
+            "node.id": str(THEIRS),
+            "controller.quorum.voters": "",
+            "controller.quorum.bootstrap.servers": ",".join(addresses),
+            "controller.quorum.fetch.timeout.ms": ITS_PATIENCE_MS,
+        }
+        with apache(DEFAULT_RELEASE, its, controller_port=port + CONTROLLER_PORT_DISTANCE + 2) as theirs:
+            mixed = Mixed(ours, theirs)
+            door = ("--bootstrap-controller", ",".join(addresses))
+            properties = str(theirs.directory / "server.properties")
+            added = run_tool(DEFAULT_RELEASE, "metadata-quorum", "--command-config", properties, *door, "add-controller")
+            assert f"Added controller {THEIRS} with directory id {theirs.directory_id}" in added
+            leader = new_leader(mixed.controllers, among=OURS)
+            ours.kill(f"controller-{leader}")
+            assert new_leader(mixed.controllers, among={*OURS, THEIRS} - {leader}) == THEIRS
+            mixed.write("under-theirs")
+            ours.restart(f"controller-{leader}")
+            which = ("--controller-id", str(THEIRS), "--controller-directory-id", theirs.directory_id)
+            run_tool(DEFAULT_RELEASE, "metadata-quorum", *door, "remove-controller", *which)
+            new_leader(addresses, among=OURS)
+            mixed.write("without-theirs")
+        mixed.write("after-theirs")

@@ -26,6 +26,7 @@ from tests.apache_kafka.mixed import (
     what_is_known,
 )
 from tests.cluster.asking import asking
+from tests.cluster.running import QUICK_SESSIONS
 
 pytestmark = pytest.mark.interop
 OURS, THEIRS = 5, 101
@@ -78,6 +79,7 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "kraftsim.cluster.id": CLUSTER_ID,
+        **QUICK_SESSIONS,
         **voters,
     }
     with ExitStack() as stack:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.core.metadata.metadata_level import KRAFT_VERSION
 from kraftsim.core.raft.voter_set import VoterNode
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
@@ -177,8 +178,12 @@ class Broker:
         return NO_BROKER_EPOCH if self._lifecycle is None else self._lifecycle.broker_epoch
 
     def finalized_features(self) -> FinalizedFeatures:
-        """Return the levels of the cluster; before anything is applied there are none."""
-        return FinalizedFeatures(self.image.finalized_features, self.image.highest_offset)
+        """Return the levels of the cluster; before anything is applied there are none. That of the quorum is in no record but in its voters."""
+        levels = self.image.finalized_features
+        kraft_version = self._raft.quorum.voters.kraft_version if self._raft is not None else 0
+        if levels and kraft_version:
+            levels = {**levels, KRAFT_VERSION: kraft_version}
+        return FinalizedFeatures(levels, self.image.highest_offset)
 
     def settings(self) -> BrokerSettings:
         """Return what holds for this broker: what was set while brokers run, and what its properties say."""

@@ -1,0 +1,161 @@
+"""Apache Kafka's own tools, unchanged, at a quorum of ours whose voters come and go: what they print, and what they read in its files."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.processes import ProcessCluster
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path, shell_class_path
+from tests.apache_kafka.harness import dump_log, metadata_shell, run_tool
+from tests.apache_kafka.mixed import METADATA_LOG, cluster_of_ours, controllers_of, metadata_records, mixed_port, new_leader, wait_until
+from tests.cluster.asking import asking
+from tests.cluster.running import address_of
+from tests.node.controllers import CLUSTER_ID
+
+pytestmark = pytest.mark.interop
+VOTERS, JOINER, BROKER = (101, 102), 103, 1
+SNAPSHOTS_OFTEN = {"metadata.log.max.snapshot.interval.ms": "2000"}
+BLOCK = 1000
+SHELL_TRIES = 5
+TOPIC = "made-by-a-tool"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """Two voters, a controller that may become one, a broker; skips where there is no Java or no Maven."""
+    try:
+        class_path()
+    except Missing as lack:
+        pytest.skip(str(lack))
+    directory = tmp_path_factory.mktemp("tools") / "run"
+    with cluster_of_ours(directory, port=mixed_port(), controllers=3, brokers=1, first_voters=2, settings=SNAPSHOTS_OFTEN) as running:
+        yield running
+        running.require_running()
+
+
+@pytest.fixture
+def doors(cluster: ProcessCluster) -> dict[str, tuple[str, str]]:
+    """How a tool may come in: by a broker, or by the controllers."""
+    return {"server": ("--bootstrap-server", cluster.bootstrap), "controller": ("--bootstrap-controller", ",".join(controllers_of(cluster)))}
+
+
+def table(printed: str) -> dict[int, dict[str, str]]:
+    """Return the rows of `describe --replication` by node id."""
+    head, *rows = [line.split() for line in printed.splitlines() if line.strip()]
+    return {int(row[0]): dict(zip(head, row, strict=True)) for row in rows}
+
+
+def directory_id(cluster: ProcessCluster, node: str) -> str:
+    """Return the directory id of a node, as its meta.properties says."""
+    lines = (cluster.directory.data(node) / "meta.properties").read_text().splitlines()
+    return next(line.partition("=")[2] for line in lines if line.startswith("directory.id="))
+
+
+@pytest.mark.parametrize("door", ["server", "controller"])
+def test_the_quorum_is_described(cluster: ProcessCluster, doors: dict[str, tuple[str, str]], door: str):
+    """kafka-metadata-quorum describe, by a broker (which hands it on) and by the controllers (KIP-853)."""
+    leader = new_leader(controllers_of(cluster), among=VOTERS)
+    told = dict(
+        line.split(":", 1) for line in run_tool(DEFAULT_RELEASE, "metadata-quorum", *doors[door], "describe", "--status").splitlines() if line
+    )
+    assert (told["ClusterId"].strip(), int(told["LeaderId"])) == (CLUSTER_ID, leader)
+    voters = {voter["id"]: voter for voter in json.loads(told["CurrentVoters"])}
+    assert {node_id: voter["directoryId"] for node_id, voter in voters.items()} == {
+        node_id: directory_id(cluster, f"controller-{node_id}") for node_id in VOTERS
+    }
+    assert voters[leader]["endpoints"] == [f"CONTROLLER://{address_of(cluster, f'controller-{leader}')}"]
+    assert {observer["id"] for observer in json.loads(told["CurrentObservers"])} == {BROKER, JOINER}
+    rows = table(run_tool(DEFAULT_RELEASE, "metadata-quorum", *doors[door], "describe", "--replication"))
+    assert {node_id: row["Status"] for node_id, row in rows.items()} == {
+        **dict.fromkeys(VOTERS, "Follower"),
+        leader: "Leader",
+        BROKER: "Observer",
+        JOINER: "Observer",
+    }
+
+
+def test_a_controller_is_added_and_removed(cluster: ProcessCluster, doors: dict[str, tuple[str, str]]):
+    """kafka-metadata-quorum add-controller reads our controller's own files of properties; remove-controller names both ids (KIP-853)."""
+    name = f"controller-{JOINER}"
+
+    def status() -> str:
+        return table(run_tool(DEFAULT_RELEASE, "metadata-quorum", *doors["controller"], "describe", "--replication"))[JOINER]["Status"]
+
+    file, own_id = str(cluster.directory.properties(name)), directory_id(cluster, name)
+    added = run_tool(DEFAULT_RELEASE, "metadata-quorum", *doors["controller"], "--command-config", file, "add-controller")
+    assert f"Added controller {JOINER} with directory id {own_id}" in added
+    assert status() == "Follower"
+    which = ["--controller-id", str(JOINER), "--controller-directory-id", own_id]
+    assert f"controller {JOINER} with directory id {own_id}" in run_tool(
+        DEFAULT_RELEASE, "metadata-quorum", *doors["server"], "remove-controller", *which
+    )
+    assert status() == "Observer"
+
+
+@pytest.mark.parametrize("door", ["server", "controller"])
+def test_cluster_and_features_are_told(doors: dict[str, tuple[str, str]], door: str):
+    """kafka-cluster and kafka-features, by both doors (KIP-919)."""
+    assert CLUSTER_ID in run_tool(DEFAULT_RELEASE, "cluster", "cluster-id", *doors[door])
+    features = run_tool(DEFAULT_RELEASE, "features", *doors[door], "describe")
+    assert "metadata.version\tSupportedMinVersion: 3.0-IV1\tSupportedMaxVersion: 3.9-IV0\tFinalizedVersionLevel: 3.9-IV0" in features
+    assert "kraft.version\tSupportedMinVersion: 0\tSupportedMaxVersion: 1\tFinalizedVersionLevel: 1" in features
+
+
+def test_topics_are_made_described_and_removed(cluster: ProcessCluster, doors: dict[str, tuple[str, str]]):
+    """kafka-topics; kafka-broker-api-versions names the broker with what it offers."""
+    server = doors["server"]
+    run_tool(DEFAULT_RELEASE, "topics", *server, "--create", "--topic", TOPIC, "--partitions", "3", "--config", "retention.ms=86400000")
+    described = run_tool(DEFAULT_RELEASE, "topics", *server, "--describe", "--topic", TOPIC)
+    assert "PartitionCount: 3" in described and "retention.ms=86400000" in described and described.count("Leader: 1") == 3
+    run_tool(DEFAULT_RELEASE, "topics", *server, "--create", "--topic", "gone", "--partitions", "1")
+    run_tool(DEFAULT_RELEASE, "topics", *server, "--delete", "--topic", "gone")
+    assert run_tool(DEFAULT_RELEASE, "topics", *server, "--list").split() == [TOPIC]
+    offered = run_tool(DEFAULT_RELEASE, "broker-api-versions", *server)
+    assert f"{cluster.bootstrap} (id: {BROKER} rack: null)" in offered and "InitProducerId(22): 0 to 5 [usable: 5]" in offered
+
+
+def snapshot_with(cluster: ProcessCluster, words: bytes) -> Path:
+    """Wait until a controller has written a snapshot that holds some bytes, and return the file."""
+    directory = (cluster.directory.data(f"controller-{VOTERS[0]}") / METADATA_LOG).parent
+    found: list[Path] = []
+
+    def is_there() -> bool:
+        found[:] = [file for file in sorted(directory.glob("*.checkpoint")) if words in file.read_bytes()]
+        return bool(found)
+
+    wait_until(is_there, f"a snapshot with {words!r} in {directory}")
+    return found[-1]
+
+
+def test_log_and_snapshot_are_read_by_their_tools(cluster: ProcessCluster):
+    """kafka-dump-log with its metadata decoder reads both and finds every batch valid; kafka-metadata-shell opens the snapshot (KIP-630)."""
+    try:
+        shell_class_path()
+    except Missing as lack:
+        pytest.skip(str(lack))
+    topic = "in-a-snapshot"
+    with asking(cluster.bootstrap) as broker:
+        broker.create_topic(topic, 2)
+        producer_id = broker.fresh_producer_id()
+    snapshot = snapshot_with(cluster, topic.encode())
+    log = cluster.directory.data(f"controller-{VOTERS[0]}") / METADATA_LOG
+    dumped = dump_log(log, snapshot, metadata=True)
+    assert "isvalid: false" not in dumped and "Could not" not in dumped
+    expected = ("controlType: LEADER_CHANGE(2)", "KRaftVersion", "KRaftVoters", "SnapshotHeader", "SnapshotFooter")
+    assert [kind for kind in expected if kind not in dumped] == []
+    kinds = {record["type"] for record in metadata_records(log, release=DEFAULT_RELEASE)}
+    assert {"FEATURE_LEVEL_RECORD", "REGISTER_BROKER_RECORD", "REGISTER_CONTROLLER_RECORD", "TOPIC_RECORD", "PRODUCER_IDS_RECORD"} <= kinds
+    in_image = {
+        *(f"/image/topics/byName/{topic}/{partition}" for partition in (0, 1)),
+        f"/image/cluster/brokers/{BROKER}",
+        *(f"/image/cluster/controllers/{node_id}" for node_id in (*VOTERS, JOINER)),
+        f"{(producer_id // BLOCK + 1) * BLOCK}",
+    }
+    seen: set[str] = set()
+    for _ in range(SHELL_TRIES):
+        seen.update(metadata_shell(snapshot, "find /image", "cat /image/producerIds/nextProducerId"))
+        if in_image <= seen:
+            break
+    assert not in_image - seen
