@@ -99,6 +99,38 @@ def test_a_torn_tail_of_the_log_is_cut_and_fetched_again(torn_bytes: int) -> Non
         assert content(cluster, CONTROLLER_HOST).startswith(content(cluster, "broker-1"))
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_log_ends_where_a_segment_lost_its_end(is_whole: bool) -> None:
+    """A loss of power may leave a later segment: what is in it is no use without what was before, even where the cut is between two batches."""
+    with running_cluster(metadata_log_segment_bytes="1000") as cluster:
+        cluster.run(create("t"))
+        cluster.simulation.run_for(20)
+        cluster.kill("broker-1")
+        segments = names(cluster, "broker-1", ".log")
+        assert len(segments) > 3
+        inode = cluster.simulation.host("broker-1").platter.names[segments[1]]
+        *_, last = split_batches(bytes(inode.cache))
+        del inode.cache[last.position + (0 if is_whole else 10) :]
+        cluster.simulation.restart("broker-1")
+        cluster.simulation.run_for(0.001)
+        assert names(cluster, "broker-1", ".log") == segments[:2]
+        cluster.wait_ready("broker-1")
+        cluster.simulation.run_for(1)
+        theirs, own = (b"".join(content(cluster, host, path) for path in names(cluster, host, ".log")) for host in (CONTROLLER_HOST, "broker-1"))
+        assert len(own) > 2000 and theirs.startswith(own)
+
+
+def test_a_segment_that_is_complete_is_flushed() -> None:
+    """An observer flushes nothing else, and a loss of power takes no more than the last segment."""
+    with running_cluster(metadata_log_segment_bytes="1000") as cluster:
+        cluster.simulation.run_for(40)
+        *complete, _ = names(cluster, "broker-1", ".log")
+        before = {path: content(cluster, "broker-1", path) for path in complete[:-1]}
+        assert len(before) > 2
+        cluster.kill("broker-1", power_loss=True)
+        assert {path: content(cluster, "broker-1", path) for path in names(cluster, "broker-1", ".log") if path in before} == before
+
+
 def test_without_a_controller_a_broker_knows_what_its_own_snapshot_says() -> None:
     """What is behind it in the log may not be committed: nobody says so. With a controller it goes on from there."""
     with running_cluster(**{name.replace(".", "_"): value for name, value in MANY_SNAPSHOTS.items()}) as cluster:

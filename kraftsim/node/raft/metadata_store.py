@@ -6,7 +6,7 @@ Source: kafka.raft.KafkaMetadataLog, org.apache.kafka.raft.FileQuorumStateStore,
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
@@ -43,7 +43,24 @@ class Recovered:
 
 
 class SegmentedLog(PartitionLog):
-    """A log that can give way to a snapshot: all of it, or its beginning."""
+    """A log without gaps, which can give way to a snapshot: all of it, or its beginning."""
+
+    def recover_without_gaps(self, on_batch: Callable[[RecordBatch], None]) -> None:
+        """Read the whole log, and end it where something is missing: a loss of power may leave a segment, and not the end of the one before it."""
+        expected: int | None = None
+        gap: int | None = None
+
+        def look(batch: RecordBatch) -> None:
+            nonlocal expected, gap
+            if gap is None and batch.base_offset != (self.log_start_offset if expected is None else expected):
+                gap = self.log_start_offset if expected is None else expected
+            expected = batch.next_offset
+            if gap is None:
+                on_batch(batch)
+
+        self.recover(look)
+        end_offset = self.log_start_offset if expected is None else expected
+        self.truncate_to(end_offset if gap is None else gap)
 
     def begin_at(self, offset: int) -> None:
         """Drop everything and go on at an offset."""
@@ -64,9 +81,12 @@ class SegmentedLog(PartitionLog):
 
 
 class MetadataStore:
-    """The files of one replica. `load` first. OSErrors of the disk pass through everywhere; after one nothing here may be believed any more."""
+    """The files of one replica. `load` first; `on_rolled` hears that a segment is complete, which must be flushed soon.
 
-    def __init__(self, world: World, config: NodeConfig, *, has_recovery_point: bool = False) -> None:
+    OSErrors of the disk pass through everywhere; after one nothing here may be believed any more.
+    """
+
+    def __init__(self, world: World, config: NodeConfig, *, on_rolled: Callable[[], None] | None = None, has_recovery_point: bool = False) -> None:
         self._world = world
         self._config = config
         self._recovery_point = RecoveryPoint(world.disk) if has_recovery_point else None
@@ -77,6 +97,7 @@ class MetadataStore:
             METADATA_TOPIC,
             0,
             SegmentSettings(segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms),
+            on_rolled=on_rolled,
         )
         self._has_new_epochs = False
         self._base_epoch = NO_EPOCH
@@ -109,7 +130,7 @@ class MetadataStore:
                 self.bytes_since_snapshot += batch.size_bytes
 
         try:
-            self._log.recover(take)
+            self._log.recover_without_gaps(take)
         except MalformedMessage as malformed:
             raise ConfigError(f"log.dirs: the metadata log in {self._config.log_dir} cannot be read: {malformed}") from malformed
         snapshots = self._usable(snapshots)

@@ -71,7 +71,8 @@ class RaftNode:
         self._duties = duties
         self._leadership = leadership
         self._new_quorum = new_quorum
-        self.store = MetadataStore(shell.world, shell.config, has_recovery_point=duties is not None)
+        self._must_flush = asyncio.Event()
+        self.store = MetadataStore(shell.world, shell.config, on_rolled=self._must_flush.set, has_recovery_point=duties is not None)
         self.own_endpoints: dict[str, Address] = {}
         """Where this replica is reached, by listener; filled in before anybody is told."""
         self.high_watermark: int | None = None
@@ -82,12 +83,10 @@ class RaftNode:
         self._queue: deque[do.Effect | Callable[[], None]] = deque()
         self._is_holding = False
         self._is_running = False
-        self._has_news = False
-        """Whether the rules were told something since they were last asked what is due."""
+        self._has_news = False  # whether the rules were told something since they were last asked what is due
         self._is_over = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
-        self._must_flush = asyncio.Event()
         self._may_apply = asyncio.Event()
         self._has_stopped = asyncio.Event()
         self._applied_end_offset = 0
