@@ -38,7 +38,8 @@ PARTITIONS_PER_TOPIC = 1000
 CAUGHT_UP = 1 << 40
 HOUR_MS = 3_600_000
 SETTINGS = {"broker.session.timeout.ms": str(HOUR_MS), "kraftsim.replication.factor.max": "3"}
-SNAPSHOT_AT_ONCE = {"metadata.log.max.record.bytes.between.snapshots": "1"}
+SNAPSHOT_BYTES = 100
+"""Of log for each partition: less than it takes, so that one snapshot is due, and more than half of it, so that no second one is."""
 READY = f'"kind":"{NodeReady.__name__}"'
 
 
@@ -61,7 +62,7 @@ def wait_until(holds: Callable[[], object], what: str) -> float:
     """Wait for something to become true; return how many seconds that took."""
     began = time.perf_counter()
     while not holds():
-        assert time.perf_counter() - began < GIVE_UP_SECONDS, f"not in time: {what}"
+        assert time.perf_counter() - began < 2 * GIVE_UP_SECONDS, f"not in time: {what}"
         time.sleep(0.01)
     return time.perf_counter() - began
 
@@ -131,7 +132,8 @@ def measure(root: Path, partitions: int) -> None:
         tell("the same broker again", broker.ready_seconds(), broker)
         stop_well(broker)
         controller.stop()
-        write_snapshot(controller, spec_with(port, SNAPSHOT_AT_ONCE))
+        between = {"metadata.log.max.record.bytes.between.snapshots": str(SNAPSHOT_BYTES * partitions)}
+        write_snapshot(controller, spec_with(port, between))
         controller.configure(spec)
         tell("controller, from a snapshot (and the log checked)", controller.ready_seconds(), controller)
     finally:

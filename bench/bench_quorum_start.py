@@ -3,7 +3,7 @@
     python -m bench.bench_quorum_start [--rounds 5] [--apache-rounds 1]
 
 All six are started at once on empty directories, and each round draws other election time-outs: nobody stands for election before 1 s is over, as in
-Kafka. Memory is what is resident a moment later, pages that processes share counted for each of them.
+Kafka. Memory is what is resident a moment later: with pages that processes share counted once, and counted for each of them.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.quorums import APACHE_KAFKA, KRAFTSIM, VOTERS, fresh_seed, resident_mebibytes, start_all, their_nodes
+from bench.quorums import APACHE_KAFKA, KRAFTSIM, VOTERS, fresh_seed, own_mebibytes, resident_mebibytes, start_all, their_nodes
 from bench.subjects import subjects
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
@@ -26,8 +26,8 @@ from kraftsim.cluster.spec import ClusterSpec
 
 BROKERS = 3
 SETTLE_SECONDS = 0.5
-Round = tuple[float, float]
-"""Seconds until everybody answers, MiB of all nodes."""
+Round = tuple[float, float, float]
+"""Seconds until everybody answers, MiB of all nodes with shared pages counted once, and counted for each."""
 
 
 async def start_ours() -> Round:
@@ -39,10 +39,10 @@ async def start_ours() -> Round:
     await cluster.start()
     took = time.perf_counter() - began
     await asyncio.sleep(SETTLE_SECONDS)
-    memory = sum(resident_mebibytes(cluster.pid(name)) for name in spec.node_names)
+    memory = memory_of([cluster.pid(name) for name in spec.node_names])
     await cluster.stop()
     shutil.rmtree(root)
-    return took, memory
+    return took, *memory
 
 
 def start_theirs() -> Round:
@@ -55,18 +55,23 @@ def start_theirs() -> Round:
         asyncio.run(wait_until_answering(addresses, brokers=BROKERS))
         took = time.perf_counter() - began
         time.sleep(SETTLE_SECONDS)
-        return took, sum(resident_mebibytes(node.pid) for node in nodes)
+        return took, *memory_of([node.pid for node in nodes])
     finally:
         for node in nodes:
             node.remove()
 
 
+def memory_of(pids: Sequence[int]) -> tuple[float, float]:
+    """Return MiB of all of them, by both ways of counting."""
+    return sum(own_mebibytes(pid) for pid in pids), sum(resident_mebibytes(pid) for pid in pids)
+
+
 def told(rounds: Sequence[Round]) -> str:
     """Return the medians in words."""
-    seconds = [took for took, _ in rounds]
+    seconds, own, resident = zip(*rounds, strict=True)
     return (
         f"{median(seconds):.2f} s (best {min(seconds):.2f}, worst {max(seconds):.2f} of {len(rounds)}), "
-        f"{median(memory for _, memory in rounds):.0f} MiB in all"
+        f"{median(own):.0f} MiB in all ({median(resident):.0f} with shared pages counted for each)"
     )
 
 

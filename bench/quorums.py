@@ -266,6 +266,11 @@ def answers(address: str) -> bool:
     return True
 
 
+def own_mebibytes(pid: int) -> float:
+    """Return the memory of a process with pages that processes share divided among them: over all of them it adds up to what is in use (PSS)."""
+    return float(psutil.Process(pid).memory_full_info().pss) / MEBIBYTE
+
+
 def fresh_seed() -> int:
     """Return a seed that no other run has: election time-outs are drawn by it, and one pair of them must not decide about all rounds."""
     return time.time_ns() // 1000 % (1 << 31)
@@ -276,4 +281,15 @@ def resident_mebibytes(pid: int) -> float:
     return float(psutil.Process(pid).memory_info().rss) / MEBIBYTE
 
 
-__all__ = ["APACHE_KAFKA", "KRAFTSIM", "OurNode", "Quorum", "QuorumClient", "fresh_seed", "quorum", "their_nodes"]
+__all__ = [
+    "APACHE_KAFKA",
+    "KRAFTSIM",
+    "OurNode",
+    "Quorum",
+    "QuorumClient",
+    "fresh_seed",
+    "own_mebibytes",
+    "quorum",
+    "resident_mebibytes",
+    "their_nodes",
+]
