@@ -176,7 +176,9 @@ def zstd(target: Target) -> None:
         expect_equal(_records(_read(target, topic, version)[1]), _expected(version), f"version {version}, zstd in the middle: records")
 
 
-@REQUIREMENTS.that(8, "a topic that keeps zstd is refused with error 76 by every version before 10", source="KIP-110; KafkaApis.handleFetchRequest")
+@REQUIREMENTS.that(
+    8, "a topic that keeps zstd is refused with error 76 by every version before 10", source="KIP-110; KafkaApis.handleFetchRequest", until=UNTIL
+)
 def zstd_topic(target: Target) -> None:
     topic = _topic_with(target, batch(3), configs={"compression.type": "zstd"})
     early = [version for version in target.versions(ApiKey.FETCH) if version < ZSTD_SINCE]

@@ -22,7 +22,10 @@ NO_OFFSET = -1
 
 
 def refuse_reader(hosted: LedPartition, version: int) -> ErrorCode | None:
-    """Return why a topic is not read in an old version, whatever is in it: it keeps zstd, or nothing is converted for it."""
+    """Return why a topic is not read in an old version, whatever is in it: it keeps zstd, or nothing is converted for it.
+
+    For releases that convert: 4.0 gave up both, so that a topic that keeps zstd is read in every version there is.
+    """
     settings = hosted.settings
     if settings.rules.compression is Compression.ZSTD and version < FIRST_VERSION_WITH_ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

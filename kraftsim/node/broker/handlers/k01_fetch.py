@@ -122,8 +122,10 @@ class FetchReader:
             return self._refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS and hosted.topic_id != topic_id:
             return self._refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID, name)
-        if self._version < FIRST_VERSION_WITH_ZSTD and (why := refuse_reader(hosted, self._version)) is not None:
-            return self._refused(asked, why)
+        if self._version < FIRST_VERSION_WITH_ZSTD and self._broker.offer.served[ApiKey.FETCH][0] < FIRST_VERSION_OF_FORMAT_2:
+            why = refuse_reader(hosted, self._version)
+            if why is not None:
+                return self._refused(asked, why)
         bounds = hosted.replica.decide_read(
             asked.fetch_offset,
             current_leader_epoch=asked.current_leader_epoch,
