@@ -33,11 +33,12 @@ TOPIC_IDS_SINCE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic made for one check. `leader` is the address of the leader of its partition 0."""
+    """A topic made for one check. `leader` is the address of the leader of its partition 0, `leader_id` its id."""
 
     name: str
     topic_id: bytes
     leader: str
+    leader_id: int = -1
 
 
 class Target:
@@ -109,9 +110,9 @@ class Target:
             raise Inapplicable(f"{api_key.name} is offered in no version up to {until}")
         return common[-1]
 
-    def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> Topic:
-        """Make a topic with one replica and return when its partitions have leaders that answer."""
-        name = self.fresh_name()
+    def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = "") -> Topic:
+        """Make a topic with one replica, under a fresh name unless one is given; return when its partitions have leaders that answer."""
+        name = name or self.fresh_name()
         rows = [CreatableTopicConfig(name=key, value=value) for key, value in sorted((configs or {}).items())]
         wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=rows)
         with self.peer() as peer:
@@ -119,7 +120,7 @@ class Target:
         code = answer.topics[0].error_code
         if code != ErrorCode.NONE:
             raise Unmet(f"a topic could not be made: {error_name(code)} {answer.topics[0].error_message}")
-        return self._when_led(name)
+        return self.led_topic(name, partitions)
 
     def producer_id(self) -> tuple[int, int]:
         """Return a fresh producer id and its epoch, asking again while the node fetches a block."""
@@ -134,7 +135,8 @@ class Target:
                     raise Unmet(f"no producer id was to be had: {error_name(answer.error_code)}")
                 time.sleep(PAUSE_SECONDS)
 
-    def _when_led(self, name: str) -> Topic:
+    def led_topic(self, name: str, partitions: int) -> Topic:
+        """Return a topic once all its partitions, so many of them, have leaders that answer. Raises Unmet if they get none."""
         give_up_at = time.monotonic() + SETTLE_SECONDS
         version = self.newest(ApiKey.METADATA)
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
@@ -143,10 +145,10 @@ class Target:
                 answer = peer.ask(asked, version, MetadataResponse)
             topic = answer.topics[0]
             addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
-            leaders = [addresses.get(row.leader_id) for row in sorted(topic.partitions, key=lambda row: row.partition_index)]
-            led = [leader for leader in leaders if leader is not None]
-            if topic.error_code == ErrorCode.NONE and led and len(led) == len(topic.partitions) and self._all_lead(name, led):
-                return Topic(name=name, topic_id=topic.topic_id, leader=led[0])
+            leader_ids = [row.leader_id for row in sorted(topic.partitions, key=lambda row: row.partition_index)]
+            led = [addresses[leader_id] for leader_id in leader_ids if leader_id in addresses]
+            if topic.error_code == ErrorCode.NONE and len(led) == partitions and self._all_lead(name, led):
+                return Topic(name=name, topic_id=topic.topic_id, leader=led[0], leader_id=leader_ids[0])
             if time.monotonic() > give_up_at:
                 raise Unmet(f"{name} got no leader: {error_name(topic.error_code)}")
             time.sleep(PAUSE_SECONDS)
