@@ -32,7 +32,7 @@ from protocol.messages.k73_assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,
 )
 
-REQUIREMENTS = Requirements("controller", 6, "Partitions of brokers")
+REQUIREMENTS = Requirements("controller", 7, "Partitions of brokers")
 VALIDATE = "ReplicationControlManager.validateAlterPartitionData"
 ASSIGN = "ReplicationControlManager.handleAssignReplicasToDirs"
 RECOVERY_SINCE, IDS_SINCE, EPOCHS_SINCE = 1, 2, 3
