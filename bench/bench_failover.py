@@ -1,6 +1,6 @@
 """From kill -9 of the active controller to the next answered AllocateProducerIds, three controllers in processes, Kafka's default timers.
 
-    python -m bench.bench_failover [--rounds 50] [--apache-rounds 8] [--quorums 2]
+    python -m bench.bench_failover [--rounds 50] [--apache-rounds 6] [--quorums 3]
 
 The client keeps a connection to every controller and asks each of them again 2 ms after it said that it is not the active one. A round ends when
 the one that was killed is back and has caught up. To save time, several quorums of ours take their rounds at the same time; Apache Kafka's has the
@@ -71,8 +71,8 @@ def main() -> int:
     """Measure both and print one line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--apache-rounds", type=int, default=8)
-    parser.add_argument("--quorums", type=int, default=2)
+    parser.add_argument("--apache-rounds", type=int, default=6)
+    parser.add_argument("--quorums", type=int, default=3)
     options = parser.parse_args()
     found = {}
     for name in subjects():

@@ -8,7 +8,7 @@ import sys
 import time
 from statistics import median
 
-from kraftsim.cluster.scenario import Mode, Scenario, scenario
+from kraftsim.cluster.scenario import SCENARIOS, Mode, Scenario, scenario
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.explore.request import RunRequest
@@ -55,6 +55,9 @@ def main() -> int:
         for frame_events in (False, True):
             rates = [idle(controllers, options.seconds * share, frame_events) for _ in range(options.rounds)]
             print(f"idle {controllers}+3, {'with frame events' if frame_events else 'default event log'}: {told(rates)}", flush=True)
+    if UNDER_FAULTS not in SCENARIOS.files():
+        print(f"{UNDER_FAULTS} is left out: there is no such scenario here")
+        return 0
     quorum_under_faults = scenario(UNDER_FAULTS)
     print(f"{UNDER_FAULTS}: {told([under_faults(quorum_under_faults, seed) for seed in range(1, 1 + options.seeds)])}")
     return 0
