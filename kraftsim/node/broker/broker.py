@@ -33,7 +33,8 @@ from kraftsim.node.identity import load_identity, random_uuid
 from kraftsim.node.listeners import Listeners
 from kraftsim.node.parts import Parts
 from kraftsim.node.purgatory import Purgatory
-from kraftsim.node.raft.raft_node import RaftNode, raft_settings
+from kraftsim.node.raft.quorum_settings import raft_settings
+from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey

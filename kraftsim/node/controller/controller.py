@@ -32,7 +32,8 @@ from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.identity import load_identity, random_uuid
 from kraftsim.node.listeners import Listeners
 from kraftsim.node.raft.formatting import format_if_new
-from kraftsim.node.raft.raft_node import RaftNode, raft_settings
+from kraftsim.node.raft.quorum_settings import raft_settings
+from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.node.raft.waiting_fetches import WaitingFetches
 from kraftsim.node.shell import NodeShell

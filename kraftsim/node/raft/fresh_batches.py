@@ -25,14 +25,14 @@ class FreshBatches:
             self._batches.extend(written.batches)
 
     def take(self, offset: int, committed: int) -> tuple[RecordBatch, ...]:
-        """Return the batches from an offset on that are committed; none if the one at that offset is not at hand."""
+        """Return the batches from an offset on that are committed, up to the first one that is not at hand, as what this replica wrote as a leader."""
         batches = self._batches
         while batches and batches[0].base_offset < offset:
             batches.popleft()
         found: list[RecordBatch] = []
-        if batches and batches[0].base_offset == offset:
-            while batches and batches[0].next_offset <= committed:
-                found.append(batches.popleft())
+        while batches and batches[0].base_offset == offset and batches[0].next_offset <= committed:
+            offset = batches[0].next_offset
+            found.append(batches.popleft())
         return tuple(found)
 
     def clear(self) -> None:

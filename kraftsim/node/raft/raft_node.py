@@ -17,15 +17,15 @@ from kraftsim.core.raft.quorum import FatalQuorumError, LeadershipFactory, Quoru
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.replica import RaftReplica
 from kraftsim.core.raft.settings import RaftSettings
-from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterSet, static_voter_set
+from kraftsim.core.raft.voter_set import Address, ReplicaKey
 from kraftsim.events.nodes import DiskFailed
 from kraftsim.events.raft import MetadataFlushed
-from kraftsim.node.config import NodeConfig
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.raft.control_batches import leader_change_batch, voters_batch
 from kraftsim.node.raft.fresh_batches import FreshBatches
 from kraftsim.node.raft.listener import LeaderDuties, MetadataListener
 from kraftsim.node.raft.metadata_store import MetadataStore
+from kraftsim.node.raft.quorum_settings import static_voters
 from kraftsim.node.raft.raft_connections import RaftConnections
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.node.shell import NodeShell
@@ -478,23 +478,3 @@ class RaftNode:
     def _fail(self, fatal: FatalQuorumError) -> None:
         self._is_over = True
         self._shell.fail(fatal)
-
-
-def static_voters(config: NodeConfig) -> VoterSet:
-    """Return the voters of the configuration; nobody, where they stand in the log."""
-    return static_voter_set(
-        [(voter.node_id, Address(voter.host, voter.port)) for voter in config.controller_quorum_voters], config.controller_listener_names[0]
-    )
-
-
-def raft_settings(config: NodeConfig, *, has_pre_vote: bool, always_flushes: bool = True) -> RaftSettings:
-    """Return the timers of a quorum as the configuration has them."""
-    return RaftSettings(
-        election_timeout_ms=config.controller_quorum_election_timeout_ms,
-        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
-        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
-        request_timeout_ms=config.controller_quorum_request_timeout_ms,
-        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
-        has_pre_vote=has_pre_vote,
-        always_flushes=always_flushes,
-    )

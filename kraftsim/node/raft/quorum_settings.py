@@ -1,0 +1,25 @@
+"""What the configuration of a node says of its quorum: who votes, and how patient everybody is.   Source: org.apache.kafka.raft.QuorumConfig."""
+
+from kraftsim.core.raft.settings import RaftSettings
+from kraftsim.core.raft.voter_set import Address, VoterSet, static_voter_set
+from kraftsim.node.config import NodeConfig
+
+
+def static_voters(config: NodeConfig) -> VoterSet:
+    """Return the voters of the configuration; nobody, where they stand in the log."""
+    return static_voter_set(
+        [(voter.node_id, Address(voter.host, voter.port)) for voter in config.controller_quorum_voters], config.controller_listener_names[0]
+    )
+
+
+def raft_settings(config: NodeConfig, *, has_pre_vote: bool, always_flushes: bool = True) -> RaftSettings:
+    """Return the timers of a quorum as the configuration has them."""
+    return RaftSettings(
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        has_pre_vote=has_pre_vote,
+        always_flushes=always_flushes,
+    )
