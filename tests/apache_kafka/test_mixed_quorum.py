@@ -117,7 +117,8 @@ def test_either_kind_is_elected_and_every_log_is_the_same(release: str, tmp_path
         assert len(epochs) >= 3, epochs
 
 
-def test_an_apache_controller_joins_the_voters_of_our_quorum_leads_and_leaves(tmp_path: Path):
+@pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
+def test_an_apache_controller_joins_the_voters_of_our_quorum_leads_and_leaves(release: str, tmp_path: Path):
     """It comes as an observer, is added and removed by Apache Kafka's tool, and leads in between (KIP-853)."""
     port = mixed_port()
     with cluster_of_ours(tmp_path / "run", port=port, controllers=2, brokers=1, first_voters=2, settings=OURS_WAIT) as ours:
@@ -129,7 +130,7 @@ def test_an_apache_controller_joins_the_voters_of_our_quorum_leads_and_leaves(tm
             "controller.quorum.bootstrap.servers": ",".join(addresses),
             "controller.quorum.fetch.timeout.ms": ITS_PATIENCE_MS,
         }
-        with apache(DEFAULT_RELEASE, its, controller_port=port + CONTROLLER_PORT_DISTANCE + 2) as theirs:
+        with apache(release, its, controller_port=port + CONTROLLER_PORT_DISTANCE + 2) as theirs:
             mixed = Mixed(ours, theirs)
             door = ("--bootstrap-controller", ",".join(addresses))
             properties = str(theirs.directory / "server.properties")

@@ -1,0 +1,21 @@
+"""What brokers and controllers tell of the cluster's features: the level of the quorum is in no record, and both name it all the same."""
+
+import pytest
+
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.conformance.peer import Peer
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+@pytest.mark.parametrize("first_voters, told", [(0, {"metadata.version": 21}), (1, {"metadata.version": 21, "kraft.version": 1})])
+def test_kraft_version_is_told_once_voters_stand_in_the_log(first_voters: int, told: dict[str, int]):
+    """Source: kafka.server.metadata.KRaftMetadataCache.features, KIP-853; a level of 0 is not told."""
+    with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1), first_voters=first_voters)) as cluster:
+        for name in cluster.spec.node_names:
+            node = cluster.spec.node(name)
+            with Peer(node.host, node.port) as peer:
+                request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+                answer = peer.ask(request, 4, ApiVersionsResponse)
+            assert {feature.name: feature.max_version_level for feature in answer.finalized_features} == told, name
