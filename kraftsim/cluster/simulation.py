@@ -99,9 +99,16 @@ class SimulatedCluster:
             trouble = await node.failed()
         except OSError as failure:
             trouble = failure
+        incarnation = host.process.incarnation
+        self.simulation.triggers.at(self.simulation.now_ns, lambda occasion: self._end(host, incarnation))
         if not isinstance(trouble, OSError):
             self.failures.append(f"{name}: {type(trouble).__name__}: {trouble}")
             self.simulation.violation("nodes-believe-the-truth", self.failures[-1], ())
+
+    def _end(self, host: Host, incarnation: int) -> None:
+        """The process of a node that gave up is gone, as `kraftsim node` would be."""
+        if host.is_alive and host.process.incarnation == incarnation:
+            self.simulation.kill(host)
 
 
 class OnHost:

@@ -30,7 +30,7 @@ FINAL = "final"
 
 def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
     """Play the scenario on free ports of this machine."""
-    spec = request.spec(port=free_port_range(request.scenario.brokers))
+    spec = request.spec(port=free_port_range(request.scenario.brokers, controllers=request.scenario.controllers))
     schedule = request.scenario.faults(stream(request.seed, "harness", 1, "faults"), request.mode)
     directory.create()
     cluster = EmbeddedCluster(spec, directory) if request.mode is Mode.EMBEDDED else ProcessCluster(spec, directory)

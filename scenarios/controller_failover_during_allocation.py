@@ -1,0 +1,143 @@
+"""Producers get ids while the active controllers are killed at the worst moments: whoever leads next gives nobody's block away again.
+
+Askers use up block after block, so that the next one is always being asked for, written, copied or answered. In simulation the active controller
+dies when a block is appended but not committed, when it is committed but not answered, when the answer is under way, and in the middle of the
+election that follows. Over sockets it is killed at times. Writers with idempotence go on through all of it.
+
+Source: KIP-730, KIP-595, org.apache.kafka.controller.ProducerIdControlManager.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+CONTROLLERS = ("controller-101", "controller-102", "controller-103")
+TOPIC = "ledger"
+PARTITIONS = 3
+RECORDS = 60
+PAUSE_SECONDS = 0.1
+ASKERS = 3
+IDS_PER_ASKER = 2500
+WORK_SECONDS = 7.0
+"""How long faults go on; writer and askers take about as long when nothing is in their way."""
+HEAL_SECONDS = 60.0
+SETTLE_SECONDS = 60.0
+ALLOCATE_PRODUCER_IDS = 67
+VOTE = 52
+
+
+async def play(stage: Stage) -> None:
+    """Ask and write through the kills, heal, and see that everything settles; what was promised is judged from the events."""
+    await stage.create_topic(TOPIC, PARTITIONS)
+    told: list[int] = []
+    stage.note(PhaseBegan(phase="faults"))
+    stage.inject()
+    await stage.gather(_heal(stage), _write(stage), *(_ask(stage, number, told) for number in range(1, ASKERS + 1)))
+    if len(set(told)) != ASKERS * IDS_PER_ASKER:
+        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    reader = stage.reader("reader-1")
+    read = await reader.read_all(TOPIC, range(PARTITIONS))
+    await reader.close()
+    if len({record.key for record in read}) < RECORDS:
+        raise StoryFailed(f"{RECORDS} records were sent, but the reader found {len({record.key for record in read})} of them")
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw two to four ends of controllers: at times over sockets; in simulation at the moments of an allocation, and of the election after it."""
+    if mode is not Mode.SIM:
+        first = random.choice(CONTROLLERS)
+        second = random.choice([name for name in CONTROLLERS if name != first])
+        return tuple(_end(random, name, AtTime(at_ms=at_ms)) for name, at_ms in ((first, 1500), (second, 4500)))
+    schedule = [_end(random, AT_THE_TRIGGER, _allocation(random)) for _ in range(random.randint(1, 3))]
+    return (*schedule, _end(random, AT_THE_TRIGGER, _election(random)))
+
+
+def _allocation(random: "Random") -> Trigger:
+    """Draw a moment in the life of a block: appended, durable at the leader, copied, committed, about to be answered."""
+    nth = random.randint(1, 5)
+    return random.choice(
+        (
+            OnEvent(kind="MetadataAppended", fields={"record_kinds": "ProducerIdsRecord"}, nth=nth),
+            OnDisk(operation="flush", file_class=FileClass.METADATA_LOG, nth=random.randint(1, 60), moment=random.choice(("before", "after"))),
+            OnEvent(kind="HighWatermarkMoved", fields={"is_leader": True}, nth=random.randint(1, 40)),
+            OnEvent(kind="ProducerIdBlockAllocated", nth=nth),
+            OnFrame(api_key=ALLOCATE_PRODUCER_IDS, is_response=True, nth=nth, moment=random.choice(("before", "after"))),
+        )
+    )
+
+
+def _election(random: "Random") -> Trigger:
+    """Draw a moment in an election: somebody asks, somebody votes, somebody wins, the winner writes its first record."""
+    return random.choice(
+        (
+            OnFrame(api_key=VOTE, nth=random.randint(1, 4), moment=random.choice(("before", "after"))),
+            OnEvent(kind="VoteAnswered", fields={"is_granted": True, "is_pre_vote": False}, nth=random.randint(1, 2)),
+            OnEvent(kind="VoteTold", nth=random.randint(1, 3)),
+            OnEvent(kind="ControllerElected"),
+            OnEvent(kind="MetadataAppended", fields={"record_kinds": "LeaderChange"}),
+        )
+    )
+
+
+def _end(random: "Random", target: str, trigger: Trigger) -> Fault:
+    is_in_time = isinstance(trigger, AtTime)
+    params: dict[str, int | str | bool | None] = {"power_loss": not is_in_time and random.random() < 0.6, "after_ms": random.randint(200, 2500)}
+    return Fault(kind="restart", target=target, trigger=trigger, params=params)
+
+
+async def _heal(stage: Stage) -> None:
+    await stage.sleep(WORK_SECONDS)
+    stage.note(PhaseBegan(phase="liveness"))
+    await stage.heal(HEAL_SECONDS)
+
+
+async def _ask(stage: Stage, number: int, told: list[int]) -> None:
+    asker = stage.id_asker(f"asker-{number}")
+    told += await asker.ask(IDS_PER_ASKER)
+    await asker.close()
+
+
+async def _write(stage: Stage) -> None:
+    writer = stage.producer("writer-1")
+    await writer.start()
+    for index in range(RECORDS):
+        await writer.send(TOPIC, index % PARTITIONS, str(index), f"line {index}".encode())
+        await stage.sleep(PAUSE_SECONDS)
+    left = await writer.flush(SETTLE_SECONDS)
+    await writer.close()
+    if left:
+        raise LivenessLost(f"the writer still waits for {left} records {SETTLE_SECONDS:g} s after it sent the last one")
+
+
+SCENARIO = Scenario(
+    name="controller_failover_during_allocation",
+    story="Producers get ids while active controllers are killed at the worst moments; no block is given away twice.",
+    must_exercise=(
+        "producer-id-blocks-disjoint",
+        "producer-id-unique",
+        "producer-id-inside-owned-block",
+        "metadata-log-monotonic",
+        "one-leader-per-epoch",
+        "one-vote-per-epoch",
+        "metadata-log-matching",
+        "high-watermark-flushed",
+        "acknowledged-records-in-final-log",
+    ),
+    play=play,
+    faults=faults,
+    controllers=3,
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.election.timeout.ms": "500",
+        "controller.quorum.election.backoff.max.ms": "300",
+        "controller.quorum.fetch.timeout.ms": "800",
+    },
+    limit_seconds=300.0,
+)

@@ -1,0 +1,269 @@
+"""Three controllers and three brokers go through elections, cuts, pauses, power losses and bad disks: the log that they agree on never forks.
+
+Askers use up block after block of producer ids, so that the metadata log grows all the time; snapshots are written every few kilobytes and the log
+is cut behind them, so that whoever was away begins with one. In simulation faults strike at the moments that matter: a vote that is given and not
+yet written down, a leader that was just elected, a record that is written and not yet committed, a flush of any file of the quorum. Over sockets
+controllers and brokers are killed at times.
+
+Every run draws some kinds of faults and leaves out others (swarm testing): kinds that come together all the time hide what one of them would show.
+Power losses and refused flushes never come together: after a refused flush nobody can know what the next loss of power takes.
+Source: KIP-595, KIP-630, KAFKA-10527, KAFKA-10533, KAFKA-12619, KAFKA-13357, KAFKA-14618; Groce et al., Swarm Testing (2012).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+CONTROLLERS = ("controller-101", "controller-102", "controller-103")
+BROKERS = ("broker-1", "broker-2", "broker-3")
+ASKERS = 2
+IDS_PER_ASKER = 2500
+WORK_SECONDS = 8.0
+"""How long faults go on; the askers take longer if they must."""
+HEAL_SECONDS = 60.0
+IDS_AFTER = 1100
+"""What is asked for once everything is healed."""
+QUORUM_APIS = (1, 52, 53, 54, 59)
+"""Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot."""
+QUORUM_FILES = (FileClass.METADATA_LOG, FileClass.QUORUM_STATE, FileClass.CHECKPOINT)
+
+
+async def play(stage: Stage) -> None:
+    """Ask for ids through the faults, heal, and see that everybody is served again; what was promised is judged from the events."""
+    await stage.sleep(1.0)
+    stage.note(PhaseBegan(phase="faults"))
+    stage.inject()
+    told: list[int] = []
+    await stage.gather(_heal(stage), *(_ask(stage, f"asker-{number}", IDS_PER_ASKER, told) for number in range(1, ASKERS + 1)))
+    await _ask(stage, "asker-last", IDS_AFTER, told)
+    if len(set(told)) != ASKERS * IDS_PER_ASKER + IDS_AFTER:
+        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw a schedule: over sockets restarts at times; in simulation some of the kinds below, most of them tied to what the quorum does."""
+    if mode is not Mode.SIM:
+        return tuple(_restart(random, random.choice((*CONTROLLERS, *CONTROLLERS, *BROKERS)), _time(random)) for _ in range(random.randint(2, 4)))
+    if random.random() < FIGURE_8_SHARE:
+        return _figure_8(random)
+    kinds = random.sample(KINDS, random.randint(2, 4))
+    if _refused_flush in kinds and any(kind in kinds for kind in (_power_loss, _dark)):
+        kinds.remove(_refused_flush)
+    schedule = [_strike_at_leader(random) for _ in range(random.randint(1, 3))]
+    return (*schedule, *(random.choice(kinds)(random) for _ in range(random.randint(2, 8))))
+
+
+# Kinds of faults ------------------------------------------------------------------------------------------------------------------------------------
+
+
+def _strike_at_leader(random: "Random") -> Fault:
+    """Whoever leads dies, is cut off or stands still, so that there is an election."""
+    trigger = OnEvent(kind="MetadataAppended", nth=random.randint(1, 120))
+    kind = random.choice(("restart", "partition", "pause"))
+    if kind == "restart":
+        return _restart(random, AT_THE_TRIGGER, trigger)
+    return Fault(kind=kind, trigger=trigger, params={"duration_ms": random.randint(500, 4000)})
+
+
+def _kill(random: "Random") -> Fault:
+    """A node dies at a moment of the quorum, and comes back."""
+    return _restart(random, AT_THE_TRIGGER, _moment(random))
+
+
+def _power_loss(random: "Random") -> Fault:
+    """A controller loses its power at a moment of the quorum: what it had not flushed is gone."""
+    return _restart(random, AT_THE_TRIGGER, _moment(random), power_loss=True)
+
+
+def _dark(random: "Random") -> Fault:
+    """A controller loses its power at some time, perhaps with others that have drawn the same."""
+    return _restart(random, random.choice(CONTROLLERS), AtTime(at_ms=random.choice((2000, 5000, 8000))), power_loss=True)
+
+
+def _cut(random: "Random") -> Fault:
+    """Two controllers do not hear each other, in one direction or both."""
+    one, other = random.sample(CONTROLLERS, 2)
+    target = f"{one}{random.choice(('>', '<>'))}{other}"
+    return Fault(kind="partition", target=target, trigger=_time(random), params={"duration_ms": random.randint(300, 6000)})
+
+
+def _isolated_leader(random: "Random") -> Fault:
+    """Whoever was just elected is cut off from everybody."""
+    return Fault(kind="partition", trigger=_elected(random), params={"duration_ms": random.randint(500, 6000)})
+
+
+def _cut_frame(random: "Random") -> Fault:
+    """A connection breaks in the middle of what controllers tell each other."""
+    return Fault(kind="cut-connection", trigger=_frame(random), params={"after_bytes": random.choice((-1, 0, 3, 20))})
+
+
+def _pause(random: "Random") -> Fault:
+    """A controller stands still."""
+    trigger = random.choice((_time(random), _elected(random)))
+    target = random.choice(CONTROLLERS) if isinstance(trigger, AtTime) else AT_THE_TRIGGER
+    return Fault(kind="pause", target=target, trigger=trigger, params={"duration_ms": random.randint(100, 6000)})
+
+
+def _slow_network(random: "Random") -> Fault:
+    """Everything between a controller and the rest takes its time."""
+    params: dict[str, int | str | bool | None] = {"latency_ms": random.randint(5, 300), "jitter_ms": random.randint(5, 300), "duration_ms": 5000}
+    return Fault(kind="slow-link", target=random.choice(CONTROLLERS), trigger=_time(random), params=params)
+
+
+def _slow_disk(random: "Random") -> Fault:
+    """A controller's flushes take their time: others read what is not durable at the leader."""
+    params: dict[str, int | str | bool | None] = {"factor": random.choice((20, 200, 1000)), "duration_ms": random.randint(500, 5000)}
+    return Fault(kind="slow-disk", target=random.choice(CONTROLLERS), trigger=_time(random), params=params)
+
+
+def _full_disk(random: "Random") -> Fault:
+    """A controller's disk takes no more: it goes down, and comes back when it is healed."""
+    return Fault(kind="disk-full", target=random.choice(CONTROLLERS), trigger=_time(random), params={"duration_ms": random.randint(200, 3000)})
+
+
+def _refused_flush(random: "Random") -> Fault:
+    """A flush of a file of the quorum is refused: the node goes down."""
+    params: dict[str, int | str | bool | None] = {"times": 1, "file_class": random.choice(QUORUM_FILES).value}
+    return Fault(kind="flush-error", target=random.choice(CONTROLLERS), trigger=_time(random), params=params)
+
+
+KINDS: tuple[Callable[["Random"], Fault], ...] = (
+    _kill,
+    _power_loss,
+    _dark,
+    _cut,
+    _isolated_leader,
+    _cut_frame,
+    _pause,
+    _slow_network,
+    _slow_disk,
+    _full_disk,
+    _refused_flush,
+)
+FIGURE_8_SHARE = 0.15
+
+
+def _figure_8(random: "Random") -> tuple[Fault, ...]:
+    """Leaders that are cut off as soon as they are elected, again and again: each of them keeps a record of its own that nobody else has."""
+    schedule = []
+    for nth in range(1, random.randint(4, 8)):
+        trigger = (
+            OnEvent(kind="ControllerElected", nth=nth) if random.random() < 0.7 else OnEvent(kind="HighWatermarkMoved", nth=random.randint(1, 200))
+        )
+        schedule.append(Fault(kind="partition", trigger=trigger, params={"duration_ms": random.randint(1500, 6000)}))
+    schedule += [_restart(random, name, _time(random)) for name in random.sample(CONTROLLERS, 2)]
+    return tuple(schedule)
+
+
+# Moments --------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def _moment(random: "Random") -> Trigger:
+    """Draw one of the moments at which a crash tells most."""
+    return random.choice((_elected, _voted, _appended, _learned, _on_disk, _on_disk, _frame))(random)
+
+
+def _time(random: "Random") -> AtTime:
+    return AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
+
+
+def _elected(random: "Random") -> OnEvent:
+    """Just became leader."""
+    return OnEvent(kind="ControllerElected", nth=random.randint(1, 2))
+
+
+def _voted(random: "Random") -> OnEvent:
+    """Vote granted, not yet on the disk; or on the disk, and just about to be told."""
+    if random.random() < 0.5:
+        return OnEvent(kind="VoteAnswered", fields={"is_granted": True, "is_pre_vote": False}, nth=random.randint(1, 4))
+    return OnEvent(kind="VoteTold", nth=random.randint(1, 6))
+
+
+def _appended(random: "Random") -> OnEvent:
+    """Appended, not committed: at the leader, or at whoever copies."""
+    if random.random() < 0.5:
+        return OnEvent(kind="MetadataAppended", nth=random.randint(1, 120))
+    return OnEvent(kind="MetadataWritten", host=random.choice(CONTROLLERS), nth=random.randint(1, 120))
+
+
+def _learned(random: "Random") -> OnEvent:
+    """Committed, and not yet answered or passed on."""
+    return OnEvent(kind="HighWatermarkMoved", fields={"is_leader": True}, nth=random.randint(1, 120))
+
+
+def _on_disk(random: "Random") -> OnDisk:
+    """Before or after a write, flush or rename of a file of the quorum."""
+    file_class = random.choice(QUORUM_FILES)
+    operation = random.choice(("write", "flush") if file_class is FileClass.METADATA_LOG else ("write", "flush", "rename"))
+    nth = random.randint(1, 60 if file_class is FileClass.METADATA_LOG else 8)
+    return OnDisk(operation=operation, file_class=file_class, host=random.choice(CONTROLLERS), nth=nth, moment=random.choice(("before", "after")))
+
+
+def _frame(random: "Random") -> OnFrame:
+    """Before or after a request or answer between controllers is sent."""
+    api_key = random.choice(QUORUM_APIS)
+    return OnFrame(
+        api_key=api_key,
+        is_response=random.random() < 0.5,
+        server=random.choice(CONTROLLERS),
+        nth=random.randint(1, 100 if api_key == QUORUM_APIS[0] else 4),
+        moment=random.choice(("before", "after")),
+    )
+
+
+def _restart(random: "Random", target: str, trigger: Trigger, *, power_loss: bool = False) -> Fault:
+    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": random.randint(20, 4000)})
+
+
+# Work -----------------------------------------------------------------------------------------------------------------------------------------------
+
+
+async def _heal(stage: Stage) -> None:
+    await stage.sleep(WORK_SECONDS)
+    stage.note(PhaseBegan(phase="liveness"))
+    await stage.heal(HEAL_SECONDS)
+
+
+async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
+    asker = stage.id_asker(client_id)
+    told += await asker.ask(count)
+    await asker.close()
+
+
+SCENARIO = Scenario(
+    name="quorum_under_faults",
+    story="Three controllers go through elections, cuts, power losses and bad disks; their log never forks, and nobody waits for ever.",
+    must_exercise=(
+        "one-leader-per-epoch",
+        "one-vote-per-epoch",
+        "metadata-log-matching",
+        "high-watermark-monotonic",
+        "high-watermark-flushed",
+        "snapshot-equals-log",
+        "producer-id-blocks-disjoint",
+        "producer-id-unique",
+        "producer-id-inside-owned-block",
+    ),
+    play=play,
+    faults=faults,
+    controllers=3,
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.election.timeout.ms": "500",
+        "controller.quorum.election.backoff.max.ms": "300",
+        "controller.quorum.fetch.timeout.ms": "800",
+        "metadata.log.max.record.bytes.between.snapshots": "2000",
+        "metadata.max.idle.interval.ms": "50",
+        "metadata.log.segment.bytes": "4000",
+        "metadata.max.retention.bytes": "8000",
+    },
+    limit_seconds=300.0,
+)
