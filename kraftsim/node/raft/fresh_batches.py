@@ -25,7 +25,7 @@ class FreshBatches:
             self._batches.extend(written.batches)
 
     def take(self, offset: int, committed: int) -> tuple[RecordBatch, ...]:
-        """Return the batches from an offset on that are committed, up to the first one that is not at hand, as what this replica wrote as a leader."""
+        """Return the committed batches from an offset on, up to the first one that is not at hand, as what this replica wrote as a leader."""
         batches = self._batches
         while batches and batches[0].base_offset < offset:
             batches.popleft()
