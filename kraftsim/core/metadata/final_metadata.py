@@ -14,6 +14,7 @@ from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.events.raft import FinalMetadata
 from protocol.batches import RecordBatch, split_batches
+from protocol.control_records import SnapshotHeaderRecord, parse_control_record
 from protocol.disk.file_names import parse_metadata_snapshot_name
 from protocol.malformed import MalformedMessage
 from protocol.metadata.registry import build_record, parse_record
@@ -22,6 +23,7 @@ METADATA_PATH: Final = re.compile(r"(?P<node>[^/]+)/(?:.*/)?__cluster_metadata-0
 LOG_NAME: Final = re.compile(r"\d{20}\.log")
 BEGINNING: Final = 0
 NO_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
 
 
 @dataclass(slots=True)
@@ -76,15 +78,15 @@ def _disks(files: Mapping[str, bytes]) -> dict[str, _Disk]:
 def _said(
     node: str, from_offset: int, snapshot: tuple[int, bytes] | None, batches: Sequence[RecordBatch], places: Collection[int]
 ) -> Iterator[FinalMetadata]:
-    image, epoch, next_offset = MetadataImage(), NO_EPOCH, from_offset
+    image, epoch, next_offset, timestamp = MetadataImage(), NO_EPOCH, from_offset, NO_TIMESTAMP
     if snapshot is not None:
-        epoch = snapshot[0]
+        epoch, timestamp = snapshot[0], _header_timestamp(snapshot[1])
         for batch in _intact(snapshot[1]):
             for _, record in _entries(batch):
                 if record is not None:
                     image.load(parse_record(record))
         image.skip(from_offset - 1)
-        yield _event(node, from_offset, next_offset, epoch, image)
+        yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
     told = next_offset
     for batch in batches:
         if batch.base_offset > next_offset:
@@ -96,24 +98,33 @@ def _said(
                 image.skip(offset)
             else:
                 image.replay(parse_record(record), offset)
-            next_offset, epoch = offset + 1, batch.partition_leader_epoch
+            next_offset, epoch, timestamp = offset + 1, batch.partition_leader_epoch, batch.max_timestamp
             if next_offset in places and not image.is_in_transaction:
                 told = next_offset
-                yield _event(node, from_offset, next_offset, epoch, image)
+                yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
     if told != next_offset and not image.is_in_transaction:
-        yield _event(node, from_offset, next_offset, epoch, image)
+        yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
 
 
-def _event(node: str, from_offset: int, end_offset: int, epoch: int, image: MetadataImage) -> FinalMetadata:
-    return FinalMetadata(controller=node, from_offset=from_offset, end_offset=end_offset, epoch=epoch, digest=_digest(image))
+def _event(node: str, from_offset: int, end_offset: int, epoch: int, digest: str) -> FinalMetadata:
+    return FinalMetadata(controller=node, from_offset=from_offset, end_offset=end_offset, epoch=epoch, digest=digest)
 
 
-def _digest(image: MetadataImage) -> str:
+def _digest(image: MetadataImage, timestamp: int) -> str:
+    """Digest what a snapshot would hold; `timestamp` is that of the last record that it covers, which its header names."""
     level = image.metadata_level
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(str(timestamp).encode())
     for record in snapshot_records(image):
         digest.update(build_record(record, level.record_version(record)))
     return digest.hexdigest()[:16]
+
+
+def _header_timestamp(snapshot: bytes) -> int:
+    for batch in _intact(snapshot):
+        for record in batch.records():
+            header = parse_control_record(record.key, record.value)
+            return header.last_contained_log_timestamp if isinstance(header, SnapshotHeaderRecord) else NO_TIMESTAMP
+    return NO_TIMESTAMP
 
 
 def _entries(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
