@@ -39,7 +39,7 @@ class CommittedIsHeld:
             found = [self._compare(election, commit) for commit in self._commits]
         else:
             assert isinstance(event, HighWatermarkMoved)
-            if not event.is_leader:
+            if not event.is_leader or not event.high_watermark:
                 return None
             commit = (event, envelope.event_id)
             self._commits.append(commit)
@@ -77,7 +77,7 @@ INVARIANT = Invariant(
     check=CommittedIsHeld,
     examined="""
         SELECT count(*) FROM controller_elected
-        WHERE leader_epoch > (SELECT min(leader_epoch) FROM high_watermark_moved WHERE is_leader)
+        WHERE leader_epoch > (SELECT min(leader_epoch) FROM high_watermark_moved WHERE is_leader AND high_watermark > 0)
     """,
     violations="""
         SELECT
@@ -89,7 +89,7 @@ INVARIANT = Invariant(
             c.position AS first_witness,
             e.position AS second_witness
         FROM controller_elected AS e JOIN high_watermark_moved AS c ON c.leader_epoch < e.leader_epoch
-        WHERE c.is_leader AND NOT EXISTS (
+        WHERE c.is_leader AND c.high_watermark > 0 AND NOT EXISTS (
             SELECT 1 FROM leader_log_held AS h
             WHERE h.node = e.node AND h.incarnation = e.incarnation AND h.leader_epoch = e.leader_epoch
                 AND h.first_offset < c.high_watermark AND c.high_watermark <= h.end_offset AND (h.epoch = c.last_epoch OR h.epoch = -1)

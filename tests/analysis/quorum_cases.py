@@ -108,6 +108,7 @@ QUORUM_ROWS: list[Row] = [
         (),
     ),
     ("followers only repeat", COMPLETE, [*on("a", committed(1, 9, is_leader=False)), *on("b", holds(2, 1, 0, 5), elected(2))], VACUOUS, 0),
+    ("nothing is committed below 0", COMPLETE, [*on("a", committed(1, 0)), *on("b", elected(2))], VACUOUS, 0),
     ("a later epoch's commit is no concern", COMPLETE, [*on("a", committed(3, 9)), *on("b", elected(2))], VACUOUS, 0),
     # --- high watermarks
     ("up and up", GROWS, [*on("a", committed(1, 1), committed(1, 5)), *on("b", committed(1, 1)), ("a", 2, committed(1, 3))], OK, 4),

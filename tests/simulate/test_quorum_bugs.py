@@ -1,0 +1,30 @@
+"""Each historical bug of the metadata quorum is found by the story of three controllers under faults, and without it the same seed is clean."""
+
+import pytest
+
+from kraftsim.bugs.bug import bug
+from kraftsim.explore.run import play
+
+NAME = "quorum_under_faults"
+
+
+@pytest.mark.parametrize(
+    "name, seed, invariant",
+    [
+        ("KAFKA-10533", 1, "high-watermark-flushed"),
+        ("KAFKA-13357", 1, "snapshot-equals-log"),
+        ("KAFKA-14618", 1, "snapshot-equals-log"),
+    ],
+)
+def test_a_bug_that_is_put_back_is_found(name, seed, invariant):
+    """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
+    result = play(NAME, seed=seed, bugs=(name,))
+    assert invariant in result.invariants_violated, "\n".join(result.lines())
+    assert invariant in bug(name).caught_by
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_without_a_bug_the_seeds_are_clean(seed):
+    """Otherwise a finding would say nothing about the bug."""
+    result = play(NAME, seed=seed)
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
