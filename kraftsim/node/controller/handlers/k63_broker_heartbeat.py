@@ -27,6 +27,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     return controller.ledger.commit(
         decision,
         lambda offsets: BrokerHeartbeatResponse(is_caught_up=reply.is_caught_up, is_fenced=reply.is_fenced, should_shut_down=reply.should_shut_down),
+        is_atomic=False,
     )
 
 

@@ -1,0 +1,76 @@
+"""Apache Kafka's own tools for topics, leaders and reassignments against our cluster."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.spec import ClusterSpec
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.harness import run_java
+
+pytestmark = pytest.mark.interop
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+Tool = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def tool() -> Iterator[Tool]:
+    """Run a tool, by its class, against a cluster of two brokers, to an expected end, and return all that it said."""
+    try:
+        class_path(DEFAULT_RELEASE)
+    except Missing as lack:
+        pytest.skip(str(lack))
+    with EmbeddedCluster(ClusterSpec(brokers=2, port=free_port_range(2))) as cluster:
+        broker = cluster.bootstrap.partition(",")[0]
+
+        def run(main_class: str, *arguments: str, fails: bool = False) -> str:
+            done = run_java(DEFAULT_RELEASE, main_class, "--bootstrap-server", broker, *arguments)
+            assert (done.returncode != 0) is fails, done.stdout + done.stderr
+            return done.stdout + done.stderr
+
+        yield run
+
+
+def test_a_topic_comes_grows_and_goes(tool):
+    """kafka-topics: create, alter, describe, delete, and create again under the same name."""
+    for _ in range(2):
+        tool(TOPICS, "--create", "--topic", "grown", "--partitions", "2")
+        assert "Topic 'grown' already exists." in tool(TOPICS, "--create", "--topic", "grown", fails=True)
+        tool(TOPICS, "--alter", "--topic", "grown", "--partitions", "5")
+        said = tool(TOPICS, "--alter", "--topic", "grown", "--partitions", "3", fails=True)
+        assert "The topic grown currently has 5 partition(s); 3 would not be an increase." in said
+        assert tool(TOPICS, "--describe", "--topic", "grown").count("Partition: ") == 5
+        tool(TOPICS, "--delete", "--topic", "grown")
+        assert "grown" not in tool(TOPICS, "--list")
+    assert "Topic 'Optional[grown]' does not exist as expected" in tool(TOPICS, "--delete", "--topic", "grown", fails=True)
+
+
+def test_leaders_are_elected(tool):
+    """kafka-leader-election: what is led by the preferred replica needs nothing; what is not there is said."""
+    tool(TOPICS, "--create", "--topic", "led", "--partitions", "1")
+    one = ("--topic", "led", "--partition", "0")
+    for kind in ("preferred", "unclean"):
+        assert "Valid replica already elected for partitions led-0" in tool(ELECTION, "--election-type", kind, *one)
+    tool(ELECTION, "--election-type", "preferred", "--all-topic-partitions")
+    said = tool(ELECTION, "--election-type", "preferred", "--topic", "missing", "--partition", "0", fails=True)
+    assert "UnknownTopicOrPartitionException" in said
+
+
+def test_a_move_is_begun_listed_and_cancelled(tool, tmp_path: Path):
+    """kafka-reassign-partitions: brokers do not replicate yet, so a move waits until it is cancelled."""
+    tool(TOPICS, "--create", "--topic", "moved", "--replica-assignment", "1")
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [2]}]}))
+    file = ("--reassignment-json-file", str(plan))
+    assert "Successfully started partition reassignment for moved-0" in tool(REASSIGN, "--execute", *file)
+    assert "moved-0: replicas: 2,1. adding: 2. removing: 1." in tool(REASSIGN, "--list")
+    assert "Reassignment of partition moved-0 is still in progress." in tool(REASSIGN, "--verify", *file)
+    assert "Successfully cancelled partition reassignment for: moved-0" in tool(REASSIGN, "--cancel", *file)
+    assert "No partition reassignments found." in tool(REASSIGN, "--list")
+    assert "Replicas: 1\tIsr: 1" in tool(TOPICS, "--describe", "--topic", "moved")
