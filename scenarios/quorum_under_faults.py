@@ -51,8 +51,11 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw a schedule: over sockets restarts at times; in simulation some of the kinds below, most of them tied to what the quorum does."""
     if mode is not Mode.SIM:
         return tuple(_restart(random, random.choice((*CONTROLLERS, *CONTROLLERS, *BROKERS)), _time(random)) for _ in range(random.randint(2, 4)))
-    if random.random() < FIGURE_8_SHARE:
+    story = random.random()
+    if story < FIGURE_8_SHARE:
         return _figure_8(random)
+    if story < FIGURE_8_SHARE + LOST_TAIL_SHARE:
+        return _lost_tail(random)
     kinds = random.sample(KINDS, random.randint(2, 4))
     if _refused_flush in kinds and any(kind in kinds for kind in (_power_loss, _dark)):
         kinds.remove(_refused_flush)
@@ -148,6 +151,7 @@ KINDS: tuple[Callable[["Random"], Fault], ...] = (
     _refused_flush,
 )
 FIGURE_8_SHARE = 0.15
+LOST_TAIL_SHARE = 0.15
 
 
 def _figure_8(random: "Random") -> tuple[Fault, ...]:
@@ -159,6 +163,19 @@ def _figure_8(random: "Random") -> tuple[Fault, ...]:
         )
         schedule.append(Fault(kind="partition", trigger=trigger, params={"duration_ms": random.randint(1500, 6000)}))
     schedule += [_restart(random, name, _time(random)) for name in random.sample(CONTROLLERS, 2)]
+    return tuple(schedule)
+
+
+def _lost_tail(random: "Random") -> tuple[Fault, ...]:
+    """Disks that are slow, and leaders that lose their power with records that others have read already, and are back before they are missed."""
+    schedule = [
+        Fault(kind="slow-disk", target=name, trigger=AtTime(at_ms=1), params={"factor": random.choice((20, 100)), "duration_ms": 7000})
+        for name in CONTROLLERS
+    ]
+    for _ in range(random.randint(2, 4)):
+        trigger = OnFrame(api_key=QUORUM_APIS[0], is_response=True, server=random.choice(CONTROLLERS), nth=random.randint(20, 200), moment="after")
+        params: dict[str, int | str | bool | None] = {"power_loss": True, "after_ms": random.randint(10, 300)}
+        schedule.append(Fault(kind="restart", trigger=trigger, params=params))
     return tuple(schedule)
 
 
