@@ -191,10 +191,33 @@ def test_a_record_above_the_topics_limit_is_refused_and_the_others_go_on(cluster
     assert [len(message.value() or b"") for message in read_all(cluster, topic, 1)] == [10, 10]
 
 
+def test_topics_are_described_widened_and_deleted(cluster: ProcessCluster, topic: str):
+    create(cluster, topic, 1)
+    admin = admin_of(cluster)
+    (described,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
+    configs = described.result(SECONDS)
+    assert (configs["cleanup.policy"].value, configs["cleanup.policy"].is_default) == ("delete", True)
+    (widened,) = admin.create_partitions([NewPartitions(topic, 3)]).values()
+    widened.result(SECONDS)
+    await_that(lambda: len(partitions_of(admin, topic)) == 3)
+    (deleted,) = admin.delete_topics([topic]).values()
+    deleted.result(SECONDS)
+    await_that(lambda: not partitions_of(admin, topic))
+
+
+def partitions_of(admin: AdminClient, topic: str) -> list[int]:
+    found = admin.list_topics(timeout=SECONDS).topics.get(topic)
+    return [] if found is None or found.error is not None else sorted(found.partitions)
+
+
+def await_that(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "brokers hear of it in time"
+        time.sleep(0.05)
+
+
 NOT_BUILT: dict[str, Callable[[AdminClient, str], Iterable[Any]]] = {
-    "DeleteTopics": lambda admin, topic: admin.delete_topics([topic]).values(),
-    "CreatePartitions": lambda admin, topic: admin.create_partitions([NewPartitions(topic, 2)]).values(),
-    "DescribeConfigs": lambda admin, topic: admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values(),
     "DeleteRecords": lambda admin, topic: admin.delete_records([TopicPartition(topic, 0, 0)]).values(),
     "ListGroups": lambda admin, topic: [admin.list_consumer_groups()],
 }
