@@ -223,7 +223,8 @@ class RaftNode:
     def when_durable(self, action: Callable[[], None]) -> None:
         """Do something as soon as all that was decided before is durable: mostly at once."""
         if self._is_holding or self._is_running:
-            self._queue.append(action)
+            # What is decided while it waits is to be durable, too, for the action looks at the state as it is then.
+            self._queue.append(lambda: self.when_durable(action) if any(isinstance(step, do.Persist) for step in self._queue) else action())
         else:
             action()
 
