@@ -10,7 +10,7 @@ from protocol.drift.definitions import TOP, DefinedField, Definition
 
 FUNCTIONS = {primitive.value: primitive.value for primitive in Primitive} | {"bool": "boolean", "bytes": "byte_string"}
 PYTHON_TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", "uuid": "bytes", "records": "bytes | memoryview"}
-GAP = '"""TODO."""'
+GAP = '"""Say what it is for."""'
 
 
 def scaffold(definition: Definition) -> str:

@@ -24,8 +24,8 @@ class JavaRandom:
         self._state = (seed ^ 0x5DEECE66D) & MASK
 
     def randbytes(self, size_bytes: int) -> bytes:
-        """Nobody asks for bytes here."""
-        raise NotImplementedError
+        """Fail: a placement asks for numbers only."""
+        raise AssertionError(f"a placement asked for {size_bytes} bytes")
 
     def randrange(self, stop: int) -> int:
         """Return nextInt(stop)."""
