@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kraftsim.inspect.frames import SIZE, Asked, Frame, dissect_request, dissect_response
+from kraftsim.inspect.frames import SIZE, Asked, Frame, FrameKind, dissect_request, dissect_response
 from kraftsim.inspect.likeness import (
     fitting_responses,
     frame_spans,
@@ -61,14 +61,18 @@ def dissect_lone(content: bytes, told: Told | Asked, *, topic: str | None = None
         return
     for start, end in frame_spans(content):
         found = _frame(content, start, end, told)
+        if start == 0 and not isinstance(told, Asked):
+            found = _behind_wrong_size(content, end, found) or found
         if found is None:
             found = Found(content=content, tree=Tree(), said="neither a request, nor a response to anything known, nor a batch", start=start, end=end)
         if found.frame is not None:
             explain(found.frame, names, with_records=with_records)
-            announced = int.from_bytes(content[start - SIZE.size : start]) if start >= SIZE.size else end - start
-            if announced > end - start:
-                reason = f"the frame is cut: its size says {announced} bytes, {end - start} are there"
-                found.tree.troubles.append(Trouble(path="", position=start - SIZE.size, reason=reason))
+            begin = found.start
+            announced = int.from_bytes(content[begin - SIZE.size : begin]) if begin >= SIZE.size else end - begin
+            if announced != end - begin:
+                cut = "the frame is cut: " if announced > end - begin else ""
+                reason = f"{cut}its size says {announced} bytes, {end - begin} are there"
+                found.tree.troubles.append(Trouble(path="", position=begin - SIZE.size, reason=reason))
         yield found
 
 
@@ -86,6 +90,18 @@ def _frame(content: bytes, start: int, end: int, told: Told | Asked) -> Found | 
     if responses:
         return _found(responses[0], start, end, _guess(responses))
     return _found(request, start, end, "a request, as its header says") if is_like_request else None
+
+
+def _behind_wrong_size(content: bytes, end: int, otherwise: Found | None) -> Found | None:
+    """Take the first four bytes for a size that is wrong, if a request behind them is more likely than what was found otherwise."""
+    frame = None if otherwise is None else otherwise.frame
+    is_certain = frame is not None and frame.kind is FrameKind.REQUEST and frame.tree.is_whole and not frame.is_unknown
+    if is_certain or end <= SIZE.size or not looks_like_header(content, SIZE.size, end):
+        return None
+    request = dissect_request(content, SIZE.size, end)
+    if request.is_unknown or (not request.tree.is_whole and frame is not None and not frame.is_unknown):
+        return None
+    return _found(request, SIZE.size, end, "a request, as its header says, behind a size that is wrong")
 
 
 def _found(frame: Frame, start: int, end: int, said: str = "") -> Found:

@@ -93,6 +93,17 @@ def test_a_frame_that_is_cut_is_said_to_be():
     assert found.tree.troubles[-1].reason == f"the frame is cut: its size says {len(frames()[0][1]) - 4} bytes, {len(frames()[0][1]) - 7} are there"
 
 
+@pytest.mark.parametrize("told", [Told.NOTHING, Told.REQUEST])
+@pytest.mark.parametrize("missing_bytes", [1, 9])
+def test_a_request_behind_a_size_that_is_wrong_is_read_all_the_same(told, missing_bytes):
+    content = frames()[0][1]
+    announced = len(content) - 4 - missing_bytes
+    (found,) = lone(announced.to_bytes(4) + content[4:], told)
+    key, version, _, _ = EXCHANGES[0]
+    assert found.frame is not None and (found.frame.api_key, found.frame.api_version) == (key, version)
+    assert [trouble.reason for trouble in found.tree.troubles] == [f"its size says {announced} bytes, {len(content) - 4} are there"]
+
+
 def test_batches_are_guessed_by_their_checksum_and_damaged_ones_by_their_shape():
     (found,) = lone(BATCH * 2)
     assert len(found.tree.parts) == 2 and "checksum" in found.said
