@@ -1,6 +1,6 @@
 """Connections are reset in mid stream. With a frame as the trigger, only its connection, after a given number of the frame's bytes."""
 
-from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.fault import Aim, Family, FaultKind, OneOf
 from kraftsim.faults.strike import Strike
 
 NOT_BEFORE_THE_END = 1 << 40
@@ -22,4 +22,12 @@ def strike(strike: Strike) -> None:
         strike.bite(f"{busy} connections had bytes under way")
 
 
-FAULT = FaultKind(name="cut-connection", title="a connection that breaks", strike=strike, params={"after_bytes": 0})
+FAULT = FaultKind(
+    name="cut-connection",
+    title="a connection that breaks",
+    family=Family.NETWORK,
+    strike=strike,
+    params={"after_bytes": 0},
+    aim=Aim.LINK,
+    draws={"after_bytes": OneOf((-1, 0, 1, 3, 4, 20))},
+)

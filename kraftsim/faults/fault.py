@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,14 +31,60 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.kind} of {self.target}{f' ({params})' if params else ''} {self.trigger}"
 
 
+class Family(StrEnum):
+    """What a kind of fault strikes."""
+
+    NETWORK = "network"
+    DISK = "disk"
+    CLOCK = "clock"
+    PROCESS = "process"
+    PROTOCOL = "protocol"
+
+
+class Aim(StrEnum):
+    """What the target of a kind names: a host, the links between hosts, or nothing at all."""
+
+    HOST = "host"
+    LINK = "link"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A parameter is drawn between two numbers, both of them possible."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A parameter is drawn from a few values."""
+
+    values: tuple[Value, ...]
+
+
+SIM, PROCESSES, EMBEDDED = "sim", "processes", "embedded"
+EVERYWHERE = (SIM, PROCESSES, EMBEDDED)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FaultKind:
-    """A kind of fault. `params` are its parameters with their usual values; a fault may set no others."""
+    """A kind of fault. `params` are its parameters with their usual values; a fault may set no others.
+
+    `modes` says where it can be played. `draws` says how a search draws a parameter (one that is not named keeps its usual value), and `strikes_on`
+    which triggers make sense: 'time', 'disk', 'frame', 'event'.
+    """
 
     name: str
     title: str
+    family: Family
     strike: "Callable[[Strike], None]"
+    aim: Aim = Aim.HOST
+    modes: tuple[str, ...] = (SIM,)
+    strikes_on: tuple[str, ...] = ("time", "disk", "frame", "event")
     params: Mapping[str, Value] = field(default_factory=dict)
+    draws: Mapping[str, Between | OneOf] = field(default_factory=dict)
 
 
 FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=("arm", "schedule", "strike", "trigger", "targets"))

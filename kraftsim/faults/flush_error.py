@@ -1,6 +1,6 @@
 """A disk refuses to flush, and forgets which pages were dirty: a second flush succeeds and makes nothing durable (fsyncgate)."""
 
-from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.fault import Family, FaultKind
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FileClass
 
@@ -19,4 +19,10 @@ def strike(strike: Strike) -> None:
     strike.lasting(heal, strike.integer("duration_ms"))
 
 
-FAULT = FaultKind(name="flush-error", title="a disk that refuses to flush", strike=strike, params={"times": 1, "file_class": None, "duration_ms": 0})
+FAULT = FaultKind(
+    name="flush-error",
+    title="a disk that refuses to flush",
+    family=Family.DISK,
+    strike=strike,
+    params={"times": 1, "file_class": None, "duration_ms": 0},
+)

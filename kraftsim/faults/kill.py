@@ -1,6 +1,6 @@
 """A process is killed: connections are reset, the page cache stays. It stays down; see `restart`."""
 
-from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.fault import Family, FaultKind
 from kraftsim.faults.strike import Strike
 
 
@@ -14,4 +14,9 @@ def strike(strike: Strike) -> None:
         strike.bite(f"{connections} connections were reset")
 
 
-FAULT = FaultKind(name="kill", title="kill -9 of a process", strike=strike)
+FAULT = FaultKind(
+    name="kill",
+    title="kill -9 of a process",
+    family=Family.PROCESS,
+    strike=strike,
+)

@@ -1,6 +1,6 @@
 """Nothing gets through between hosts, in both directions ('a<>b', or 'a' from all others) or in one ('a>b')."""
 
-from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.strike import Strike
 
 
@@ -19,4 +19,12 @@ def strike(strike: Strike) -> None:
     strike.lasting(heal, strike.integer("duration_ms"))
 
 
-FAULT = FaultKind(name="partition", title="hosts that cannot reach each other", strike=strike, params={"duration_ms": 10_000})
+FAULT = FaultKind(
+    name="partition",
+    title="hosts that cannot reach each other",
+    family=Family.NETWORK,
+    strike=strike,
+    params={"duration_ms": 10_000},
+    aim=Aim.LINK,
+    draws={"duration_ms": Between(300, 6000)},
+)

@@ -1,6 +1,6 @@
 """A process stands still for a while, as in a long garbage collection: its peers hear nothing, and all that waited happens at once afterwards."""
 
-from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.fault import Between, Family, FaultKind
 from kraftsim.faults.strike import Strike
 
 
@@ -18,4 +18,11 @@ def strike(strike: Strike) -> None:
     strike.lasting(resume, strike.integer("duration_ms"))
 
 
-FAULT = FaultKind(name="pause", title="a process that stands still", strike=strike, params={"duration_ms": 5000})
+FAULT = FaultKind(
+    name="pause",
+    title="a process that stands still",
+    family=Family.PROCESS,
+    strike=strike,
+    params={"duration_ms": 5000},
+    draws={"duration_ms": Between(100, 6000)},
+)

@@ -1,6 +1,6 @@
 """A host loses its power: what was not flushed may be gone, and peers hear nothing. It stays down; see `restart`."""
 
-from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.fault import Family, FaultKind
 from kraftsim.faults.strike import Strike
 
 
@@ -13,4 +13,9 @@ def strike(strike: Strike) -> None:
         strike.bite(f"{lost_bytes} bytes were lost, {connections} connections fell silent")
 
 
-FAULT = FaultKind(name="power-loss", title="a host without power", strike=strike)
+FAULT = FaultKind(
+    name="power-loss",
+    title="a host without power",
+    family=Family.PROCESS,
+    strike=strike,
+)

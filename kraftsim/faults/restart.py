@@ -1,6 +1,6 @@
 """A process is killed, or its host loses power, and it is started again after a while on what is left of its disk."""
 
-from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.strike import Strike
 
 
@@ -22,4 +22,11 @@ def strike(strike: Strike) -> None:
     strike.lasting(start, strike.integer("after_ms"))
 
 
-FAULT = FaultKind(name="restart", title="a process that dies and comes back", strike=strike, params={"after_ms": 1000, "power_loss": False})
+FAULT = FaultKind(
+    name="restart",
+    title="a process that dies and comes back",
+    family=Family.PROCESS,
+    strike=strike,
+    params={"after_ms": 1000, "power_loss": False},
+    draws={"after_ms": Between(20, 4000), "power_loss": OneOf((False, True))},
+)

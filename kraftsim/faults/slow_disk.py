@@ -1,6 +1,6 @@
 """A disk takes longer than usual for everything that it makes durable."""
 
-from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.strike import Strike
 
 
@@ -16,4 +16,11 @@ def strike(strike: Strike) -> None:
     strike.lasting(hasten, strike.integer("duration_ms"))
 
 
-FAULT = FaultKind(name="slow-disk", title="a disk that is slow", strike=strike, params={"factor": 100, "duration_ms": 5000})
+FAULT = FaultKind(
+    name="slow-disk",
+    title="a disk that is slow",
+    family=Family.DISK,
+    strike=strike,
+    params={"factor": 100, "duration_ms": 5000},
+    draws={"factor": OneOf((20, 200, 1000)), "duration_ms": Between(500, 5000)},
+)

@@ -1,6 +1,6 @@
 """Bytes between hosts take longer than usual, by a constant and a random part."""
 
-from kraftsim.faults.fault import FaultKind
+from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
 
 
@@ -18,4 +18,12 @@ def strike(strike: Strike) -> None:
     strike.lasting(hasten, strike.integer("duration_ms"))
 
 
-FAULT = FaultKind(name="slow-link", title="a slow network", strike=strike, params={"latency_ms": 500, "jitter_ms": 1000, "duration_ms": 10_000})
+FAULT = FaultKind(
+    name="slow-link",
+    title="a slow network",
+    family=Family.NETWORK,
+    strike=strike,
+    params={"latency_ms": 500, "jitter_ms": 1000, "duration_ms": 10_000},
+    aim=Aim.LINK,
+    draws={"latency_ms": Between(5, 300), "jitter_ms": Between(5, 300), "duration_ms": Between(500, 6000)},
+)
