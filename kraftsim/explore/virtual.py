@@ -16,6 +16,7 @@ from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
 from kraftsim.faults.schedule import FaultSchedule
 from kraftsim.invariants.oracle import Envelope, Oracle
+from kraftsim.invariants.verdict import Verdict, Violation, judge
 from kraftsim.world.chance import stream
 from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped
 
@@ -49,7 +50,7 @@ def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) ->
         simulation.log("harness", 1).note(RunEnded(outcome="ok" if trouble is None else "failed"))
         content = simulation.event_bytes()
         ending = Ending(
-            verdicts=oracle.finish(),
+            verdicts=_verdicts(simulation, oracle),
             trouble=trouble,
             faults=schedule.counts(),
             played=[str(fault) for fault in drawn],
@@ -73,6 +74,18 @@ def _watch(simulation: Simulation, oracle: Oracle) -> None:
                 simulation.violation(violation.invariant, violation.message, violation.witnesses)
 
     simulation.observe(examine)
+
+
+def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:
+    """Return what the invariants say, and what nodes found out about themselves: an assertion that fails is a violation like any other."""
+    verdicts = oracle.finish()
+    known = [verdict.invariant for verdict in verdicts]
+    own: dict[str, list[Violation]] = {}
+    for each in simulation.violations:
+        if each.invariant not in known:
+            found = Violation(invariant=each.invariant, key=each.message, message=each.message, witnesses=each.witnesses)
+            own.setdefault(each.invariant, []).append(found)
+    return (*verdicts, *(judge(name, examined=len(found), violation_count=len(found), violations=tuple(found)) for name, found in own.items()))
 
 
 def _play(request: RunRequest, simulation: Simulation, stage: Stage) -> str | None:

@@ -9,6 +9,7 @@ import pytest
 
 from kraftsim.campaign.sweep import sweep
 from kraftsim.cluster.scenario import scenarios
+from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.explore.run import play
 
 NAME = "producer_ids_survive_failover"
@@ -64,3 +65,17 @@ def test_the_waiting_release_plays_the_same_story():
     """Brokers before 3.6 wait for their block instead of refusing; the story holds for them, too."""
     result = play(NAME, seed=4, release="3.5")
     assert result.outcome == "ok", "\n".join(result.lines())
+
+
+def test_a_node_that_fails_its_own_assertion_fails_the_run(monkeypatch):
+    """No invariant watches for it, and the cluster may well go on without that node."""
+    append = RaftLog.append
+
+    def believes_in_short_logs(log: RaftLog, leader_epoch: int, record_count: int) -> int:
+        assert log.end_offset < 100, "a log is short"
+        return append(log, leader_epoch, record_count)
+
+    monkeypatch.setattr(RaftLog, "append", believes_in_short_logs)
+    result = play("quorum_under_faults", seed=1)
+    assert (result.outcome, result.invariants_violated) == ("violated", ("nodes-believe-the-truth",))
+    assert "a log is short" in result.violations[0]
