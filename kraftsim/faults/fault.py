@@ -49,6 +49,18 @@ class Aim(StrEnum):
     ALL = "all"
 
 
+class Spoils(StrEnum):
+    """What a kind can take away that a node relies on. A search keeps kinds apart whose sum no node could survive: see `atlas`."""
+
+    NOTHING = "nothing"
+    UNFLUSHED = "unflushed"
+    """What was written and not flushed may be gone, as after a power loss."""
+    TRUST = "trust"
+    """The disk forgot a write that it refused to flush: nobody can know what the next power loss takes."""
+    FLUSHED = "flushed"
+    """What was flushed may be gone or changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Between:
     """A parameter is drawn between two numbers, both of them possible."""
@@ -73,7 +85,8 @@ class FaultKind:
     """A kind of fault. `params` are its parameters with their usual values; a fault may set no others.
 
     `modes` says where it can be played. `draws` says how a search draws a parameter (one that is not named keeps its usual value), and `strikes_on`
-    which triggers make sense: 'time', 'disk', 'frame', 'event'.
+    which triggers make sense: 'time', 'disk', 'frame', 'event'. `spoils` is what it can take away; if `spoils_if` names a parameter, only where that
+    is true.
     """
 
     name: str
@@ -85,9 +98,13 @@ class FaultKind:
     strikes_on: tuple[str, ...] = ("time", "disk", "frame", "event")
     params: Mapping[str, Value] = field(default_factory=dict)
     draws: Mapping[str, Between | OneOf] = field(default_factory=dict)
+    spoils: Spoils = Spoils.NOTHING
+    spoils_if: str | None = None
 
 
-FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=("arm", "schedule", "strike", "trigger", "targets"))
+APART = ("arm", "atlas", "schedule", "strike", "swarm", "targets", "terrain", "trigger")
+"""Files of this room that are no kinds."""
+FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=APART)
 
 
 def to_json(faults: list[Fault]) -> bytes:

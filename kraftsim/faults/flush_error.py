@@ -1,6 +1,6 @@
 """A disk refuses to flush, and forgets which pages were dirty: a second flush succeeds and makes nothing durable (fsyncgate)."""
 
-from kraftsim.faults.fault import Family, FaultKind
+from kraftsim.faults.fault import Family, FaultKind, Spoils
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FileClass
 
@@ -25,4 +25,5 @@ FAULT = FaultKind(
     family=Family.DISK,
     strike=strike,
     params={"times": 1, "file_class": None, "duration_ms": 0},
+    spoils=Spoils.TRUST,
 )

@@ -1,6 +1,6 @@
 """A host loses its power: what was not flushed may be gone, and peers hear nothing. It stays down; see `restart`."""
 
-from kraftsim.faults.fault import Family, FaultKind
+from kraftsim.faults.fault import Family, FaultKind, Spoils
 from kraftsim.faults.strike import Strike
 
 
@@ -18,4 +18,5 @@ FAULT = FaultKind(
     title="a host without power",
     family=Family.PROCESS,
     strike=strike,
+    spoils=Spoils.UNFLUSHED,
 )

@@ -1,6 +1,6 @@
 """A process is killed, or its host loses power, and it is started again after a while on what is left of its disk."""
 
-from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
+from kraftsim.faults.fault import Between, Family, FaultKind, OneOf, Spoils
 from kraftsim.faults.strike import Strike
 
 
@@ -29,4 +29,6 @@ FAULT = FaultKind(
     strike=strike,
     params={"after_ms": 1000, "power_loss": False},
     draws={"after_ms": Between(20, 4000), "power_loss": OneOf((False, True))},
+    spoils=Spoils.UNFLUSHED,
+    spoils_if="power_loss",
 )
