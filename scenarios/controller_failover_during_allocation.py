@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 TOPIC = "ledger"
 PARTITIONS = 3
-RECORDS = 60
 PAUSE_SECONDS = 0.1
-ASKERS = 3
-IDS_PER_ASKER = 2500
 WORK_SECONDS = 7.0
-"""How long faults go on; writer and askers take about as long when nothing is in their way."""
+"""How long faults usually go on; writer and askers take about as long when nothing is in their way."""
+WORKLOAD = {"records": 60, "askers": 3, "ids_per_asker": 2500, "work_ms": int(WORK_SECONDS * 1000)}
 HEAL_SECONDS = 60.0
 SETTLE_SECONDS = 60.0
 ALLOCATE_PRODUCER_IDS = 67
@@ -38,14 +36,15 @@ async def play(stage: Stage) -> None:
     told: list[int] = []
     stage.note(PhaseBegan(phase="faults"))
     stage.inject()
-    await stage.gather(_heal(stage), _write(stage), *(_ask(stage, number, told) for number in range(1, ASKERS + 1)))
-    if len(set(told)) != ASKERS * IDS_PER_ASKER:
+    records, askers, ids_each = (stage.workload(knob) for knob in ("records", "askers", "ids_per_asker"))
+    await stage.gather(_heal(stage), _write(stage, records), *(_ask(stage, number, ids_each, told) for number in range(1, askers + 1)))
+    if len(set(told)) != askers * ids_each:
         raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
     reader = stage.reader("reader-1")
     read = await reader.read_all(TOPIC, range(PARTITIONS))
     await reader.close()
-    if len({record.key for record in read}) < RECORDS:
-        raise StoryFailed(f"{RECORDS} records were sent, but the reader found {len({record.key for record in read})} of them")
+    if len({record.key for record in read}) < records:
+        raise StoryFailed(f"{records} records were sent, but the reader found {len({record.key for record in read})} of them")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -92,21 +91,21 @@ def _end(random: "Random", target: str, trigger: Trigger) -> Fault:
 
 
 async def _heal(stage: Stage) -> None:
-    await stage.sleep(WORK_SECONDS)
+    await stage.sleep(stage.workload("work_ms") / 1000)
     stage.note(PhaseBegan(phase="liveness"))
     await stage.heal(HEAL_SECONDS)
 
 
-async def _ask(stage: Stage, number: int, told: list[int]) -> None:
+async def _ask(stage: Stage, number: int, count: int, told: list[int]) -> None:
     asker = stage.id_asker(f"asker-{number}")
-    told += await asker.ask(IDS_PER_ASKER)
+    told += await asker.ask(count)
     await asker.close()
 
 
-async def _write(stage: Stage) -> None:
+async def _write(stage: Stage, records: int) -> None:
     writer = stage.producer("writer-1")
     await writer.start()
-    for index in range(RECORDS):
+    for index in range(records):
         await writer.send(TOPIC, index % PARTITIONS, str(index), f"line {index}".encode())
         await stage.sleep(PAUSE_SECONDS)
     left = await writer.flush(SETTLE_SECONDS)
@@ -140,4 +139,7 @@ SCENARIO = Scenario(
         "controller.quorum.fetch.timeout.ms": "800",
     },
     limit_seconds=300.0,
+    workload=WORKLOAD,
+    fewest_controllers=1,
+    fewest_brokers=1,
 )

@@ -24,27 +24,30 @@ WRITERS = 4
 READERS = 2
 LINES_AT_A_TIME = 25
 WRITING_SECONDS = 8.0
-"""How long the writers take when nothing is in their way: the kills fall in between."""
+"""How long the writers usually take when nothing is in their way: the kills fall in between."""
 KILLS = (("broker-2", 2000), ("controller-101", 5000))
 DOWN_MS = 700
-PART_OF_TEXT = 800
 HEAL_SECONDS = 60.0
 SETTLE_SECONDS = 90.0
+PART_OF_TEXT = 800
+WORKLOAD = {"writers": WRITERS, "lines": PART_OF_TEXT, "work_ms": int(WRITING_SECONDS * 1000)}
+"""`lines` of the text are written where all of it would take too long: everywhere but in processes."""
 
 
-def text(mode: Mode) -> list[str]:
+def text(mode: Mode, lines_max: int = PART_OF_TEXT) -> list[str]:
     """Return the lines that are written; the number of a line is its key."""
     lines = [line for _, text in sorted(topics.items()) for line in text.splitlines()]
-    return lines if mode is Mode.PROCESSES else lines[:PART_OF_TEXT]
+    return lines if mode is Mode.PROCESSES else lines[:lines_max]
 
 
 async def play(stage: Stage) -> None:
     """Write, kill, restart, read back and compare."""
-    lines = text(stage.mode)
+    writers = stage.workload("writers")
+    lines = text(stage.mode, stage.workload("lines")) if writers else []
     await stage.create_topic(TOPIC, PARTITIONS)
     stage.note(PhaseBegan(phase="faults"))
     stage.inject()
-    await stage.gather(_heal(stage), *(_write(stage, lines, number) for number in range(WRITERS)))
+    await stage.gather(_heal(stage), *(_write(stage, lines, number) for number in range(writers)))
     read: list[ReadRecord] = []
     await stage.gather(*(_read(stage, number, read) for number in range(READERS)))
     _compare(lines, read)
@@ -59,7 +62,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 async def _heal(stage: Stage) -> None:
-    await stage.sleep(WRITING_SECONDS)
+    await stage.sleep(stage.workload("work_ms") / 1000)
     stage.note(PhaseBegan(phase="liveness"))
     await stage.heal(HEAL_SECONDS)
 
@@ -67,8 +70,8 @@ async def _heal(stage: Stage) -> None:
 async def _write(stage: Stage, lines: list[str], number: int) -> None:
     writer = stage.producer(f"writer-{number + 1}")
     await writer.start()
-    own = range(number, len(lines), WRITERS)
-    pause = WRITING_SECONDS * LINES_AT_A_TIME / max(len(own), 1)
+    own = range(number, len(lines), stage.workload("writers"))
+    pause = stage.workload("work_ms") / 1000 * LINES_AT_A_TIME / max(len(own), 1)
     for count, index in enumerate(own, 1):
         await writer.send(TOPIC, index % PARTITIONS, str(index), lines[index].encode())
         if count % LINES_AT_A_TIME == 0:
@@ -106,4 +109,6 @@ SCENARIO = Scenario(
     faults=faults,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
     limit_seconds=300.0,
+    workload=WORKLOAD,
+    fewest_brokers=1,
 )

@@ -21,13 +21,10 @@ if TYPE_CHECKING:
 
 TOPIC = "ledger"
 PARTITIONS = 6
-WRITERS = 4
-RECORDS_PER_WRITER = 120
 PAUSE_SECONDS = 0.05
-ASKERS = 2
-IDS_PER_ASKER = 1200
 WORK_SECONDS = 6.0
-"""How long faults go on; writers and askers take about as long when nothing is in their way."""
+"""How long faults usually go on; writers and askers take about as long when nothing is in their way."""
+WORKLOAD = {"writers": 4, "records_per_writer": 120, "askers": 2, "ids_per_asker": 1200, "work_ms": int(WORK_SECONDS * 1000)}
 HEAL_SECONDS = 60.0
 SETTLE_SECONDS = 60.0
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -37,19 +34,20 @@ CONTROLLER = "controller-101"
 async def play(stage: Stage) -> None:
     """Work through the faults, heal, and see that everything settles; what was promised is judged from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
-    writers = [stage.producer(f"writer-{number}") for number in range(1, WRITERS + 1)]
+    writers = [stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
     stage.note(PhaseBegan(phase="faults"))
     stage.inject()
     work = [_write(stage, writer, number) for number, writer in enumerate(writers, 1)]
-    work += [_ask(stage, number) for number in range(1, ASKERS + 1)]
+    work += [_ask(stage, number) for number in range(1, stage.workload("askers") + 1)]
     await stage.gather(_heal(stage), *work)
     for writer in writers:
         await writer.close()
     reader = stage.reader("reader-1")
     read = await reader.read_all(TOPIC, range(PARTITIONS))
     await reader.close()
-    if len({record.key for record in read}) < WRITERS * RECORDS_PER_WRITER:
-        raise StoryFailed(f"{WRITERS * RECORDS_PER_WRITER} records were sent, but the reader found {len({record.key for record in read})} of them")
+    sent, found = len(writers) * stage.workload("records_per_writer"), len({record.key for record in read})
+    if found < sent:
+        raise StoryFailed(f"{sent} records were sent, but the reader found {found} of them")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -88,14 +86,14 @@ def _restart(target: str, trigger: Trigger, random: "Random", *, power_loss: boo
 
 
 async def _heal(stage: Stage) -> None:
-    await stage.sleep(WORK_SECONDS)
+    await stage.sleep(stage.workload("work_ms") / 1000)
     stage.note(PhaseBegan(phase="liveness"))
     await stage.heal(HEAL_SECONDS)
 
 
 async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
     await writer.start()
-    for index in range(RECORDS_PER_WRITER):
+    for index in range(stage.workload("records_per_writer")):
         key = f"{number}-{index}"
         await writer.send(TOPIC, (number + index) % PARTITIONS, key, f"line {index} of writer {number}".encode())
         await stage.sleep(PAUSE_SECONDS)
@@ -106,7 +104,7 @@ async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
 
 async def _ask(stage: Stage, number: int) -> None:
     asker = stage.id_asker(f"asker-{number}")
-    await asker.ask(IDS_PER_ASKER)
+    await asker.ask(stage.workload("ids_per_asker"))
     await asker.close()
 
 
@@ -118,4 +116,6 @@ SCENARIO = Scenario(
     faults=faults,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
     limit_seconds=300.0,
+    workload=WORKLOAD,
+    fewest_brokers=1,
 )

@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 BROKERS = ("broker-1", "broker-2", "broker-3")
-ASKERS = 2
-IDS_PER_ASKER = 2500
 WORK_SECONDS = 8.0
-"""How long faults go on; the askers take longer if they must."""
+"""How long faults usually go on; the askers take longer if they must."""
 HEAL_SECONDS = 60.0
-IDS_AFTER = 1100
-"""What is asked for once everything is healed."""
+WORKLOAD = {"askers": 2, "ids_per_asker": 2500, "ids_after": 1100, "work_ms": int(WORK_SECONDS * 1000)}
+"""`ids_after` are asked for once everything is healed."""
 QUORUM_APIS = (1, 52, 53, 54, 59)
 """Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot."""
 QUORUM_FILES = (FileClass.METADATA_LOG, FileClass.QUORUM_STATE, FileClass.CHECKPOINT)
@@ -41,9 +39,10 @@ async def play(stage: Stage) -> None:
     stage.note(PhaseBegan(phase="faults"))
     stage.inject()
     told: list[int] = []
-    await stage.gather(_heal(stage), *(_ask(stage, f"asker-{number}", IDS_PER_ASKER, told) for number in range(1, ASKERS + 1)))
-    await _ask(stage, "asker-last", IDS_AFTER, told)
-    if len(set(told)) != ASKERS * IDS_PER_ASKER + IDS_AFTER:
+    askers, ids_each, ids_after = (stage.workload(knob) for knob in ("askers", "ids_per_asker", "ids_after"))
+    await stage.gather(_heal(stage), *(_ask(stage, f"asker-{number}", ids_each, told) for number in range(1, askers + 1)))
+    await _ask(stage, "asker-last", ids_after, told)
+    if len(set(told)) != askers * ids_each + ids_after:
         raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
 
 
@@ -243,7 +242,7 @@ def _restart(random: "Random", target: str, trigger: Trigger, *, power_loss: boo
 
 
 async def _heal(stage: Stage) -> None:
-    await stage.sleep(WORK_SECONDS)
+    await stage.sleep(stage.workload("work_ms") / 1000)
     stage.note(PhaseBegan(phase="liveness"))
     await stage.heal(HEAL_SECONDS)
 
@@ -283,4 +282,7 @@ SCENARIO = Scenario(
         "metadata.max.retention.bytes": "8000",
     },
     limit_seconds=300.0,
+    workload=WORKLOAD,
+    fewest_controllers=1,
+    fewest_brokers=1,
 )

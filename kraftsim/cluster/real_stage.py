@@ -1,7 +1,7 @@
 """The stage over sockets and real time: for a cluster of processes and for an embedded one."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kraftsim.cluster.directories import RunDirectory
@@ -55,12 +55,20 @@ class RealCluster(Protocol):
 class RealStage:
     """Plays over sockets. Faults with a trigger other than a time are left out; power loss is played as a kill: see `kraftsim.cluster.scenario`."""
 
-    def __init__(self, cluster: ProcessCluster | EmbeddedCluster, mode: Mode, directory: RunDirectory, schedule: Sequence[Fault]) -> None:
+    def __init__(
+        self,
+        cluster: ProcessCluster | EmbeddedCluster,
+        mode: Mode,
+        directory: RunDirectory,
+        schedule: Sequence[Fault],
+        workload: Mapping[str, int],
+    ) -> None:
         self.cluster: RealCluster = cluster
         self.mode = mode
         self.spec = cluster.spec
         self.seed = cluster.spec.seed
         self._directory = directory
+        self._workload = workload
         self._worlds: list[RealWorld] = []
         self._harness = self._world_of(HARNESS)
         self._schedule = [fault for fault in schedule if self.can_play(fault)]
@@ -78,6 +86,10 @@ class RealStage:
         """Add a fact to the harness's event log."""
         self._harness.note(event)
         self._harness.flush_events()
+
+    def workload(self, knob: str) -> int:
+        """Return what a knob of the workload stands at."""
+        return self._workload[knob]
 
     def now_seconds(self) -> float:
         """Return seconds since the run began."""

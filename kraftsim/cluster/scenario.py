@@ -58,6 +58,10 @@ class Stage(Protocol):
         """Add a fact to the harness's event log."""
         ...
 
+    def workload(self, knob: str) -> int:
+        """Return what a knob of the scenario's workload stands at in this run. Raises KeyError for one that the scenario does not declare."""
+        ...
+
     def now_seconds(self) -> float:
         """Return seconds since the run began, in this mode's time."""
         ...
@@ -107,7 +111,15 @@ class Scenario:
     controllers: int = 1
     brokers: int = 3
     settings: Mapping[str, str] = field(default_factory=dict)
+    swarm: Callable[["Random"], Mapping[str, str]] | None = None
+    """Draws settings of one run from its seed, on top of `settings`: what is the same in every run hides what another value would show."""
     limit_seconds: float = 600.0
+    workload: Mapping[str, int] = field(default_factory=dict)
+    """How much is done: knobs and what they usually stand at, for `stage.workload(knob)`. A run may turn each of them down, to 0: then there is less
+    to read in a finding. `work_ms`, where there is one, says how long faults go on."""
+    fewest_controllers: int = 0
+    fewest_brokers: int = 0
+    """How few nodes the story can still be played with; 0: no fewer than usual."""
 
 
 SCENARIOS: Catalogue[Scenario] = Catalogue("scenarios", "SCENARIO", Scenario)

@@ -1,7 +1,7 @@
 """A cluster in virtual time: every node on a simulated host of its own, and the stage on which scenarios play there."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kraftsim.cluster.directories import RunDirectory
@@ -184,13 +184,14 @@ class SimulatedStage:
 
     mode = Mode.SIM
 
-    def __init__(self, cluster: SimulatedCluster, schedule: FaultSchedule) -> None:
+    def __init__(self, cluster: SimulatedCluster, schedule: FaultSchedule, workload: Mapping[str, int]) -> None:
         self.cluster = cluster
         self.spec = cluster.spec
         self.seed = cluster.spec.seed
         self._simulation = cluster.simulation
         self._world = self._simulation.world_of(self._simulation.harness)
         self._schedule = schedule
+        self._workload = workload
 
     def random(self, purpose: str) -> "Random":
         """Return the stream of random numbers for a purpose."""
@@ -199,6 +200,10 @@ class SimulatedStage:
     def note(self, event: Event) -> None:
         """Add a fact to the harness's event log."""
         self._world.note(event)
+
+    def workload(self, knob: str) -> int:
+        """Return what a knob of the workload stands at."""
+        return self._workload[knob]
 
     def now_seconds(self) -> float:
         """Return virtual seconds since the run began."""

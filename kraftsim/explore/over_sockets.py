@@ -17,10 +17,9 @@ from kraftsim.events.runs import FaultFired, RunEnded, RunStarted
 from kraftsim.explore.conclude import Ending, FaultCounts, conclude
 from kraftsim.explore.judge import Noted, judge, read_events
 from kraftsim.explore.record import wall_text
-from kraftsim.explore.request import RunRequest
+from kraftsim.explore.request import ANY_PORT, RunRequest
 from kraftsim.explore.result import RunResult
 from kraftsim.faults.fault import Fault
-from kraftsim.world.chance import stream
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.world import real_world
 
@@ -30,11 +29,12 @@ FINAL = "final"
 
 def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
     """Play the scenario on free ports of this machine."""
-    spec = request.spec(port=free_port_range(request.scenario.brokers, controllers=request.scenario.controllers))
-    schedule = request.scenario.faults(stream(request.seed, "harness", 1, "faults"), request.mode)
+    wanted = request.spec(port=ANY_PORT)
+    spec = request.spec(port=free_port_range(wanted.brokers, controllers=wanted.controllers))
+    schedule = request.schedule()
     directory.create()
     cluster = EmbeddedCluster(spec, directory) if request.mode is Mode.EMBEDDED else ProcessCluster(spec, directory)
-    stage = RealStage(cluster, request.mode, directory, schedule)
+    stage = RealStage(cluster, request.mode, directory, schedule, request.work())
     started = wall_text(RealClock(0))
     trouble: str | None = None
     try:

@@ -1,16 +1,26 @@
 """What decides how a run goes."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.faults.fault import Fault, to_json
 from kraftsim.releases.catalogue import DEFAULT_RELEASE
+from kraftsim.world.chance import stream
+
+ANY_PORT = 9092
+NODE_NAME = re.compile(rb"\b(?:broker|controller)-\d+\b")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRequest:
-    """Two equal requests in simulation give the same event log, byte for byte."""
+    """Two equal requests in simulation give the same event log, byte for byte.
+
+    `faults` is the whole schedule; None: as the seed draws it. `workload` turns knobs of the scenario; `controllers` and `brokers` say how many nodes
+    there are; None: as many as the scenario wants.
+    """
 
     scenario: Scenario
     mode: Mode
@@ -18,16 +28,43 @@ class RunRequest:
     release: str = DEFAULT_RELEASE
     bugs: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    faults: tuple[Fault, ...] | None = None
+    workload: Mapping[str, int] = field(default_factory=dict)
+    controllers: int | None = None
+    brokers: int | None = None
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.workload) - set(self.scenario.workload))
+        if unknown:
+            raise ValueError(f"{self.scenario.name} has no knob {unknown[0]} (it has: {', '.join(self.scenario.workload) or 'none'})")
+
+    @property
+    def is_as_drawn(self) -> bool:
+        """Tell whether everything about the run follows from the scenario, the seed and the settings."""
+        return self.faults is None and not self.workload and self.controllers is None and self.brokers is None
+
+    def schedule(self) -> tuple[Fault, ...]:
+        """Return the faults of the run: those that were given, else those that the seed draws; none that names a node that is not there."""
+        faults = self.faults
+        if faults is None:
+            faults = self.scenario.faults(stream(self.seed, "harness", 1, "faults"), self.mode)
+        there = {name.encode() for name in self.spec(port=ANY_PORT).node_names}  # for membership only, never iterated
+        return tuple(fault for fault in faults if all(name in there for name in NODE_NAME.findall(to_json([fault]))))
+
+    def work(self) -> dict[str, int]:
+        """Return what every knob of the workload stands at."""
+        return {**self.scenario.workload, **self.workload}
 
     def spec(self, port: int) -> ClusterSpec:
         """Return the cluster that the scenario wants, with what the caller set on top."""
+        drawn = self.scenario.swarm(stream(self.seed, "harness", 1, "settings")) if self.scenario.swarm is not None else {}
         return ClusterSpec(
-            controllers=self.scenario.controllers,
-            brokers=self.scenario.brokers,
+            controllers=self.scenario.controllers if self.controllers is None else self.controllers,
+            brokers=self.scenario.brokers if self.brokers is None else self.brokers,
             release=self.release,
             port=port,
             seed=self.seed,
             run=f"{self.scenario.name}-{self.seed}",
             bugs=self.bugs,
-            settings={**self.scenario.settings, **self.settings},
+            settings={**self.scenario.settings, **drawn, **self.settings},
         )

@@ -17,7 +17,6 @@ from kraftsim.explore.result import RunResult
 from kraftsim.faults.schedule import FaultSchedule
 from kraftsim.invariants.oracle import Envelope, Oracle
 from kraftsim.invariants.verdict import Verdict, Violation, judge
-from kraftsim.world.chance import stream
 from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped
 
 PORT = 9092
@@ -34,9 +33,8 @@ def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) ->
     with Simulation(request.seed, run=spec.run) as simulation:
         _watch(simulation, oracle)
         cluster = SimulatedCluster(spec, simulation)
-        drawn = request.scenario.faults(stream(request.seed, "harness", 1, "faults"), request.mode)
-        schedule = FaultSchedule(simulation, drawn)
-        stage = SimulatedStage(cluster, schedule)
+        schedule = FaultSchedule(simulation, request.schedule())
+        stage = SimulatedStage(cluster, schedule, request.work())
         simulation.log("harness", 1).note(RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed))
         cluster.start()
         trouble = _play(request, simulation, stage)
@@ -53,7 +51,7 @@ def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) ->
             verdicts=_verdicts(simulation, oracle),
             trouble=trouble,
             faults=schedule.counts(),
-            played=[str(fault) for fault in drawn],
+            played=[str(fault) for fault in schedule.faults],
             left_out=(),
             event_count=content.count(b"\n"),
             seconds=simulation.now_ns / NANOSECONDS,
