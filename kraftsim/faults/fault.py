@@ -102,7 +102,7 @@ class FaultKind:
     spoils_if: str | None = None
 
 
-APART = ("arm", "atlas", "schedule", "strike", "swarm", "targets", "terrain", "trigger")
+APART = ("arm", "atlas", "field", "schedule", "standing", "states", "strike", "swarm", "targets", "terrain", "trigger")
 """Files of this room that are no kinds."""
 FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=APART)
 

@@ -1,0 +1,220 @@
+"""Draws a schedule of faults for any scenario from a seed: each run leaves out some kinds, some triggers and some hosts, and draws all the rest.
+
+Kinds that come together all the time hide what one of them would show; so runs differ in what they leave out as much as in what they do. What is
+drawn is data: the run itself draws nothing more. Source: Groce et al., Swarm Testing (2012); FoundationDB's and TigerBeetle's simulators.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from kraftsim.faults.atlas import Atlas, draw_atlas
+from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, SIM, Aim, Between, Fault, FaultKind, OneOf, Spoils, Value
+from kraftsim.faults.terrain import Api, Files, Moment, Terrain
+from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the seed)
+
+T = TypeVar("T")
+COUNTS = ((1, 3), (1, 3), (3, 8), (3, 8), (3, 8), (8, 20), (8, 20), (20, 40), (40, 60))
+"""How many faults a run has: one of these ranges is drawn first, so that few and very many both come often."""
+KINDS_KEPT = (0.15, 0.3, 0.5, 0.75)
+WAYS = ("time", "disk", "frame", "event", "state")
+WIDE = 10
+"""A range whose ends are this far apart is drawn by magnitude: 5 to 3000 gives as many below 120 as above."""
+BOTH_SIDES, ONE_SIDE = "<>", ">"
+
+
+def draw_swarm(random: "Random", terrain: Terrain, kinds: Sequence[FaultKind] | None = None) -> tuple[Fault, ...]:
+    """Draw the faults of one run in simulation, of all kinds that there are or of those given."""
+    draw = _Draw(random, terrain, kinds if kinds is not None else FAULTS.all())
+    count = random.randint(*random.choice(COUNTS))
+    return tuple(draw.fault() for _ in range(count if draw.kinds else 0))
+
+
+def draw_value(random: "Random", draw: Between | OneOf) -> Value:
+    """Draw a parameter: one of a few, or a number whose magnitude is drawn where the range is wide, its ends now and then."""
+    if isinstance(draw, OneOf):
+        return random.choice(draw.values)
+    if random.random() < 0.1:
+        return random.choice((draw.low, draw.high))
+    if draw.low > 0 and draw.high >= draw.low * WIDE:
+        return min(draw.high, int(draw.low * (draw.high / draw.low) ** random.random()))
+    return random.randint(draw.low, draw.high)
+
+
+def draw_settings(random: "Random", terrain: Terrain) -> dict[str, str]:
+    """Draw about half of the settings that a terrain declares; the others keep the scenario's values."""
+    return {key: str(draw_value(random, draw)) for key, draw in terrain.settings.items() if random.random() < 0.5}
+
+
+class _Draw:
+    """What one run keeps of everything there is, and how it draws a fault from that."""
+
+    def __init__(self, random: "Random", terrain: Terrain, kinds: Sequence[FaultKind]) -> None:
+        self._random = random
+        self._terrain = terrain
+        self._atlas: Atlas = draw_atlas(random, terrain)
+        self._ways = [way for way in WAYS if random.random() < 0.7] or [random.choice(WAYS[:4])]
+        self._hosts = self._some_hosts()
+        share = random.choice(KINDS_KEPT)
+        possible = [kind for kind in kinds if SIM in kind.modes and self._can_play(kind)]
+        kept = [kind for kind in possible if random.random() < share]
+        if len(kept) == len(possible) > 1:
+            kept.pop(random.randrange(len(kept)))
+        self.kinds = kept or ([random.choice(possible)] if possible else [])
+        self._weights = [random.choice((1, 1, 2, 4)) for _ in self.kinds]
+
+    def fault(self) -> Fault:
+        """Draw one fault."""
+        (kind,) = self._random.choices(self.kinds, self._weights)
+        params = {name: draw_value(self._random, draw) for name, draw in kind.draws.items()}
+        if kind.aim is Aim.HOST:
+            return self._at_host(kind, params)
+        ways = self._ways_of(kind)
+        if kind.aim is Aim.ALL:
+            return Fault(kind=kind.name, trigger=self._trigger(self._pick(ways), None), params=params)
+        way = self._pick(ways)
+        if way == "frame" and self._random.random() < 0.7:
+            api = self._pick(self._terrain.apis)
+            return Fault(kind=kind.name, trigger=self._frame(api, self._pick((True, False)), None), params=params)
+        if way in ("disk", "event") and self._random.random() < 0.4:
+            return Fault(kind=kind.name, trigger=self._trigger(way, None), params=params)
+        return Fault(kind=kind.name, target=self._link(), trigger=self._trigger(way, None), params=params)
+
+    # ---- what is left out
+
+    def _some_hosts(self) -> tuple[str, ...]:
+        """Keep all nodes, those of one role, or any of them."""
+        nodes = self._terrain.nodes
+        match self._random.randrange(4):
+            case 0:
+                return self._terrain.of(self._terrain.role_of(self._random.choice(nodes)))
+            case 1:
+                return tuple(host for host in nodes if self._random.random() < 0.5) or (self._random.choice(nodes),)
+            case _:
+                return nodes
+
+    def _can_play(self, kind: FaultKind) -> bool:
+        if not self._atlas.allows(kind) or not self._ways_of(kind):
+            return False
+        return kind.aim is not Aim.HOST or bool(self._victims(kind)) or kind.spoils_if is not None
+
+    def _ways_of(self, kind: FaultKind) -> list[str]:
+        """Return which triggers a kind can have here: those that this run keeps, or, rather than none, those that the kind needs."""
+        possible = [way for way in WAYS if way in kind.strikes_on and self._offers(way)]
+        return [way for way in possible if way in self._ways] or possible
+
+    def _offers(self, way: str) -> bool:
+        offered = {"time": True, "disk": bool(self._terrain.files), "frame": bool(self._terrain.apis), "event": bool(self._terrain.moments)}
+        return offered.get(way, False)
+
+    # ---- hosts
+
+    def _victims(self, kind: FaultKind) -> tuple[str, ...]:
+        allowed = self._atlas.hosts(kind, self._terrain.nodes)
+        return tuple(host for host in allowed if host in self._hosts) or allowed
+
+    def _at_host(self, kind: FaultKind, params: dict[str, Value]) -> Fault:
+        victims = self._victims(kind)
+        if kind.spoils is not Spoils.NOTHING and kind.spoils_if is not None and (not victims or not params.get(kind.spoils_if)):
+            params[kind.spoils_if] = False
+            victims = self._hosts
+        victim = self._pick(victims)
+        way = self._pick(self._ways_of(kind))
+        role = self._terrain.role_of(victim)
+        everybody = set(self._terrain.of(role)) <= set(victims)
+        whoever = way != "time" and everybody and self._random.random() < 0.5
+        trigger = self._trigger(way, None if whoever else victim, role)
+        if isinstance(trigger, AtTime) or (not whoever and self._random.random() < 0.2):
+            return Fault(kind=kind.name, target=victim, trigger=self._of_another(trigger, victim), params=params)
+        return Fault(kind=kind.name, target=AT_THE_TRIGGER if _happens_at(trigger, victim, whoever) else victim, trigger=trigger, params=params)
+
+    def _of_another(self, trigger: Trigger, victim: str) -> Trigger:
+        """Return a trigger that may go off elsewhere: something happens at one host, and another one is struck."""
+        return trigger if isinstance(trigger, AtTime) else self._trigger(self._pick(self._ways_of_any()), None)
+
+    def _ways_of_any(self) -> list[str]:
+        return [way for way in self._ways if self._offers(way)] or ["time"]
+
+    def _link(self) -> str:
+        """Draw what a fault of the network strikes: all links of a host, or one, in one direction or both."""
+        if self._random.random() < 0.35:
+            return self._pick(self._hosts)
+        for _ in range(8):
+            sources, targets = self._pick(self._terrain.links)
+            one, other = self._pick(self._terrain.of(sources)), self._pick(self._terrain.of(targets))
+            if one != other:
+                ends = [one, other]
+                self._random.shuffle(ends)
+                return self._pick((ONE_SIDE, BOTH_SIDES)).join(ends)
+        return self._pick(self._hosts)
+
+    # ---- triggers
+
+    def _trigger(self, way: str, host: str | None, role: str | None = None) -> Trigger:
+        """Draw a trigger: at a host, at any host of a role, or anywhere. A way that a role has nothing of becomes a time."""
+        terrain = self._terrain
+        role = terrain.role_of(host) if host is not None else role
+        match way:
+            case "disk":
+                files = [each for each in terrain.files if role in (None, each.role)]
+                return self._disk(self._pick(files), host) if files else self._time()
+            case "event":
+                moments = [each for each in terrain.moments if role in (None, each.role)]
+                return self._event(self._pick(moments), host) if moments else self._time()
+            case "frame":
+                talks = [(api, is_response) for api in terrain.apis for is_response in (False, True)]
+                talks = [talk for talk in talks if role is None or role == _speaker(*talk)]
+                return self._frame(*self._pick(talks), host) if talks else self._time()
+            case _:
+                return self._time()
+
+    def _time(self) -> AtTime:
+        return AtTime(at_ms=self._random.randint(1, self._terrain.fault_ms))
+
+    def _disk(self, files: Files, host: str | None) -> OnDisk:
+        return OnDisk(
+            operation=self._pick(files.operations),
+            file_class=files.file_class,
+            host=host or (self._pick(self._terrain.of(files.role)) if self._random.random() < 0.5 else None),
+            nth=self._nth(files.times_max),
+            moment=self._pick(("before", "after")),
+        )
+
+    def _event(self, moment: Moment, host: str | None) -> OnEvent:
+        return OnEvent(kind=moment.kind, host=host, nth=self._nth(moment.times_max), fields=dict(moment.fields))
+
+    def _frame(self, api: Api, is_response: bool, host: str | None) -> OnFrame:
+        """Draw a frame of an API. The speaker is the given host; without one, a node of the speaker's role, so that no client is taken for it."""
+        speakers = self._terrain.of(_speaker(api, is_response))
+        speaker = host or (self._pick(speakers) if self._random.random() < 0.5 or api.clients != api.servers else None)
+        return OnFrame(
+            api_key=api.key,
+            is_response=is_response,
+            client=None if is_response else speaker,
+            server=speaker if is_response else None,
+            nth=self._nth(api.frames_max),
+            moment=self._pick(("before", "after")),
+        )
+
+    def _nth(self, times_max: int) -> int:
+        """Draw a number from 1 on by its magnitude: the first times matter more than the thousandth."""
+        return min(times_max, int((times_max + 1) ** self._random.random()))
+
+    def _pick(self, values: Sequence[T]) -> T:
+        return self._random.choice(values)
+
+
+def _speaker(api: Api, is_response: bool) -> str:
+    return api.servers if is_response else api.clients
+
+
+def _happens_at(trigger: Trigger, victim: str, whoever: bool) -> bool:
+    """Tell whether a trigger goes off at the victim, or, if whoever it is may be struck, surely at a node that may."""
+    match trigger:
+        case OnFrame(is_response=is_response, client=client, server=server):
+            return victim == (server if is_response else client)
+        case OnDisk(host=host) | OnEvent(host=host):
+            return host == victim or (host is None and whoever)
+    return False

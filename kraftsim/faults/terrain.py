@@ -1,0 +1,175 @@
+"""Where a search may strike in a scenario: its hosts by role, who talks to whom, what they write, and the moments at which a crash tells most.
+
+A scenario declares its terrain as data; the search (`swarm`) draws targets and triggers from it and needs to know nothing else of the story.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kraftsim.faults.fault import Between, OneOf, Spoils, Value
+from kraftsim.faults.trigger import FileClass
+
+CONTROLLERS, BROKERS, CLIENTS = "controllers", "brokers", "clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API in play. `clients` and `servers` are roles; a run has about `frames_max` requests of it."""
+
+    key: int
+    clients: str
+    servers: str
+    frames_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A class of files that a role writes, and about how often."""
+
+    file_class: FileClass
+    role: str
+    operations: tuple[str, ...]
+    times_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A fact that marks an interesting state of a role's node, and about how often it is noted."""
+
+    kind: str
+    role: str
+    times_max: int
+    fields: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terrain:
+    """What there is to strike. `may_lose` names the hosts at which each kind of loss leaves every promise of the scenario standing.
+
+    `settings` are drawn per run, within what they declare; `fault_ms` is how long after the faults are armed those with a time strike.
+    """
+
+    hosts: Mapping[str, tuple[str, ...]]
+    links: tuple[tuple[str, str], ...]
+    apis: tuple[Api, ...] = ()
+    files: tuple[Files, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    may_lose: Mapping[Spoils, tuple[str, ...]] = field(default_factory=dict)
+    settings: Mapping[str, Between | OneOf] = field(default_factory=dict)
+    fault_ms: int = 6000
+
+    def of(self, role: str) -> tuple[str, ...]:
+        """Return the hosts of a role."""
+        return self.hosts.get(role, ())
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The hosts whose processes and disks may be struck: all but the clients."""
+        return tuple(host for role, hosts in self.hosts.items() if role != CLIENTS for host in hosts)
+
+    def role_of(self, host: str) -> str:
+        """Return the role of a host."""
+        return next(role for role, hosts in self.hosts.items() if host in hosts)
+
+
+PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
+VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT = 52, 53, 54, 59
+BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 62, 63, 67
+
+QUORUM_APIS = (
+    Api(FETCH, CONTROLLERS, CONTROLLERS, 200),
+    Api(VOTE, CONTROLLERS, CONTROLLERS, 8),
+    Api(BEGIN_QUORUM_EPOCH, CONTROLLERS, CONTROLLERS, 6),
+    Api(END_QUORUM_EPOCH, CONTROLLERS, CONTROLLERS, 2),
+    Api(FETCH_SNAPSHOT, CONTROLLERS, CONTROLLERS, 4),
+)
+BROKER_APIS = (
+    Api(FETCH, BROKERS, CONTROLLERS, 200),
+    Api(BROKER_REGISTRATION, BROKERS, CONTROLLERS, 4),
+    Api(BROKER_HEARTBEAT, BROKERS, CONTROLLERS, 30),
+    Api(ALLOCATE_PRODUCER_IDS, BROKERS, CONTROLLERS, 8),
+)
+ASKER_APIS = (Api(INIT_PRODUCER_ID, CLIENTS, BROKERS, 2000), Api(API_VERSIONS, CLIENTS, BROKERS, 8))
+WRITER_APIS = (Api(PRODUCE, CLIENTS, BROKERS, 300), Api(METADATA, CLIENTS, BROKERS, 10))
+
+METADATA_FILES = (Files(FileClass.METADATA_LOG, CONTROLLERS, ("write", "flush"), 60),)
+QUORUM_FILES = (
+    *METADATA_FILES,
+    Files(FileClass.QUORUM_STATE, CONTROLLERS, ("write", "flush", "rename"), 8),
+    Files(FileClass.CHECKPOINT, CONTROLLERS, ("write", "flush", "rename"), 8),
+)
+PARTITION_FILES = (Files(FileClass.PARTITION_LOG, BROKERS, ("write",), 200),)
+
+CONTROLLER_MOMENTS = (
+    Moment("MetadataAppended", CONTROLLERS, 60),
+    Moment("MetadataAppended", CONTROLLERS, 6, {"record_kinds": "ProducerIdsRecord"}),
+    Moment("HighWatermarkMoved", CONTROLLERS, 60, {"is_leader": True}),
+    Moment("ProducerIdBlockAllocated", CONTROLLERS, 6),
+    Moment("BrokerRegistered", CONTROLLERS, 5),
+    Moment("BrokerUnfenced", CONTROLLERS, 5),
+)
+QUORUM_MOMENTS = (
+    Moment("ControllerElected", CONTROLLERS, 3),
+    Moment("ControllerResigned", CONTROLLERS, 3),
+    Moment("VoteAnswered", CONTROLLERS, 6, {"is_granted": True, "is_pre_vote": False}),
+    Moment("VoteTold", CONTROLLERS, 6),
+    Moment("MetadataWritten", CONTROLLERS, 120),
+    Moment("MetadataTruncated", CONTROLLERS, 2),
+    Moment("MetadataReverted", CONTROLLERS, 2),
+)
+SNAPSHOT_MOMENTS = (Moment("SnapshotWritten", CONTROLLERS, 6), Moment("SnapshotLoaded", CONTROLLERS, 2))
+BROKER_MOMENTS = (
+    Moment("ProducerIdBlockRequested", BROKERS, 4),
+    Moment("ProducerIdBlockReceived", BROKERS, 4),
+    Moment("BrokerEpochReceived", BROKERS, 2),
+)
+PARTITION_MOMENTS = (Moment("BatchAppended", BROKERS, 200), Moment("LeaderElected", BROKERS, 8), Moment("DuplicateAnswered", BROKERS, 2))
+QUORUM_SETTINGS: Mapping[str, Between | OneOf] = {
+    "controller.quorum.election.timeout.ms": Between(300, 1500),
+    "controller.quorum.election.backoff.max.ms": Between(50, 1000),
+    "controller.quorum.fetch.timeout.ms": Between(500, 2000),
+}
+BROKER_SETTINGS: Mapping[str, Between | OneOf] = {
+    "broker.session.timeout.ms": Between(2000, 9000),
+    "broker.heartbeat.interval.ms": Between(100, 1000),
+    "metadata.log.max.record.bytes.between.snapshots": OneOf(("500", "2000", "20000", "20971520")),
+    "metadata.log.segment.bytes": OneOf(("1000", "4000", "20000")),
+}
+
+
+def cluster_terrain(
+    *,
+    controllers: int,
+    brokers: int,
+    clients: tuple[str, ...],
+    apis: tuple[Api, ...],
+    brokers_keep_records: bool,
+    fault_seconds: float,
+) -> Terrain:
+    """Return the terrain of a KRaft cluster with the names that `ClusterSpec` gives; `apis` are those of the clients.
+
+    With records kept by single brokers, these may lose nothing that was written, for Kafka promises nothing else there.
+    """
+    is_quorum = controllers > 1
+    controller_names = tuple(f"controller-{101 + number}" for number in range(controllers))
+    broker_names = tuple(f"broker-{1 + number}" for number in range(brokers))
+    unflushed = controller_names if brokers_keep_records else (*controller_names, *broker_names)
+    return Terrain(
+        hosts={CONTROLLERS: controller_names, BROKERS: broker_names, CLIENTS: clients},
+        links=((CONTROLLERS, CONTROLLERS), (BROKERS, CONTROLLERS), (CLIENTS, BROKERS)) if is_quorum else ((BROKERS, CONTROLLERS), (CLIENTS, BROKERS)),
+        apis=(*(QUORUM_APIS if is_quorum else ()), *BROKER_APIS, *apis),
+        files=(*(QUORUM_FILES if is_quorum else METADATA_FILES), *(PARTITION_FILES if brokers_keep_records else ())),
+        moments=(
+            *CONTROLLER_MOMENTS,
+            *((*QUORUM_MOMENTS, *SNAPSHOT_MOMENTS) if is_quorum else ()),
+            *BROKER_MOMENTS,
+            *(PARTITION_MOMENTS if brokers_keep_records else ()),
+        ),
+        may_lose={
+            Spoils.UNFLUSHED: unflushed,
+            Spoils.TRUST: unflushed,
+            Spoils.FLUSHED: () if brokers_keep_records else broker_names,
+        },
+        settings={**BROKER_SETTINGS, **(QUORUM_SETTINGS if is_quorum else {})},
+        fault_ms=int(fault_seconds * 1000),
+    )
