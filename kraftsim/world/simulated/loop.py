@@ -5,14 +5,13 @@ reality they are separate. A turn runs everything that is ready on one process; 
 """
 
 import asyncio
-import contextvars
 import gc
-import heapq
 import sys
 import threading
 from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
+from heapq import heapify, heappop, heappush
 from itertools import count
 from random import Random
 from typing import TypeVar, TypeVarTuple, Unpack, cast
@@ -64,7 +63,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
         """Run a callback in the next turn of the process that the context names."""
         if context is None:
-            context = contextvars.copy_context()
+            context = copy_context()
         process = context.get(current_process, self.harness)
         call = Call(callback, args, context, process, self.now_ns)
         process.ready.append(call)
@@ -78,13 +77,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
         """Run a callback after a delay by the clock of the process that the context names."""
         if context is None:
-            context = contextvars.copy_context()
+            context = copy_context()
         process = context.get(current_process, self.harness)
         delay_ns = max(process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS) if delay > 0 else 0
         when_ns = self.now_ns + delay_ns
         call = Call(callback, args, context, process, when_ns)
         if process.is_alive:
-            heapq.heappush(self._heap, (when_ns, self._next_sequence(), call))
+            heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call
 
     def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
@@ -95,7 +94,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Run a callback on behalf of a process at a virtual time: the door of network, disks and triggers."""
         call = Call(callback, args, process.context, process, when_ns)
         if process.is_alive:
-            heapq.heappush(self._heap, (when_ns, self._next_sequence(), call))
+            heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call
 
     # ---- running
@@ -115,13 +114,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         sys.set_asyncgen_hooks(firstiter=self._asyncgen_firstiter_hook, finalizer=self._asyncgen_finalizer_hook)  # type: ignore[attr-defined]
         events._set_running_loop(self)
         try:
-            while not self._stopping:
-                if self.runnable:
-                    self._turn()
-                elif is_done():
-                    return
-                else:
-                    self._advance()
+            self._run(is_done)
         finally:
             self._thread_id = None  # type: ignore[assignment]  # as asyncio does
             events._set_running_loop(None)
@@ -141,31 +134,36 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._heap.clear()
         self.runnable.clear()
 
-    def _turn(self) -> None:
-        runnable = self.runnable
-        index = int(self._draw() * len(runnable)) if len(runnable) > 1 else 0
-        process = runnable[index]
-        ready = process.ready
-        batch = len(ready)
-        self.steps += batch
-        for _ in range(batch):
-            if not ready:
-                break
-            call = ready.popleft()
-            if call._cancelled:
+    def _run(self, is_done: Callable[[], bool]) -> None:
+        """Take turns. One function, for it is run through for every callback of a simulation."""
+        runnable, draw = self.runnable, self._draw
+        while not self._stopping:
+            if not runnable:
+                if is_done():
+                    return
+                self._advance()
                 continue
-            try:
-                call._context.run(call._callback, *call._args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as trouble:
-                self.call_exception_handler({"message": f"exception in {call!r}", "exception": trouble, "process": process})
-        if not ready and process.ready is ready:
-            process.is_listed = False
-            runnable.remove(process)
-        self._still_turns += 1
-        if self._still_turns > STILL_TURNS_MAX:
-            raise SimulationLivelock(f"{STILL_TURNS_MAX} turns at {self.now_ns / NANOSECONDS:.9f} s; {process} has the last one")
+            process = runnable[0] if len(runnable) == 1 else runnable[int(draw() * len(runnable))]
+            ready = process.ready
+            batch = len(ready)
+            self.steps += batch
+            while batch and ready:
+                batch -= 1
+                call = ready.popleft()
+                if call._cancelled:
+                    continue
+                try:
+                    call._context.run(call._callback, *call._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as trouble:
+                    self.call_exception_handler({"message": f"exception in {call!r}", "exception": trouble, "process": process})
+            if not ready and process.ready is ready:
+                process.is_listed = False
+                runnable.remove(process)
+            self._still_turns += 1
+            if self._still_turns > STILL_TURNS_MAX:
+                raise SimulationLivelock(f"{STILL_TURNS_MAX} turns at {self.now_ns / NANOSECONDS:.9f} s; {process} has the last one")
 
     def _advance(self) -> None:
         """Move time to the next timer, and hand everything due then to its process, in the order in which it was set."""
@@ -174,7 +172,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             when_ns, _, call = heap[0]
             if not call._cancelled and call._process.is_alive:
                 break
-            heapq.heappop(heap)
+            heappop(heap)
         else:
             raise SimulationDeadlock(f"at {self.now_ns / NANOSECONDS:.6f} s nothing is ready and no timer is set")
         if self._limit_ns is not None and when_ns > self._limit_ns:
@@ -184,7 +182,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.now_ns = when_ns
             self._still_turns = 0
         while heap and heap[0][0] <= when_ns:
-            call = heapq.heappop(heap)[2]
+            call = heappop(heap)[2]
             process = call._process
             if call._cancelled or not process.is_alive:
                 continue
@@ -200,8 +198,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._next_collection = self.steps + STEPS_PER_COLLECTION
         gc.collect(1)
         if sum(1 for entry in self._heap if entry[2]._cancelled) > max(CANCELLED_MIN, len(self._heap) // 2):
-            self._heap = [entry for entry in self._heap if not entry[2]._cancelled]
-            heapq.heapify(self._heap)
+            self._heap[:] = [entry for entry in self._heap if not entry[2]._cancelled]
+            heapify(self._heap)
 
     # ---- processes
 
