@@ -22,6 +22,7 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
+from kraftsim.faults.terrain import Terrain
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
@@ -113,6 +114,8 @@ class Scenario:
     settings: Mapping[str, str] = field(default_factory=dict)
     swarm: Callable[["Random"], Mapping[str, str]] | None = None
     """Draws settings of one run from its seed, on top of `settings`: what is the same in every run hides what another value would show."""
+    terrain: Terrain | None = None
+    """Where a search may strike beside what `faults` draws; None: nothing is drawn but that."""
     limit_seconds: float = 600.0
     workload: Mapping[str, int] = field(default_factory=dict)
     """How much is done: knobs and what they usually stand at, for `stage.workload(knob)`. A run may turn each of them down, to 0: then there is less

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.explore.search import HARNESS, faults_of, settings_of
+from kraftsim.explore.surroundings import Surroundings, draw_surroundings
 from kraftsim.faults.fault import Fault, to_json
 from kraftsim.releases.catalogue import DEFAULT_RELEASE
 from kraftsim.world.chance import stream
+from kraftsim.world.simulated import Simulation
 
 ANY_PORT = 9092
 NODE_NAME = re.compile(rb"\b(?:broker|controller)-\d+\b")
@@ -19,7 +22,7 @@ class RunRequest:
     """Two equal requests in simulation give the same event log, byte for byte.
 
     `faults` is the whole schedule; None: as the seed draws it. `workload` turns knobs of the scenario; `controllers` and `brokers` say how many nodes
-    there are; None: as many as the scenario wants.
+    there are; None: as many as the scenario wants. `surroundings` say how fast network and disks are; None: as the seed draws them.
     """
 
     scenario: Scenario
@@ -32,6 +35,7 @@ class RunRequest:
     workload: Mapping[str, int] = field(default_factory=dict)
     controllers: int | None = None
     brokers: int | None = None
+    surroundings: Surroundings | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.workload) - set(self.scenario.workload))
@@ -45,9 +49,7 @@ class RunRequest:
 
     def schedule(self) -> tuple[Fault, ...]:
         """Return the faults of the run: those that were given, else those that the seed draws; none that names a node that is not there."""
-        faults = self.faults
-        if faults is None:
-            faults = self.scenario.faults(stream(self.seed, "harness", 1, "faults"), self.mode)
+        faults = self.faults if self.faults is not None else faults_of(self.scenario, self.seed, self.mode)
         there = {name.encode() for name in self.spec(port=ANY_PORT).node_names}  # for membership only, never iterated
         return tuple(fault for fault in faults if all(name in there for name in NODE_NAME.findall(to_json([fault]))))
 
@@ -55,9 +57,19 @@ class RunRequest:
         """Return what every knob of the workload stands at."""
         return {**self.scenario.workload, **self.workload}
 
+    def around(self) -> Surroundings:
+        """Return how fast network and disks are: as given, else as the seed draws them where the scenario lets it search."""
+        if self.surroundings is not None:
+            return self.surroundings
+        return Surroundings() if self.scenario.terrain is None else draw_surroundings(stream(self.seed, HARNESS, 1, "surroundings"))
+
+    def simulation(self) -> Simulation:
+        """Return a simulation for the run, with nobody in it yet; the caller closes it."""
+        around = self.around()
+        return Simulation(self.seed, run=self.spec(port=ANY_PORT).run, network=around.network, flush_ns=around.flush_ns)
+
     def spec(self, port: int) -> ClusterSpec:
         """Return the cluster that the scenario wants, with what the caller set on top."""
-        drawn = self.scenario.swarm(stream(self.seed, "harness", 1, "settings")) if self.scenario.swarm is not None else {}
         return ClusterSpec(
             controllers=self.scenario.controllers if self.controllers is None else self.controllers,
             brokers=self.scenario.brokers if self.brokers is None else self.brokers,
@@ -66,5 +78,5 @@ class RunRequest:
             seed=self.seed,
             run=f"{self.scenario.name}-{self.seed}",
             bugs=self.bugs,
-            settings={**self.scenario.settings, **drawn, **self.settings},
+            settings={**self.scenario.settings, **settings_of(self.scenario, self.seed, self.mode), **self.settings},
         )
