@@ -69,6 +69,68 @@ class LeadershipLost(Event):
     leader_epoch: int
 
 
+class LeaderFollowed(Event):
+    """This broker copies a partition from its leader from now on; leader_id is -1 while nobody leads."""
+
+    topic: str
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    log_end_offset: int
+
+
+class BatchReplicated(Event):
+    """A batch of the leader's is in this follower's log (not necessarily flushed). leader_epoch is the one in which it was written."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    first_offset: int
+    last_offset: int
+    crc: int
+
+
+class PartitionHighWatermarkMoved(Event):
+    """Everything below high_watermark is on all replicas that are in sync, as this one knows. Not noted by a leader that has no followers."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    high_watermark: int
+    is_leader: bool
+
+
+class PartitionTruncated(Event):
+    """A follower cut its log back to where its leader's goes on; high_watermark is the one that it knew before."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    former_end_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+
+class IsrChangeAsked(Event):
+    """A leader asks the controller for another set of in-sync replicas. isr is a list with commas."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: str
+
+
+class IsrChanged(Event):
+    """A leader learned which replicas are in sync now."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: str
+
+
 class FinalBatch(Event):
     """At the end of a run: one batch found in the segments on disk of `broker` (read from the files, not from memory)."""
 

@@ -92,6 +92,16 @@ class NodeConfig:
     compression_type: str = setting("compression.type", choice(*COMPRESSIONS), "producer")
     fetch_max_bytes: int = setting("fetch.max.bytes", integer(at_least=1024), "57671680")
 
+    num_replica_fetchers: int = setting("num.replica.fetchers", integer(at_least=1), "1")
+    replica_lag_time_max_ms: int = setting("replica.lag.time.max.ms", long_integer(), "30000")
+    replica_fetch_wait_max_ms: int = setting("replica.fetch.wait.max.ms", integer(), "500")
+    replica_fetch_min_bytes: int = setting("replica.fetch.min.bytes", integer(), "1")
+    replica_fetch_max_bytes: int = setting("replica.fetch.max.bytes", integer(at_least=0), "1048576")
+    replica_fetch_response_max_bytes: int = setting("replica.fetch.response.max.bytes", integer(at_least=0), "10485760")
+    replica_fetch_backoff_ms: int = setting("replica.fetch.backoff.ms", integer(at_least=0), "1000")
+    replica_socket_timeout_ms: int = setting("replica.socket.timeout.ms", integer(), "30000")
+    replica_high_watermark_checkpoint_interval_ms: int = setting("replica.high.watermark.checkpoint.interval.ms", long_integer(), "5000")
+
     # producer ids and transactions
     producer_id_expiration_ms: int = setting("producer.id.expiration.ms", integer(at_least=1), "86400000")
     producer_id_expiration_check_interval_ms: int = setting("producer.id.expiration.check.interval.ms", integer(at_least=1), "600000")
@@ -110,6 +120,8 @@ class NodeConfig:
     controller_quorum_election_backoff_max_ms: int = setting("controller.quorum.election.backoff.max.ms", integer(at_least=0), "1000")
     controller_quorum_request_timeout_ms: int = setting("controller.quorum.request.timeout.ms", integer(), "2000")
     controller_quorum_retry_backoff_ms: int = setting("controller.quorum.retry.backoff.ms", integer(), "20")
+    controller_quorum_fetch_max_bytes: int = setting("controller.quorum.fetch.max.bytes", integer(at_least=1), "8388608")
+    controller_quorum_fetch_snapshot_max_bytes: int = setting("controller.quorum.fetch.snapshot.max.bytes", integer(at_least=1), "8388608")
     metadata_max_idle_interval_ms: int = setting("metadata.max.idle.interval.ms", integer(at_least=0), "500")
     metadata_log_segment_bytes: int = setting("metadata.log.segment.bytes", integer(at_least=12), "1073741824")
     metadata_log_segment_ms: int = setting("metadata.log.segment.ms", long_integer(), "604800000")
@@ -132,6 +144,7 @@ class NodeConfig:
     bugs: tuple[str, ...] = setting("kraftsim.bugs", names)
     initial_controllers: tuple[InitialController, ...] = setting("kraftsim.initial.controllers", initial_controllers)
     frame_events: bool = setting("kraftsim.frame.events", boolean, "false")
+    outgoing_host: str | None = setting("kraftsim.outgoing.host", optional_text)
 
     given: Mapping[str, str] = field(default_factory=dict)
     """The property set itself: what was said, without what goes without saying."""

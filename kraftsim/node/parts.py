@@ -11,7 +11,7 @@ from kraftsim.core.metadata.broker_configs import static_settings
 from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.partitions.leader_replica import LeaderReplica
+from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
 from kraftsim.core.producer_ids.source import ProducerIdSource
@@ -58,7 +58,7 @@ class Parts:
     keeps_shutdown_epoch: bool
     has_pre_vote: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
-    leader_replica: type[LeaderReplica] = LeaderReplica
+    partition_replica: type[PartitionReplica] = PartitionReplica
     metadata_image: type[MetadataImage] = MetadataImage
     controller_state: type[ControllerState] = ControllerState
     producer_id_control: type[ProducerIdControl] = ProducerIdControl

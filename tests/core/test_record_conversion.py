@@ -3,8 +3,8 @@
 import pytest
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import AppendRules
-from kraftsim.core.partitions.leader_replica import AppendDecision
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.event import Event
@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.message_set_builder import build_message_set
 from protocol.records import Record
 from tests.core.batches import make_batch
-from tests.core.test_leader_replica import NOW_MS, replica
+from tests.core.test_partition_replica import NOW_MS, replica
 
 RECORDS = (Record(timestamp=1000, key=b"a", value=b"1"), Record(timestamp=3000, key=b"b", value=None))
 WRAPPED = build_message_set(RECORDS, magic=1, compression=Compression.GZIP)

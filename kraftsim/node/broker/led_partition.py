@@ -4,7 +4,8 @@ Source: kafka.cluster.Partition.
 """
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.leader_replica import AppendDecision, LeaderReplica
+from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.node.broker.topic_settings import TopicSettings
@@ -17,7 +18,7 @@ class LedPartition:
 
     __slots__ = ("log", "partition", "replica", "settings", "topic", "topic_id")
 
-    def __init__(self, topic_id: bytes, log: PartitionLog, replica: LeaderReplica, settings: TopicSettings) -> None:
+    def __init__(self, topic_id: bytes, log: PartitionLog, replica: PartitionReplica, settings: TopicSettings) -> None:
         self.topic = log.topic
         self.partition = log.partition
         self.topic_id = topic_id

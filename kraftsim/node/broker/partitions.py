@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
+from kraftsim.core.metadata.partition_registration import PartitionRegistration
+from kraftsim.core.partitions.reign import Appointment, ReignRules
 from kraftsim.events.nodes import DiskFailed
 from kraftsim.node.broker.led_partition import LedPartition
 from kraftsim.node.broker.topic_settings import TopicSettings, topic_settings
@@ -42,6 +44,7 @@ class Partitions:
         """Held while partitions are hosted and deleted: one after the other."""
         self._was_stopped_cleanly = False
         self._recovery_points: dict[PartitionKey, int] = {}
+        self._high_watermarks: dict[PartitionKey, int] = {}
 
     def find(self, topic: str, partition: int) -> LedPartition | None:
         """Return a partition that is hosted here, led or not."""
@@ -153,11 +156,34 @@ class Partitions:
             hosted = await self._host(image, topic, partition)
             if hosted is None:
                 return
-        if registered.leader != self._config.node_id or not self._is_meant(image):
-            hosted.replica.resign()
-        elif hosted.replica.lead(registered.leader_epoch):
-            await hosted.log.store_epochs()
+        await self._take_role(image, hosted, registered)
         self._on_changed(key)
+
+    async def _take_role(self, image: MetadataImage, hosted: LedPartition, registered: PartitionRegistration) -> None:
+        """Lead, or follow whoever leads."""
+        if not self._is_meant(image):
+            hosted.replica.resign()
+            return
+        if registered.leader != self._config.node_id:
+            hosted.replica.follow(registered.leader, registered.leader_epoch)
+            return
+        appointment = Appointment(
+            leader_epoch=registered.leader_epoch,
+            partition_epoch=registered.partition_epoch,
+            replicas=registered.replicas,
+            isr=registered.isr,
+        )
+        rules = ReignRules(
+            lag_max_ms=self._config.replica_lag_time_max_ms,
+            min_in_sync=hosted.settings.rules.min_in_sync_replicas,
+            waits_for_min_in_sync=self._parts.bounds_min_in_sync_replicas,
+        )
+        now_ms = self._world.clock.wall_ms()
+        if hosted.replica.lead(appointment, now_ms=now_ms, rules=rules, eligible=self._is_eligible):
+            await hosted.log.store_epochs()
+
+    def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        return True
 
     def _is_meant(self, image: MetadataImage) -> bool:
         """Tell whether this incarnation is the one that the metadata speaks of: what an earlier one led is not ours until it is given to us."""
@@ -213,15 +239,17 @@ class Partitions:
         log.recover(producer_state.replay, verify_from_offset=None if is_new or self._was_stopped_cleanly else self._recovery_points.get(key, 0))
         if owner is None:
             await log.store_topic_id(topic.topic_id)
-        replica = self._parts.leader_replica(
+        replica = self._parts.partition_replica(
             topic=topic.name,
             partition=partition,
+            replica_id=self._config.node_id,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             epochs=log.epochs,
             producer_state=producer_state,
             rules=settings.rules,
             note=self._world.note,
+            high_watermark=self._high_watermarks.get(key),
         )
         hosted = self._hosted[key] = LedPartition(topic.topic_id, log, replica, settings)
         return hosted

@@ -8,8 +8,8 @@ were asked of Apache Kafka 3.9.1.
 """
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import client_batch
-from kraftsim.core.partitions.leader_replica import AppendDecision
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.partitions import ProduceRefused

@@ -10,6 +10,7 @@ from typing import cast
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
+from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.led_partition import LedPartition
 from kraftsim.node.broker.old_readers import (
@@ -126,7 +127,8 @@ class FetchReader:
             why = refuse_reader(hosted, self._version)
             if why is not None:
                 return self._refused(asked, why)
-        bounds = hosted.replica.decide_read(
+        bounds = decide_read(
+            hosted.replica,
             asked.fetch_offset,
             current_leader_epoch=asked.current_leader_epoch,
             last_fetched_epoch=asked.last_fetched_epoch,

@@ -6,6 +6,7 @@ Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest, Unified
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
 from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, OffsetAnswer, SearchMaxTimestamp, SearchTimestamp
+from kraftsim.core.partitions.reading import decide_list_offset
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.led_partition import LedPartition
 from kraftsim.node.call import Answer, Call, Handler
@@ -63,7 +64,7 @@ def _old_style(broker: Broker, topic: str, asked: ListOffsetsPartition) -> ListO
     if isinstance(hosted, Refusal):
         answer.error_code = hosted.error
         return answer
-    decided = hosted.replica.decide_list_offset(asked.timestamp, api_version=OLD_STYLE_VERSION)
+    decided = decide_list_offset(hosted.replica, asked.timestamp, api_version=OLD_STYLE_VERSION)
     if isinstance(decided, Refusal) or asked.max_num_offsets < 0:
         answer.error_code = decided.error if isinstance(decided, Refusal) else ErrorCode.UNKNOWN_SERVER_ERROR
         return answer
@@ -95,7 +96,8 @@ def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, a
     hosted = _led(broker, topic, asked.partition_index)
     if isinstance(hosted, Refusal):
         return hosted
-    decided = hosted.replica.decide_list_offset(
+    decided = decide_list_offset(
+        hosted.replica,
         asked.timestamp,
         api_version=call.api_version,
         current_leader_epoch=asked.current_leader_epoch,

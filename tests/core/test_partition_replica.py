@@ -3,10 +3,13 @@
 import pytest
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.partitions.leader_replica import AppendDecision, LeaderReplica
+from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, Diverging, OffsetAnswer, ReadBounds, SearchMaxTimestamp, SearchTimestamp
+from kraftsim.core.partitions.reading import decide_list_offset, decide_read
+from kraftsim.core.partitions.reign import Appointment, ReignRules
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy
 from kraftsim.core.producer_state.verdict import Duplicate
@@ -18,16 +21,18 @@ from protocol.errors import ErrorCode
 from tests.core.batches import make_batch
 
 NOW_MS = 5000
+OWN_ID = 1
 TRUSTING = ProducerStatePolicy(verifies_transactions=False)
 
 
 def replica(
     noted: list[Event], *, log_start_offset: int = 0, log_end_offset: int = 0, leader_epoch: int | None = 3, rules: AppendRules | None = None
-) -> LeaderReplica:
+) -> PartitionReplica:
     """Return a partition that leads since epoch 3 unless told otherwise; epoch 1 began at offset 0."""
-    made = LeaderReplica(
+    made = PartitionReplica(
         topic="lines",
         partition=2,
+        replica_id=OWN_ID,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         epochs=LeaderEpochs([EpochStart(1, 0)] if log_end_offset else []),
@@ -36,12 +41,19 @@ def replica(
         note=noted.append,
     )
     if leader_epoch is not None:
-        made.lead(leader_epoch)
+        lead(made, leader_epoch)
     noted.clear()
     return made
 
 
-def append(partition: LeaderReplica, batch: RecordBatch) -> AppendDecision:
+def lead(partition: PartitionReplica, leader_epoch: int) -> bool:
+    """Let a partition without followers be led here."""
+    appointment = Appointment(leader_epoch=leader_epoch, partition_epoch=leader_epoch, replicas=(OWN_ID,), isr=(OWN_ID,))
+    rules = ReignRules(min_in_sync=min(partition.rules.min_in_sync_replicas, 1))
+    return partition.lead(appointment, now_ms=NOW_MS, rules=rules, eligible=lambda replica_id, broker_epoch: True)
+
+
+def append(partition: PartitionReplica, batch: RecordBatch) -> AppendDecision:
     decision = partition.decide_append(batch, -1, NOW_MS)
     assert isinstance(decision, AppendDecision)
     partition.apply_append(decision)
@@ -148,18 +160,18 @@ def test_who_does_not_lead_answers_nothing(noted: list[Event]) -> None:
     partition = replica(noted, leader_epoch=None)
     for _ in range(2):
         assert partition.decide_append(make_batch(0), -1, NOW_MS) == refused
-        assert partition.decide_read(0) == refused
-        assert partition.decide_list_offset(-1, api_version=5) == refused
-        partition.lead(3)
+        assert decide_read(partition, 0) == refused
+        assert decide_list_offset(partition, -1, api_version=5) == refused
+        lead(partition, 3)
         partition.resign()
 
 
 def test_a_reign_begins_at_the_end_of_the_log_and_is_noted(noted: list[Event]) -> None:
     """The checkpoint of leader epochs is written anew for each; resigning twice is one loss."""
     partition = replica(noted, log_end_offset=40, leader_epoch=None)
-    assert partition.lead(3) and not partition.lead(3)
+    assert lead(partition, 3) and not lead(partition, 3)
     append(partition, make_batch(0))
-    assert partition.lead(5)
+    assert lead(partition, 5)
     partition.resign()
     partition.resign()
     assert list(partition.epochs.starts) == [(1, 0), (3, 40), (5, 41)]
@@ -192,7 +204,7 @@ def test_a_read_is_bounded_by_the_log_and_checked_by_epochs(
 ) -> None:
     """The log has the offsets 10 to 39, all of epoch 1.   Source: KIP-320, KIP-595 for diverging epochs."""
     partition = replica(noted, log_start_offset=10, log_end_offset=40)
-    read = partition.decide_read(fetch_offset, current_leader_epoch=current_epoch, last_fetched_epoch=last_fetched_epoch)
+    read = decide_read(partition, fetch_offset, current_leader_epoch=current_epoch, last_fetched_epoch=last_fetched_epoch)
     match read:
         case ReadBounds():
             assert (read.first_offset, read.end_offset) == answer
@@ -211,11 +223,11 @@ def test_readers_of_committed_data_stop_at_the_oldest_open_transaction(noted: li
     append(partition, make_batch(1, producer_id=1))
     ends = []
     for fetch_offset in (0, 2):
-        read = partition.decide_read(fetch_offset, reads_committed=True)
+        read = decide_read(partition, fetch_offset, reads_committed=True)
         assert isinstance(read, ReadBounds)
         ends.append((read.end_offset, read.last_stable_offset, read.high_watermark))
     assert ends == [(1, 1, 3), (2, 1, 3)]
-    assert partition.decide_list_offset(-1, api_version=5, reads_committed=True) == OffsetAnswer(offset=1, timestamp=-1, leader_epoch=3)
+    assert decide_list_offset(partition, -1, api_version=5, reads_committed=True) == OffsetAnswer(offset=1, timestamp=-1, leader_epoch=3)
 
 
 @pytest.mark.parametrize(
@@ -237,8 +249,8 @@ def test_readers_of_committed_data_stop_at_the_oldest_open_transaction(noted: li
 def test_offsets_are_listed_by_timestamp(timestamp: int, api_version: int, answer: object, noted: list[Event]) -> None:
     """-1 latest, -2 earliest, -3 of the greatest timestamp, -4 earliest local, -5 latest tiered."""
     partition = replica(noted, log_start_offset=10, log_end_offset=40)
-    assert partition.decide_list_offset(timestamp, api_version=api_version) == answer
-    assert partition.decide_list_offset(timestamp, api_version=api_version, current_leader_epoch=2) == Refusal(ErrorCode.FENCED_LEADER_EPOCH)
+    assert decide_list_offset(partition, timestamp, api_version=api_version) == answer
+    assert decide_list_offset(partition, timestamp, api_version=api_version, current_leader_epoch=2) == Refusal(ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def test_a_silent_producer_is_forgotten_and_noted(noted: list[Event]) -> None:

@@ -1,0 +1,28 @@
+"""Where a batch goes into the log of its leader, before it is written.   Source: UnifiedLog.append."""
+
+from protocol.batches import RecordBatch
+
+
+class AppendDecision:
+    """A batch with the place it gets in the log. Write `chunks()`, then call `apply_append`; nothing may come in between."""
+
+    __slots__ = ("append_timestamp", "batch", "first_offset", "last_offset", "leader_epoch")
+
+    def __init__(self, batch: RecordBatch, first_offset: int, leader_epoch: int, append_timestamp: int | None) -> None:
+        self.batch = batch
+        self.first_offset = first_offset
+        self.last_offset = first_offset + batch.last_offset_delta
+        self.leader_epoch = leader_epoch
+        self.append_timestamp = append_timestamp
+        """The broker's wall clock where the topic keeps the time of the append, else None."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp of the batch as it goes into the log."""
+        return self.batch.max_timestamp if self.append_timestamp is None else self.append_timestamp
+
+    def chunks(self) -> list[bytes | memoryview]:
+        """Return the bytes that go into the log."""
+        if self.append_timestamp is None:
+            return self.batch.with_base_offset(self.first_offset, self.leader_epoch)
+        return self.batch.with_log_append_time(self.first_offset, self.leader_epoch, self.append_timestamp)

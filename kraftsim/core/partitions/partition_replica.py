@@ -1,0 +1,443 @@
+"""A partition on one broker: what may be appended, at which offset, how far readers see, and what of it is replicated.
+
+`decide_append` looks, the shell writes the bytes, `apply_append` moves the state: a failed write leaves nothing behind (KAFKA-6683). Where a replica
+leads, its `reign` knows the followers; where it follows, its `following` knows the leader. Without followers what is appended is below the high
+watermark at once (as in Kafka, before it is flushed).
+Source: kafka.cluster.Partition, UnifiedLog.append.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, AppendRules, refuse_acks, refuse_batch
+from kraftsim.core.partitions.following import Following
+from kraftsim.core.partitions.in_sync_replicas import After, IsrProposal
+from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH, LeaderEpochs
+from kraftsim.core.partitions.record_conversion import LogPlace, NothingToAppend, UncheckedRecords, converted, recompressed
+from kraftsim.core.partitions.reign import Appointment, Eligible, Reign, ReignRules
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import (
+    BatchAppended,
+    BatchReplicated,
+    DuplicateAnswered,
+    IsrChangeAsked,
+    IsrChanged,
+    LeaderElected,
+    LeaderFollowed,
+    LeadershipLost,
+    PartitionHighWatermarkMoved,
+    PartitionTruncated,
+    ProduceRefused,
+    ProducerStateExpired,
+)
+from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
+from protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetch:
+    """What a follower's Fetch changed: whether the high watermark moved, and what the controller is to be asked."""
+
+    has_moved: bool
+    proposal: IsrProposal | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgreedIsr:
+    """What the controller answered to a proposal: the partition as it is now."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+
+
+class PartitionReplica:
+    """The state of one partition on one broker. `rules` may be replaced when the topic's configuration changes.
+
+    `high_watermark` is what the last run knew of it; None for a log that is as new as its partition. `replica_id` is the broker's own.
+    """
+
+    __slots__ = (
+        "_name",
+        "_note",
+        "epochs",
+        "following",
+        "high_watermark",
+        "leader_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producer_state",
+        "reign",
+        "replica_id",
+        "rules",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        replica_id: int,
+        log_start_offset: int,
+        log_end_offset: int,
+        epochs: LeaderEpochs,
+        producer_state: ProducerStateManager,
+        rules: AppendRules,
+        note: Callable[[Event], None],
+        high_watermark: int | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.replica_id = replica_id
+        self._name = f"{topic}-{partition}"
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(max(log_start_offset if high_watermark is None else high_watermark, log_start_offset), log_end_offset)
+        self.epochs = epochs
+        self.producer_state = producer_state
+        self.rules = rules
+        self.leader_epoch = NO_LEADER_EPOCH
+        """The epoch of the leader that is known here, whoever it is."""
+        self.reign: Reign | None = None
+        self.following: Following | None = None
+        self._note = note
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker leads the partition now."""
+        return self.reign is not None
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where readers of committed data end: the oldest open transaction, or the high watermark."""
+        unstable = self.producer_state.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    # Roles ---------------------------------------------------------------------------------------------------------------------------------
+
+    def lead(self, appointment: Appointment, *, now_ms: int, rules: ReignRules, eligible: Eligible) -> bool:
+        """Lead as the metadata says, and tell whether the leader-epoch checkpoint must be written anew. `now_ms` is the wall clock.
+
+        Within the leader epoch that is known here it may say that others are in sync, or other replicas there; older metadata says nothing.
+        """
+        former = self.reign
+        if former is not None and appointment.leader_epoch == self.leader_epoch:
+            former.rules = rules
+            if former.learn(appointment, log_end_offset=self.log_end_offset, now_ms=now_ms):
+                self._note_isr(former)
+            self.advance(now_ms)
+            return False
+        assert appointment.leader_epoch >= self.leader_epoch, f"epoch {appointment.leader_epoch} after {self.leader_epoch}"
+        self.following = None
+        self.leader_epoch = appointment.leader_epoch
+        self.reign = Reign(
+            self.replica_id,
+            appointment,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+            rules=rules,
+            eligible=eligible,
+            followers=None if former is None else former.followers,
+        )
+        self._note(LeaderElected(topic=self.topic, partition=self.partition, leader_epoch=appointment.leader_epoch, next_offset=self.log_end_offset))
+        is_news = self.epochs.assign(appointment.leader_epoch, self.log_end_offset)
+        self.advance(now_ms)
+        return is_news
+
+    def follow(self, leader_id: int, leader_epoch: int) -> Following | None:
+        """Follow another broker in its leader epoch; None if that is what this replica does already. NO_LEADER (-1) leads nowhere."""
+        if self.following is not None and self.leader_epoch == leader_epoch and self.following.leader_id == leader_id:
+            return None
+        self.resign()
+        assert leader_epoch >= self.leader_epoch, f"epoch {leader_epoch} after {self.leader_epoch}"
+        self.leader_epoch = leader_epoch
+        self.following = Following(self, leader_id=leader_id, leader_epoch=leader_epoch)
+        self._note(
+            LeaderFollowed(
+                topic=self.topic, partition=self.partition, leader_id=leader_id, leader_epoch=leader_epoch, log_end_offset=self.log_end_offset
+            )
+        )
+        return self.following
+
+    def resign(self) -> None:
+        """Lead and follow no longer: from now on nothing is appended here, and nothing read from a leader."""
+        if self.reign is not None:
+            self._note(LeadershipLost(topic=self.topic, partition=self.partition, leader_epoch=self.leader_epoch))
+        self.reign = self.following = None
+
+    def advance(self, now_ms: int) -> bool:
+        """Move the leader's high watermark as far as it may go, and tell whether it moved."""
+        assert self.reign is not None, "only a leader moves it by itself"
+        reached = self.reign.high_watermark(self.high_watermark, self.log_end_offset, now_ms)
+        if reached == self.high_watermark:
+            return False
+        if self.reign.is_alone:
+            self.high_watermark = reached
+        else:
+            self._move_high_watermark(reached)
+        return True
+
+    def on_follower_fetch(self, replica_id: int, fetch_offset: int, log_start_offset: int, *, now_ms: int, broker_epoch: int) -> FollowerFetch:
+        """A follower asked for a record, and was not told that its log parts from this one: it has everything before that."""
+        reign = self.reign
+        assert reign is not None and replica_id in reign.followers, "refused before"
+        has_advanced = reign.on_fetch(
+            replica_id, fetch_offset, log_start_offset, log_end_offset=self.log_end_offset, now_ms=now_ms, broker_epoch=broker_epoch
+        )
+        proposal = reign.expansion(replica_id, self.high_watermark)
+        return FollowerFetch(has_moved=has_advanced and self.advance(now_ms), proposal=self._note_proposal(proposal))
+
+    def shrinking(self, now_ms: int) -> IsrProposal | None:
+        """Propose that followers leave the in-sync replicas that have been behind for too long."""
+        return None if self.reign is None else self._note_proposal(self.reign.shrinking(self.log_end_offset, now_ms))
+
+    def on_isr_answer(self, proposal: IsrProposal, answer: AgreedIsr | ErrorCode, now_ms: int) -> After:
+        """The controller answered a proposal; with CHANGED the high watermark has moved as far as it may."""
+        reign = self.reign
+        if reign is None:
+            return After.NOTHING
+        if isinstance(answer, ErrorCode):
+            return reign.in_sync.on_error(proposal, answer)
+        after = reign.in_sync.on_answer(proposal, leader_epoch=answer.leader_epoch, partition_epoch=answer.partition_epoch, isr=answer.isr)
+        if after is After.CHANGED:
+            self._note_isr(reign)
+            self.advance(now_ms)
+        return after
+
+    def replicated(self, required_offset: int) -> ErrorCode | None:
+        """Say what an acks=all append waits for: None while it must wait; else how it ended.
+
+        Everything before required_offset is on all that are in sync. NOT_ENOUGH_REPLICAS_AFTER_APPEND: they are too few by now.
+        """
+        if self.reign is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.high_watermark < required_offset:
+            return None
+        has_enough = len(self.reign.in_sync.maximal) >= self.reign.rules.min_in_sync
+        return ErrorCode.NONE if has_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    # Copying -------------------------------------------------------------------------------------------------------------------------------
+
+    def apply_copied(self, batch: RecordBatch) -> None:
+        """Take note that a batch of the leader's is in this log, as it was in the leader's."""
+        assert batch.base_offset >= self.log_end_offset, f"{batch.base_offset} is not behind the end, {self.log_end_offset}"
+        self.producer_state.replay(batch)
+        self.log_end_offset = batch.last_offset + 1
+        self._note(
+            BatchReplicated(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=batch.partition_leader_epoch,
+                first_offset=batch.base_offset,
+                last_offset=batch.last_offset,
+                crc=batch.crc,
+            )
+        )
+
+    def on_copied(self, leader_high_watermark: int) -> bool:
+        """Take the leader's high watermark as far as this log goes, and tell whether it moved. It may go back, under a leader that knows less."""
+        reached = min(max(leader_high_watermark, self.log_start_offset), self.log_end_offset)
+        if reached == self.high_watermark:
+            return False
+        self._move_high_watermark(reached)
+        return True
+
+    def on_cut(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Take note that the log was cut, or begun anew; its epochs are cut already, and the producer state is rebuilt by whoever cut it."""
+        self._note(
+            PartitionTruncated(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=self.leader_epoch,
+                former_end_offset=self.log_end_offset,
+                log_end_offset=log_end_offset,
+                high_watermark=self.high_watermark,
+            )
+        )
+        self.log_start_offset, self.log_end_offset = log_start_offset, log_end_offset
+        self.high_watermark = min(max(self.high_watermark, log_start_offset), log_end_offset)
+
+    # Appending -----------------------------------------------------------------------------------------------------------------------------
+
+    def decide_append(self, batch: RecordBatch, acks: int, now_ms: int) -> AppendDecision | Duplicate | Refusal:
+        """Judge the batch of a client (`client_batch` has taken it out of the request). `now_ms` is the wall clock.
+
+        A Duplicate is answered without error, with its first offset and its append time, and nothing is written. A Refusal comes back with
+        INVALID_REQUIRED_ACKS, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, a code of `refuse_batch`, or one of producer state. Both are noted here.
+        """
+        refusal = self._refuse_replicas(acks) or refuse_batch(batch, self.rules, now_ms, self._name)
+        if refusal is not None:
+            return self._refused(batch, refusal)
+        if self.rules.compression is not None and self.rules.recompresses(batch):
+            rebuilt = recompressed(batch, self.rules, self._next_place(now_ms))
+            if isinstance(rebuilt, Refusal):
+                return self._refused(batch, rebuilt)
+            batch = rebuilt
+        return self._decide_place(batch, now_ms)
+
+    def decide_append_of_any_format(
+        self, records: UncheckedRecords, acks: int, now_ms: int
+    ) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
+        """Judge the records of a Produce request before version 3, which are converted to format 2. All else is as in `decide_append`.
+
+        Comes back with UNKNOWN_SERVER_ERROR, too, for records that no batch can be built of.
+        """
+        outcome = self._refuse_replicas(acks) or converted(records, self.rules, self._next_place(now_ms))
+        match outcome:
+            case Refusal():
+                return self._refused(None, outcome)
+            case RecordBatch():
+                return self._decide_place(outcome, now_ms)
+            case _:
+                return outcome
+
+    def _next_place(self, now_ms: int) -> LogPlace:
+        return LogPlace(base_offset=self.log_end_offset, leader_epoch=self.leader_epoch, now_ms=now_ms, topic_partition=self._name)
+
+    def _decide_place(self, batch: RecordBatch, now_ms: int) -> AppendDecision | Duplicate | Refusal:
+        verdict = self.producer_state.check(batch)
+        if isinstance(verdict, Refusal):
+            return self._refused(batch, verdict)
+        if isinstance(verdict, Duplicate):
+            self._note_duplicate(batch, verdict)
+            return verdict
+        return AppendDecision(batch, self.log_end_offset, self.leader_epoch, now_ms if self.rules.keeps_append_time else None)
+
+    def apply_append(self, decision: AppendDecision) -> None:
+        """Take note that the bytes of a decision are in the log."""
+        assert decision.first_offset == self.log_end_offset, f"decided for {decision.first_offset}, the log ends at {self.log_end_offset}"
+        batch = decision.batch
+        self.producer_state.apply(batch, decision.first_offset, decision.append_timestamp)
+        self.log_end_offset = decision.last_offset + 1
+        self._note(
+            BatchAppended(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=decision.leader_epoch,
+                first_offset=decision.first_offset,
+                last_offset=decision.last_offset,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
+                last_sequence=batch.last_sequence,
+                record_count=batch.record_count,
+                size_bytes=batch.size_bytes,
+                crc=batch.crc,
+            )
+        )
+        assert self.reign is not None, "only a leader appends"
+        if self.reign.is_alone:
+            self.high_watermark = self.log_end_offset
+
+    # Refusing ------------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def knows_too_little(self) -> bool:
+        """Whether this leader is so new that it cannot tell yet how far the log was replicated before it (KIP-207)."""
+        return self.reign is not None and self.high_watermark < self.reign.epoch_start_offset
+
+    def refuse_follower(self, replica_id: int, current_leader_epoch: int) -> Refusal | None:
+        """Return why a broker may not copy from this one: it leads no longer, or the asker is none of the replicas as far as it knows."""
+        refusal = self.refuse_epoch(current_leader_epoch)
+        if refusal is not None or (self.reign is not None and replica_id in self.reign.followers):
+            return refusal
+        carries_epoch = current_leader_epoch != NO_LEADER_EPOCH
+        error = ErrorCode.UNKNOWN_LEADER_EPOCH if carries_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return Refusal(error, f"broker {replica_id} is not a replica as far as this one knows")
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that were silent for producer.id.expiration.ms. `now_ms` is the wall clock."""
+        for producer_id in self.producer_state.expire(now_ms):
+            self._note(ProducerStateExpired(topic=self.topic, partition=self.partition, producer_id=producer_id))
+
+    def _refuse_replicas(self, acks: int) -> Refusal | None:
+        refusal = refuse_acks(acks)
+        if refusal is not None:
+            return refusal
+        if not self.is_leader:
+            return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+        assert self.reign is not None, "it leads"
+        in_sync_count = len(self.reign.in_sync)
+        if acks == ALL_REPLICAS and in_sync_count < self.rules.min_in_sync_replicas:
+            return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, f"{in_sync_count} in sync, {self.rules.min_in_sync_replicas} are demanded")
+        return None
+
+    def refuse_epoch(self, current_leader_epoch: int, *, needs_leader: bool = True) -> Refusal | None:
+        """Return why a request of another leader epoch, or one that needs the leader, is not served. An epoch that it does not carry is -1."""
+        if current_leader_epoch != NO_LEADER_EPOCH and self.leader_epoch != NO_LEADER_EPOCH:
+            if current_leader_epoch < self.leader_epoch:
+                return Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {current_leader_epoch} is over, this is {self.leader_epoch}")
+            if current_leader_epoch > self.leader_epoch:
+                return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {current_leader_epoch} is not known here yet, this is {self.leader_epoch}")
+        if self.reign is not None or (self.following is not None and not needs_leader):
+            return None
+        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+
+    def _move_high_watermark(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self._note(
+            PartitionHighWatermarkMoved(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=self.leader_epoch,
+                high_watermark=high_watermark,
+                is_leader=self.reign is not None,
+            )
+        )
+
+    def _note_proposal(self, proposal: IsrProposal | None) -> IsrProposal | None:
+        if proposal is not None:
+            self._note(
+                IsrChangeAsked(
+                    topic=self.topic,
+                    partition=self.partition,
+                    leader_epoch=proposal.leader_epoch,
+                    partition_epoch=proposal.partition_epoch,
+                    isr=",".join(str(each) for each in proposal.isr),
+                )
+            )
+        return proposal
+
+    def _note_isr(self, reign: Reign) -> None:
+        self._note(
+            IsrChanged(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=self.leader_epoch,
+                partition_epoch=reign.in_sync.partition_epoch,
+                isr=",".join(str(each) for each in reign.in_sync.agreed),
+            )
+        )
+
+    def _refused(self, batch: RecordBatch | None, refusal: Refusal) -> Refusal:
+        self._note(
+            ProduceRefused(
+                topic=self.topic,
+                partition=self.partition,
+                error_code=refusal.error,
+                reason=refusal.why,
+                producer_id=NO_PRODUCER_ID if batch is None else batch.producer_id,
+                producer_epoch=NO_PRODUCER_EPOCH if batch is None else batch.producer_epoch,
+                base_sequence=NO_SEQUENCE if batch is None else batch.base_sequence,
+            )
+        )
+        return refusal
+
+    def _note_duplicate(self, batch: RecordBatch, duplicate: Duplicate) -> None:
+        self._note(
+            DuplicateAnswered(
+                topic=self.topic,
+                partition=self.partition,
+                first_offset=duplicate.first_offset,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
+                last_sequence=batch.last_sequence,
+            )
+        )

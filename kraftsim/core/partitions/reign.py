@@ -1,0 +1,160 @@
+"""One broker's rule over a partition: how far its followers are, who of them is in sync, and what that makes of the high watermark.
+
+The high watermark is what every replica that may be in sync has, and what replicas have that have caught up and are about to join: a record behind it
+is on all of them. It never goes back, and since 3.7 it stands still while fewer are in sync than min.insync.replicas demands (KIP-966).
+Source: kafka.cluster.Partition.{makeLeader, updateFollowerFetchState, maybeExpandIsr, maybeShrinkIsr, maybeIncrementLeaderHW, isUnderMinIsr}.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kraftsim.core.partitions.follower_progress import NO_BROKER_EPOCH, UNKNOWN_OFFSET, FollowerProgress
+from kraftsim.core.partitions.in_sync_replicas import InSyncReplicas, IsrProposal
+
+Eligible = Callable[[int, int], bool]
+"""(replica, the broker epoch with which it fetches) -> whether the metadata would let it join: alive, not shutting down, and of that incarnation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReignRules:
+    """`lag_max_ms`: replica.lag.time.max.ms. `min_in_sync`: as it holds for this partition. `waits_for_min_in_sync`: the rule of 3.7 and later."""
+
+    lag_max_ms: int = 30_000
+    min_in_sync: int = 1
+    waits_for_min_in_sync: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appointment:
+    """What the metadata says of a partition to the broker that leads it."""
+
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class Reign:
+    """From the moment the metadata names this broker until it names another. A new leader epoch of the same leader keeps the followers."""
+
+    __slots__ = ("_eligible", "_own_id", "epoch_start_offset", "followers", "in_sync", "rules")
+
+    def __init__(
+        self,
+        own_id: int,
+        appointment: Appointment,
+        *,
+        log_end_offset: int,
+        now_ms: int,
+        rules: ReignRules,
+        eligible: Eligible,
+        followers: Mapping[int, FollowerProgress] | None = None,
+    ) -> None:
+        self._own_id = own_id
+        self._eligible = eligible
+        self.rules = rules
+        self.epoch_start_offset = log_end_offset
+        """Where the log ended when this leader epoch began: a follower joins only beyond it."""
+        self.in_sync = InSyncReplicas(appointment.isr, leader_epoch=appointment.leader_epoch, partition_epoch=appointment.partition_epoch)
+        self.followers: dict[int, FollowerProgress] = {}
+        for replica_id in appointment.replicas:
+            if replica_id == own_id:
+                continue
+            known = (followers or {}).get(replica_id)
+            is_in_sync = replica_id in appointment.isr
+            if known is None:
+                known = FollowerProgress(replica_id, now_ms=now_ms, leader_end_offset=log_end_offset, is_in_sync=is_in_sync)
+            else:
+                known.begin_epoch(now_ms=now_ms, leader_end_offset=log_end_offset, is_in_sync=is_in_sync)
+            self.followers[replica_id] = known
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is nobody to wait for: what is appended is replicated."""
+        return not self.followers and len(self.in_sync) >= self.rules.min_in_sync
+
+    @property
+    def is_under_min_in_sync(self) -> bool:
+        """Whether fewer are in sync than demanded: acks=all is refused."""
+        return len(self.in_sync) < self.rules.min_in_sync
+
+    def learn(self, appointment: Appointment, *, log_end_offset: int, now_ms: int) -> bool:
+        """Take what the metadata says within this leader epoch: another set, other replicas. Tell whether the set is news."""
+        if appointment.partition_epoch < self.in_sync.partition_epoch:
+            return False
+        for replica_id in appointment.replicas:
+            if replica_id != self._own_id and replica_id not in self.followers:
+                is_in_sync = replica_id in appointment.isr
+                self.followers[replica_id] = FollowerProgress(replica_id, now_ms=now_ms, leader_end_offset=log_end_offset, is_in_sync=is_in_sync)
+        for replica_id in [each for each in self.followers if each not in appointment.replicas]:
+            del self.followers[replica_id]
+        return self.in_sync.take(appointment.isr, appointment.partition_epoch)
+
+    def on_fetch(
+        self, replica_id: int, fetch_offset: int, log_start_offset: int, *, log_end_offset: int, now_ms: int, broker_epoch: int = NO_BROKER_EPOCH
+    ) -> bool:
+        """A follower asked for a record. Tell whether that is further than before, so that the high watermark may move.
+
+        The replica is one of `followers`; whoever is not is refused before (NOT_LEADER_OR_FOLLOWER or UNKNOWN_LEADER_EPOCH).
+        """
+        follower = self.followers[replica_id]
+        former_end_offset = follower.log_end_offset
+        follower.on_fetch(fetch_offset, log_start_offset, leader_end_offset=log_end_offset, now_ms=now_ms, broker_epoch=broker_epoch)
+        return follower.log_end_offset != former_end_offset
+
+    def high_watermark(self, present: int, log_end_offset: int, now_ms: int) -> int:
+        """Return the high watermark as it is now; never less than `present`."""
+        if self.rules.waits_for_min_in_sync and self.is_under_min_in_sync:
+            return present
+        reached = log_end_offset
+        maximal = self.in_sync.maximal
+        for follower in self.followers.values():
+            if follower.log_end_offset >= reached:
+                continue
+            if follower.replica_id in maximal or self._is_about_to_join(follower, log_end_offset, now_ms):
+                reached = follower.log_end_offset
+        return max(present, reached)
+
+    def low_watermark(self, own_log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
+        """Return the least log start offset of the live replicas: DeleteRecords is done when it has come so far."""
+        starts = [follower.log_start_offset for follower in self.followers.values() if is_alive(follower.replica_id)]
+        return min([own_log_start_offset, *starts])
+
+    def replicas_having(self, offset: int) -> int:
+        """Return how many in-sync replicas, the leader included, are known to have everything below an offset."""
+        return 1 + sum(follower.log_end_offset >= offset for follower in self.followers.values() if follower.replica_id in self.in_sync)
+
+    # The set -------------------------------------------------------------------------------------------------------------------------------
+
+    def expansion(self, replica_id: int, high_watermark: int) -> IsrProposal | None:
+        """Propose that a follower joins, if it has what is committed and what this leader began with."""
+        follower = self.followers.get(replica_id)
+        if follower is None or self.in_sync.proposal is not None or replica_id in self.in_sync:
+            return None
+        has_enough = follower.log_end_offset >= max(high_watermark, self.epoch_start_offset)
+        if not has_enough or not self._eligible(replica_id, follower.broker_epoch):
+            return None
+        return self._propose((*self.in_sync.agreed, replica_id))
+
+    def shrinking(self, log_end_offset: int, now_ms: int) -> IsrProposal | None:
+        """Propose that the followers leave that have not caught up for too long. Asked every half of replica.lag.time.max.ms."""
+        if self.in_sync.proposal is not None:
+            return None
+        late = {
+            replica_id
+            for replica_id, follower in self.followers.items()
+            if replica_id in self.in_sync and not follower.has_caught_up(log_end_offset, now_ms, self.rules.lag_max_ms)
+        }
+        return self._propose(tuple(each for each in self.in_sync.agreed if each not in late)) if late else None
+
+    def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
+        return self.in_sync.propose(isr, (self._epoch_of(each) for each in isr))
+
+    def _epoch_of(self, replica_id: int) -> int:
+        """Return the broker epoch with which a follower fetched last; the shell puts in the leader's own."""
+        follower = self.followers.get(replica_id)
+        return NO_BROKER_EPOCH if follower is None else follower.broker_epoch
+
+    def _is_about_to_join(self, follower: FollowerProgress, log_end_offset: int, now_ms: int) -> bool:
+        has_caught_up = follower.log_end_offset != UNKNOWN_OFFSET and follower.has_caught_up(log_end_offset, now_ms, self.rules.lag_max_ms)
+        return has_caught_up and self._eligible(follower.replica_id, follower.broker_epoch)
