@@ -151,17 +151,24 @@ KINDS: tuple[Callable[["Random"], Fault], ...] = (
 )
 FIGURE_8_SHARE = 0.15
 LOST_TAIL_SHARE = 0.15
+EPOCHS_OF_FIGURE_8 = range(3, 9)
+FETCH_BYTES = (1, 1, 150, 400, 8388608)
+"""What a Fetch between controllers is answered at most: with little, a high watermark stops at every batch."""
 
 
 def _figure_8(random: "Random") -> tuple[Fault, ...]:
-    """Leaders that are cut off as soon as they are elected, again and again: each of them keeps a record of its own that nobody else has."""
-    schedule = []
-    for nth in range(1, random.randint(4, 8)):
-        trigger = (
-            OnEvent(kind="ControllerElected", nth=nth) if random.random() < 0.7 else OnEvent(kind="HighWatermarkMoved", nth=random.randint(1, 200))
-        )
-        schedule.append(Fault(kind="partition", trigger=trigger, params={"duration_ms": random.randint(1500, 6000)}))
-    schedule += [_restart(random, name, _time(random)) for name in random.sample(CONTROLLERS, 2)]
+    """Two leaders are cut off in turn, each with records that nobody else has. The first leads again, hands its old ones on, and is gone for good.
+
+    The second comes back then, whose last epoch is the later one: figure 8 of the Raft paper.
+    """
+    isolations: list[tuple[OnEvent, int]] = [
+        (OnEvent(kind="MetadataAppended", nth=random.randint(3, 25)), random.randint(1400, 2600)),
+        (OnEvent(kind="ControllerElected", nth=1), random.randint(2500, 5000)),
+    ]
+    isolations += [(OnEvent(kind="HighWatermarkMoved", fields={"is_leader": True, "leader_epoch": epoch}), 8000) for epoch in EPOCHS_OF_FIGURE_8]
+    schedule = [Fault(kind="partition", trigger=trigger, params={"duration_ms": duration_ms}) for trigger, duration_ms in isolations]
+    if random.random() < 0.3:
+        schedule.append(_restart(random, random.choice(CONTROLLERS), _time(random)))
     return tuple(schedule)
 
 
@@ -238,6 +245,14 @@ def _restart(random: "Random", target: str, trigger: Trigger, *, power_loss: boo
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": random.randint(20, 4000)})
 
 
+# Settings -----------------------------------------------------------------------------------------------------------------------------------------
+
+
+def _swarm(random: "Random") -> dict[str, str]:
+    """Draw what one run is set to."""
+    return {"controller.quorum.fetch.max.bytes": str(random.choice(FETCH_BYTES))}
+
+
 # Work -----------------------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +296,7 @@ SCENARIO = Scenario(
         "metadata.log.segment.bytes": "4000",
         "metadata.max.retention.bytes": "8000",
     },
+    swarm=_swarm,
     limit_seconds=300.0,
     workload=WORKLOAD,
     fewest_controllers=1,

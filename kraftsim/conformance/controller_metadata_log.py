@@ -230,3 +230,18 @@ def wakes_at_the_end(target: Target) -> None:
         expect(time.monotonic() - started < 5.0, "the reader was not woken by a new record")
         expect_error(data.error_code, ErrorCode.NONE, "the answer to a reader at the end")
         expect_equal(data.diverging_epoch.end_offset, -1, "where the logs part")
+
+
+@REQUIREMENTS.that(13, "however few bytes are asked for, the answer is whole batches, one at least", source="KIP-74; KIP-1219; KafkaMetadataLog.read")
+def one_batch_at_least(target: Target) -> None:
+    with target.controller_peer() as peer:
+        reader = MetadataReader(target, peer)
+        asked = reader.request()
+        asked.max_bytes = asked.topics[0].partitions[0].partition_max_bytes = 1
+        data = reader.partition(asked)
+        if data.snapshot_id.end_offset >= 0:
+            raise Inapplicable("the beginning of the log is in a snapshot")
+        batches = list(split_batches(data.records or b""))
+        expect(bool(batches), "no batch for who asks for one byte")
+        expect_equal(sum(batch.size_bytes for batch in batches), len(data.records or b""), "bytes of whole batches")
+        expect_equal(batches[0].base_offset, 0, "the first offset")

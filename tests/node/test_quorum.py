@@ -22,7 +22,7 @@ from protocol.messages.k55_describe_quorum import DescribeQuorumPartition, Descr
 from protocol.messages.k58_envelope import EnvelopeRequest
 from protocol.messages.k59_fetch_snapshot import FetchPartitionSnapshot, FetchSnapshotRequest, FetchTopicSnapshot
 from protocol.messages.k59_fetch_snapshot import SnapshotId as AskedSnapshot
-from tests.node.controllers import connected
+from tests.node.controllers import connected, metadata_partition
 from tests.node.quorums import IDS, Quorum, running_quorum
 
 METADATA = "__cluster_metadata"
@@ -287,6 +287,29 @@ async def test_a_piece_of_a_snapshot_is_where_it_was_asked_for(tmp_path: Path) -
                 (latest, -1, ErrorCode.POSITION_OUT_OF_RANGE),
             ]:
                 assert (await broker.ask(ask(snapshot, position))).topics[0].partitions[0].error_code == error
+
+
+async def test_who_fetches_gets_no_more_at_once_than_is_set(tmp_path: Path) -> None:
+    """controller.quorum.fetch.max.bytes and controller.quorum.fetch.snapshot.max.bytes (KIP-1219): one batch in any case."""
+    small = {"controller_quorum_fetch_max_bytes": "1", "controller_quorum_fetch_snapshot_max_bytes": "40"}
+    async with running_quorum(tmp_path, **SMALL_LOGS, **small) as quorum:
+        leader = await with_snapshots(quorum)
+        node_id = quorum.standbys()[0].config.node_id
+        quorum.abort(node_id)
+        for path in quorum.log_directory(node_id).iterdir():
+            path.unlink(missing_ok=True)
+        await quorum.start(node_id)
+        await quorum.until(lambda: bool(quorum.noted(node_id, SnapshotLoaded)))
+        back = quorum.running[node_id]
+        await quorum.until(lambda: back.raft.applied_end_offset >= (leader.raft.high_watermark or 0) - 1)
+        start = leader.raft.quorum.log.earliest_snapshot
+        assert start is not None
+        async with connected(leader.addresses["CONTROLLER"]) as reader:
+            epoch = {"leader_epoch": leader.raft.leader_epoch}
+            data = metadata_partition(await reader.fetch(start.end_offset, last_epoch=start.epoch, max_wait_ms=500, **epoch))
+        assert len(list(split_batches(data.records))) == 1
+        asked = quorum.running[node_id].raft.quorum.settings
+        assert (asked.fetch_max_bytes, asked.fetch_snapshot_max_bytes) == (1, 40)
 
 
 async def one_with_snapshots(tmp_path: Path) -> Quorum:

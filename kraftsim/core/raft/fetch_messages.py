@@ -9,7 +9,7 @@ from kraftsim.core.raft.epoch_answers import EpochAnswer, error_of, leader_endpo
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import Diverging, SnapshotId
 from kraftsim.core.raft.roles import SnapshotFetch
-from kraftsim.core.raft.settings import MAX_FETCH_BYTES, MAX_FETCH_WAIT_MS
+from kraftsim.core.raft.settings import MAX_FETCH_WAIT_MS
 from kraftsim.core.raft.voter_set import ReplicaKey
 from protocol.disk.file_names import METADATA_TOPIC
 from protocol.messages import k01_fetch as fetch
@@ -57,7 +57,7 @@ def fetch_request(quorum: Quorum) -> fetch.FetchRequest:
         replica_state=fetch.ReplicaState(replica_id=quorum.own.id),
         max_wait_ms=MAX_FETCH_WAIT_MS,
         min_bytes=0,
-        max_bytes=MAX_FETCH_BYTES,
+        max_bytes=quorum.settings.fetch_max_bytes,
         session_epoch=FULL_FETCH_SESSION_EPOCH,
         topics=[fetch.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
@@ -99,7 +99,7 @@ def fetch_snapshot_request(quorum: Quorum, wanted: SnapshotFetch) -> snapshots.F
     return snapshots.FetchSnapshotRequest(
         cluster_id=quorum.cluster_id,
         replica_id=quorum.own.id,
-        max_bytes=MAX_FETCH_BYTES,
+        max_bytes=quorum.settings.fetch_snapshot_max_bytes,
         topics=[snapshots.FetchTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
     )
 

@@ -6,7 +6,7 @@ from typing import Final
 MAX_FETCH_WAIT_MS: Final = 500
 """How long a leader may keep a Fetch that finds nothing new."""
 MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
-"""MAX_FETCH_SIZE_BYTES and MAX_BATCH_SIZE_BYTES: no batch is longer, no answer carries more."""
+"""MAX_FETCH_SIZE_BYTES: what one answer carries at most, where no setting says less."""
 RETRY_BACKOFF_BASE_MS: Final = 100
 """The unit of a candidate's pause after a lost election."""
 CHECK_QUORUM_FACTOR: Final = 1.5
@@ -21,7 +21,7 @@ NEW_VOTER_FETCH_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftSettings:
-    """What the configuration says; all in milliseconds."""
+    """What the configuration says."""
 
     election_timeout_ms: int = 1000
     """controller.quorum.election.timeout.ms: the least time that a voter waits for a leader; the most is less than twice that."""
@@ -33,6 +33,10 @@ class RaftSettings:
     """controller.quorum.request.timeout.ms: how long an answer is waited for."""
     retry_backoff_ms: int = 20
     """controller.quorum.retry.backoff.ms: the pause after a request that failed."""
+    fetch_max_bytes: int = MAX_FETCH_BYTES
+    """controller.quorum.fetch.max.bytes: what a Fetch asks for, and what one is answered at most; one batch in any case (KIP-1219)."""
+    fetch_snapshot_max_bytes: int = MAX_FETCH_BYTES
+    """controller.quorum.fetch.snapshot.max.bytes: the same of FetchSnapshot."""
     has_pre_vote: bool = False
     """Whether a voter asks for support before it raises the epoch (KIP-996, releases from 4.0 on)."""
     always_flushes: bool = True

@@ -1,4 +1,7 @@
-"""What the configuration of a node says of its quorum: who votes, and how patient everybody is.   Source: org.apache.kafka.raft.QuorumConfig."""
+"""What the configuration of a node says of its quorum: who votes, how patient everybody is, and how much is fetched at once.
+
+Source: org.apache.kafka.raft.QuorumConfig.
+"""
 
 from kraftsim.core.raft.settings import RaftSettings
 from kraftsim.core.raft.voter_set import Address, VoterSet, static_voter_set
@@ -13,13 +16,15 @@ def static_voters(config: NodeConfig) -> VoterSet:
 
 
 def raft_settings(config: NodeConfig, *, has_pre_vote: bool, always_flushes: bool = True) -> RaftSettings:
-    """Return the timers of a quorum as the configuration has them."""
+    """Return what the configuration says of the quorum's timers and sizes."""
     return RaftSettings(
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
         election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
         request_timeout_ms=config.controller_quorum_request_timeout_ms,
         retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         has_pre_vote=has_pre_vote,
         always_flushes=always_flushes,
     )

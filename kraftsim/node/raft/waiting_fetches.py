@@ -19,8 +19,6 @@ from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest, ReplicaState
 from protocol.requests import response_chunks
 
-READ_BYTES_MAX = 8 * 1024 * 1024
-"""MAX_FETCH_SIZE_BYTES: what one Fetch is answered at most, whatever it asks for."""
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 SIZE_AND_CORRELATION_ID_BYTES = 8
 REPLICAS_MAX = 1000
@@ -85,7 +83,7 @@ class WaitingFetches:
         told = (version, fetch_offset, log.end_offset, log.high_watermark, log.start_offset, quorum.epoch)
         if told != self._last_told:
             response = serving.fetch_response(quorum, ErrorCode.NONE)
-            response.responses[0].partitions[0].records = self._raft.store.read(fetch_offset, READ_BYTES_MAX, log.end_offset)
+            response.responses[0].partitions[0].records = self._raft.store.read(fetch_offset, quorum.settings.fetch_max_bytes, log.end_offset)
             frame = b"".join(response_chunks(ApiKey.FETCH, version, 0, fitted_response(response, version)))
             self._last_told, self._last_answer = told, Encoded(frame[SIZE_AND_CORRELATION_ID_BYTES:])
         return self._last_answer

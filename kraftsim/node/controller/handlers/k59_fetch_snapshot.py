@@ -15,9 +15,6 @@ from protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnap
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
-PIECE_BYTES_MAX = 8 * 1024 * 1024
-"""MAX_FETCH_SIZE_BYTES: no piece is longer, whatever is asked for."""
-
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer with a piece, or with why there is none."""
@@ -37,7 +34,7 @@ def _answer(controller: "Controller", request: FetchSnapshotRequest) -> FetchSna
     size = snapshots.size_bytes(outcome.snapshot)
     if outcome.position >= size:
         return serving.snapshot_response(raft.quorum, ErrorCode.POSITION_OUT_OF_RANGE, request)
-    piece = snapshots.read_piece(outcome.snapshot, outcome.position, min(max(outcome.max_bytes, 0), PIECE_BYTES_MAX))
+    piece = snapshots.read_piece(outcome.snapshot, outcome.position, min(max(outcome.max_bytes, 0), raft.quorum.settings.fetch_snapshot_max_bytes))
     return serving.snapshot_response(raft.quorum, ErrorCode.NONE, request, size=size, piece=piece)
 
 
