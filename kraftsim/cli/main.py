@@ -16,6 +16,8 @@ VERBS = {
     "node": "Run one node from a Kafka properties file.",
     "scenario": "Play a scenario: in virtual time, as processes, or embedded.",
     "sweep": "Play a scenario over many seeds and look for violated invariants.",
+    "replay": "Play a run again, exactly, from the replay.json that it left.",
+    "diff": "Name the first event at which two runs part.",
     "ingest": "Turn the event logs of a run into one Parquet file.",
     "analyze": "Check the invariants of a run with Spark.",
     "report": "Write the HTML report of a run.",

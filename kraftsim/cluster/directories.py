@@ -1,6 +1,7 @@
 """Where a run keeps its things. The layout is the same in all modes, so that ingest, analysis and report need not know the mode.
 
 OUT/run.json                what ran
+OUT/replay.json             all that decides the run, for `kraftsim replay`
 OUT/events/NODE.N.jsonl     the event log of a node's N-th incarnation
 OUT/data/NODE/...           the node's disk: partition directories as Kafka lays them out
 OUT/logs/NODE.log           what the process said to humans

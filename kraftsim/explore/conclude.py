@@ -1,4 +1,4 @@
-"""The end of every run, in every mode: the verdicts become a result, and the directory gets its `run.json`."""
+"""The end of every run, in every mode: the verdicts become a result, and the directory gets its `run.json` and `replay.json`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.explore.record import RunRecord, replay_command, versions
+from kraftsim.explore.replay import replay_of
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
 from kraftsim.invariants.verdict import Outcome, Verdict, worst
@@ -30,14 +31,12 @@ class Ending:
 
 
 def conclude(request: RunRequest, spec: ClusterSpec, ending: Ending, directory: RunDirectory | None) -> RunResult:
-    """Return the result, and write `run.json` if the run is kept."""
+    """Return the result, and write `run.json` and `replay.json` if the run is kept."""
     outcome = worst(ending.verdicts)
     word = "failed" if ending.trouble is not None and outcome is not Outcome.VIOLATED else outcome.value
-    command = replay_command(request)
-    if directory is not None:
-        _record(request, spec, ending, word, command).write(directory.root)
+    command = replay_command(request, directory)
     violated = [verdict for verdict in ending.verdicts if verdict.outcome is Outcome.VIOLATED]
-    return RunResult(
+    result = RunResult(
         scenario=request.scenario.name,
         mode=request.mode.value,
         seed=request.seed,
@@ -53,6 +52,10 @@ def conclude(request: RunRequest, spec: ClusterSpec, ending: Ending, directory: 
         out=None if directory is None else str(directory.root),
         command=command,
     )
+    if directory is not None:
+        _record(request, spec, ending, word, command).write(directory.root)
+        replay_of(request, spec, result).write(directory.root)
+    return result
 
 
 def _record(request: RunRequest, spec: ClusterSpec, ending: Ending, outcome: str, command: str) -> RunRecord:

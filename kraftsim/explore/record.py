@@ -8,11 +8,13 @@ from pathlib import Path
 import msgspec
 
 from kraftsim import __version__
+from kraftsim.cluster.directories import RunDirectory
 from kraftsim.explore.request import RunRequest
 from kraftsim.releases.catalogue import DEFAULT_RELEASE
 from kraftsim.world.interface import Clock
 
 RUN_FILE = "run.json"
+REPLAY_FILE = "replay.json"
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +45,10 @@ def versions() -> dict[str, str]:
     return {"kraftsim": __version__, "python": platform.python_version(), "platform": platform.platform(terse=True)}
 
 
-def replay_command(request: RunRequest) -> str:
-    """Return the command line that plays the same run again."""
+def replay_command(request: RunRequest, directory: RunDirectory | None = None) -> str:
+    """Return the command line that plays the same run again: by its seed, or from its file if it is not what the seed draws."""
+    if not request.is_as_drawn:
+        return f"kraftsim replay {REPLAY_FILE if directory is None else directory.root / REPLAY_FILE}"
     words = ["kraftsim", "scenario", request.scenario.name, "--mode", request.mode.value, "--seed", str(request.seed)]
     for bug in request.bugs:
         words += ["--bug", bug]

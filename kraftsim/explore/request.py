@@ -45,7 +45,8 @@ class RunRequest:
     @property
     def is_as_drawn(self) -> bool:
         """Tell whether everything about the run follows from the scenario, the seed and the settings."""
-        return self.faults is None and not self.workload and self.controllers is None and self.brokers is None
+        given = (self.faults, self.controllers, self.brokers, self.surroundings)
+        return not self.workload and all(each is None for each in given)
 
     def schedule(self) -> tuple[Fault, ...]:
         """Return the faults of the run: those that were given, else those that the seed draws; none that names a node that is not there."""

@@ -27,6 +27,11 @@ def play(
     request = RunRequest(
         scenario=scenario(name), mode=Mode(mode), seed=seed, release=release or DEFAULT_RELEASE, bugs=bugs, settings=dict(settings or {})
     )
+    return play_request(request, out)
+
+
+def play_request(request: RunRequest, out: Path | None = None) -> RunResult:
+    """Play what a request describes, down to its last fault, and return what came of it."""
     directory = None if out is None else RunDirectory(out)
     if directory is not None and directory.run_file.exists():
         raise FileExistsError(f"{out} holds a run already: choose another --out, or remove it")

@@ -2,6 +2,7 @@
 
 import hashlib
 from contextlib import suppress
+from dataclasses import dataclass
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Stage, StoryFailed
@@ -26,25 +27,57 @@ STARTED = "virtual time 0"
 STOP_SECONDS = 60.0
 
 
+@dataclass(kw_only=True, slots=True)
+class VirtualRun:
+    """A run that is under way in a simulation of its own."""
+
+    request: RunRequest
+    simulation: Simulation
+    cluster: SimulatedCluster
+    schedule: FaultSchedule
+    stage: SimulatedStage
+
+    def play(self, limit_seconds: float) -> str | None:
+        """Start the nodes and play the story; return what ended the run before its time, or None."""
+        self.simulation.log("harness", 1).note(RunStarted(scenario=self.request.scenario.name, mode=self.request.mode.value, seed=self.request.seed))
+        self.cluster.start()
+        return _play(self.request, self.simulation, self.stage, limit_seconds)
+
+    def finish(self) -> None:
+        """Stop what still runs in good order, and note what is on the disks then."""
+        with suppress(SimulationError, TimeoutError):
+            self.simulation.run_until(self.cluster.stop(), limit_s=STOP_SECONDS)
+        self.note_disks()
+
+    def note_disks(self) -> None:
+        """Note what is on the disks now."""
+        final = [*final_log_events(self.cluster.segment_files()), *final_metadata_events(self.cluster.metadata_files())]
+        with suppress(SimulationStopped):
+            for event in final:
+                self.simulation.log(FINAL, 1).note(event)
+
+
+def set_up(request: RunRequest, simulation: Simulation) -> VirtualRun:
+    """Put a run's cluster and faults into a simulation; nothing happens before it is played."""
+    cluster = SimulatedCluster(request.spec(port=PORT), simulation)
+    schedule = FaultSchedule(simulation, request.schedule())
+    stage = SimulatedStage(cluster, schedule, request.work())
+    return VirtualRun(request=request, simulation=simulation, cluster=cluster, schedule=schedule, stage=stage)
+
+
 def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) -> RunResult:
     """Play the scenario in a simulation of its own."""
     spec = request.spec(port=PORT)
     oracle = Oracle(must_exercise=request.scenario.must_exercise)
-    with Simulation(request.seed, run=spec.run) as simulation:
+    with request.simulation() as simulation:
         _watch(simulation, oracle)
-        cluster = SimulatedCluster(spec, simulation)
-        schedule = FaultSchedule(simulation, request.schedule())
-        stage = SimulatedStage(cluster, schedule, request.work())
-        simulation.log("harness", 1).note(RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed))
-        cluster.start()
-        trouble = _play(request, simulation, stage)
+        run = set_up(request, simulation)
+        schedule, cluster = run.schedule, run.cluster
+        trouble = run.play(request.scenario.limit_seconds)
         if trouble is None or not simulation.violations:
-            with suppress(SimulationError, TimeoutError):
-                simulation.run_until(cluster.stop(), limit_s=STOP_SECONDS)
-        final = [*final_log_events(cluster.segment_files()), *final_metadata_events(cluster.metadata_files())]
-        with suppress(SimulationStopped):
-            for event in final:
-                simulation.log(FINAL, 1).note(event)
+            run.finish()
+        else:
+            run.note_disks()
         simulation.log("harness", 1).note(RunEnded(outcome="ok" if trouble is None else "failed"))
         content = simulation.event_bytes()
         ending = Ending(
@@ -86,10 +119,10 @@ def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:
     return (*verdicts, *(judge(name, examined=len(found), violation_count=len(found), violations=tuple(found)) for name, found in own.items()))
 
 
-def _play(request: RunRequest, simulation: Simulation, stage: Stage) -> str | None:
+def _play(request: RunRequest, simulation: Simulation, stage: Stage, limit_seconds: float) -> str | None:
     """Return what ended the run before its time, or None."""
     try:
-        simulation.run_until(_story(request, stage), limit_s=request.scenario.limit_seconds)
+        simulation.run_until(_story(request, stage), limit_s=limit_seconds)
     except SimulationStopped as stopped:
         return None if simulation.violations else str(stopped)
     except (SimulationError, StoryFailed, TopicFailed, TimeoutError) as failure:

@@ -19,6 +19,11 @@ class FaultSchedule:
         self._simulation = simulation
         self._strikes: list[Strike] = []
 
+    @property
+    def strikes(self) -> tuple[Strike, ...]:
+        """What became of each fault, in the order of `faults`; empty before they are armed."""
+        return tuple(self._strikes)
+
     def arm(self) -> None:
         """Tie every fault to the simulation."""
         now_ms = self._simulation.now_ns // NANOSECONDS_PER_MILLISECOND

@@ -18,6 +18,7 @@ class Strike:
         self.simulation = simulation
         self.occasion = Occasion()
         self.has_fired = False
+        self.fired_at_ns: int | None = None
         self.has_bitten = False
         self.is_over = False
         """Whether it will do nothing any more: it was disarmed, or it lasted and was ended."""
@@ -38,6 +39,7 @@ class Strike:
             return
         self.occasion = occasion
         self.has_fired = True
+        self.fired_at_ns = self.simulation.now_ns
         self._note(FaultFired(fault=self.fault.kind, target=self.target, trigger=str(self.fault.trigger)))
         self._kind.strike(self)
 

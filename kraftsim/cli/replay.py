@@ -1,0 +1,46 @@
+"""`kraftsim replay`: plays a run again from its replay file, exactly, whatever a seed draws by now."""
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.failure import VIOLATED, Failure, fail
+from kraftsim.cli.options import DIRECTORY, json_option, print_lines, write_json
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim replay runs/seven
+  kraftsim replay runs/seven/replay.json --out runs/seven-again
+  kraftsim replay runs/seven --check"""
+)
+@click.argument("file", type=click.Path(exists=True, path_type=Path), metavar="FILE|RUN")
+@click.option("--check", is_flag=True, help="Compare the event log with the one of the first time, and name the first event that differs.")
+@click.option("--out", type=DIRECTORY, default=None, help="Where run.json, event logs and disks of this time go.")
+@json_option
+def replay(file: Path, check: bool, out: Path | None, json_file: Path | None) -> int:
+    """Play a run again from the replay.json that it left.
+
+    Exits 1 if an invariant was violated, as the first time. With --check the question is whether the runs are the same: 0 if they are, 1 if not.
+    """
+    from kraftsim.explore.again import check_again, play_again
+    from kraftsim.explore.replay import read_replay
+
+    try:
+        found = read_replay(file)
+        if not check:
+            result = play_again(found, out)
+            print_lines(result)
+            write_json(json_file, result)
+            return VIOLATED if result.violations else 0
+        with tempfile.TemporaryDirectory() as temporary:
+            checked = check_again(found, recorded=file if file.is_dir() else file.parent, out=out or Path(temporary) / "again")
+    except (KeyError, ValueError, OSError, RuntimeError) as trouble:
+        fail(trouble)
+    print_lines(checked)
+    write_json(json_file, checked)
+    if checked.events_sha256 is None:
+        raise Failure("only simulated runs repeat themselves exactly")
+    return 0 if checked.is_same else VIOLATED

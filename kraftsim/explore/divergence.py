@@ -1,0 +1,170 @@
+"""Where two runs part: the first event, by node and virtual time, that one of them has and the other has not.
+
+A log is compared with the log of the same node and incarnation, line by line. Of all logs the divergence that is first in virtual time is the one
+near the cause; the others follow from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kraftsim.events.event import ENVELOPE_FIELDS
+from kraftsim.world.event_log import file_name
+
+CONTEXT: Final = 5
+NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+TIMES: Final = ("t_ns", "wall_ms")
+Fields = dict[str, int | str | bool | None]
+Logs = Mapping[str, Sequence[bytes]]
+"""File name of a log -> its lines, whole ones only."""
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a log, as it is told."""
+
+    at_ns: int
+    kind: str
+    fields: Fields
+
+    def __str__(self) -> str:
+        told = " ".join(f"{name}={value}" for name, value in self.fields.items())
+        return f"{self.at_ns / NANOSECONDS_PER_MILLISECOND:11.3f} ms  {self.kind}{' ' if told else ''}{told}"
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where two logs of one node part. `n` is the line in both; `a` or `b` is null where that log has ended. `before` is what both have in front."""
+
+    node: str
+    incarnation: int
+    n: int
+    at_ns: int
+    a: Happening | None
+    b: Happening | None
+    before: tuple[Happening, ...]
+
+    def lines(self) -> list[str]:
+        """Return it as text for people."""
+        where = f"{self.node}, incarnation {self.incarnation}, event {self.n}, at {self.at_ns / NANOSECONDS_PER_MILLISECOND:.3f} ms"
+        text = [where, *(f"    {each}" for each in self.before)]
+        return [*text, f"  A {self.a or '(the log ends here)'}", f"  B {self.b or '(the log ends here)'}"]
+
+
+class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """What two runs do not have in common. `first` is the first event that differs, `first_time` the first that is the same at another time."""
+
+    a: str
+    b: str
+    events_a: int
+    events_b: int
+    logs_differing: tuple[str, ...]
+    first: Divergence | None
+    first_time: Divergence | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether the runs are the same, to the nanosecond."""
+        return self.first is None and self.first_time is None
+
+    @property
+    def is_of_times_only(self) -> bool:
+        """Tell whether every event is there in both, in the same order on its node, and only times differ."""
+        return self.first is None and self.first_time is not None
+
+    def lines(self) -> list[str]:
+        """Return it as text for people."""
+        text = [f"A {self.a}: {self.events_a} events", f"B {self.b}: {self.events_b} events"]
+        if self.is_empty:
+            return [*text, "the runs are the same"]
+        text.append(f"logs that differ: {', '.join(self.logs_differing)}")
+        if self.first is not None:
+            text += ["first event that differs:", *(f"  {line}" for line in self.first.lines())]
+        else:
+            text.append("only times differ: every node noted the same events in the same order")
+        if self.first_time is not None and (self.first is None or self.first_time.at_ns < self.first.at_ns):
+            text += ["first event at another time:", *(f"  {line}" for line in self.first_time.lines())]
+        return text
+
+
+def compare(run_a: Path, run_b: Path, *, context: int = CONTEXT, nodes: Sequence[str] = ()) -> RunDifference:
+    """Compare the event logs of two runs' directories, of some nodes or of all. Raises OSError where there are no event logs."""
+    return compare_logs(read_logs(run_a), read_logs(run_b), names=(str(run_a), str(run_b)), context=context, nodes=nodes)
+
+
+def compare_logs(a: Logs, b: Logs, *, names: tuple[str, str], context: int = CONTEXT, nodes: Sequence[str] = ()) -> RunDifference:
+    """Compare two sets of event logs."""
+    facts: list[Divergence] = []
+    times: list[Divergence] = []
+    differing = []
+    for name in sorted(a.keys() | b.keys()):
+        node, _, incarnation = name.removesuffix(".jsonl").rpartition(".")
+        if nodes and node not in nodes:
+            continue
+        fact, time = _parting(node, int(incarnation), a.get(name, ()), b.get(name, ()), context)
+        facts += [fact] if fact is not None else []
+        times += [time] if time is not None else []
+        differing += [f"{node}.{incarnation}"] if fact is not None or time is not None else []
+    return RunDifference(
+        a=names[0],
+        b=names[1],
+        events_a=sum(map(len, a.values())),
+        events_b=sum(map(len, b.values())),
+        logs_differing=tuple(differing),
+        first=min(facts, key=_place, default=None),
+        first_time=min(times, key=_place, default=None),
+    )
+
+
+def read_logs(run: Path) -> dict[str, list[bytes]]:
+    """Return the event logs of a run's directory. Raises FileNotFoundError where there are none."""
+    logs = {path.name: [line for line in path.read_bytes().split(b"\n") if line] for path in sorted((run / "events").glob("*.jsonl"))}
+    if not logs:
+        raise FileNotFoundError(f"{run} has no event logs")
+    return logs
+
+
+def logs_of(content: bytes) -> dict[str, list[bytes]]:
+    """Return event logs that stand one behind the other, as `Simulation.event_bytes` gives them."""
+    logs: dict[str, list[bytes]] = {}
+    for line in content.splitlines():
+        envelope = msgspec.json.decode(line)
+        logs.setdefault(file_name(envelope["node"], envelope["incarnation"]), []).append(line)
+    return logs
+
+
+def _place(divergence: Divergence) -> tuple[int, str, int]:
+    return divergence.at_ns, divergence.node, divergence.incarnation
+
+
+def _parting(node: str, incarnation: int, a: Sequence[bytes], b: Sequence[bytes], context: int) -> tuple[Divergence | None, Divergence | None]:
+    """Return where the events of two logs part first, and where their times do before that."""
+    time: Divergence | None = None
+    for n in range(max(len(a), len(b))):
+        if n < len(a) and n < len(b) and a[n] == b[n]:
+            continue
+        one, other = _happening_at(a, n), _happening_at(b, n)
+        if one is not None and other is not None and (one.kind, one.fields) == (other.kind, other.fields):
+            if time is None and one.at_ns != other.at_ns:
+                time = _divergence(node, incarnation, n, one, other, a, context)
+            continue
+        return _divergence(node, incarnation, n, one, other, a, context), time
+    return None, time
+
+
+def _divergence(node: str, incarnation: int, n: int, a: Happening | None, b: Happening | None, lines: Sequence[bytes], context: int) -> Divergence:
+    at_ns = min(each.at_ns for each in (a, b) if each is not None)
+    before = tuple(_happening(line) for line in lines[max(n - context, 0) : n])
+    return Divergence(node=node, incarnation=incarnation, n=n, at_ns=at_ns, a=a, b=b, before=before)
+
+
+def _happening_at(lines: Sequence[bytes], n: int) -> Happening | None:
+    return _happening(lines[n]) if n < len(lines) else None
+
+
+def _happening(line: bytes) -> Happening:
+    fields: Fields = msgspec.json.decode(line, type=Fields)
+    at_ns = fields["t_ns"]
+    assert isinstance(at_ns, int), "the world stamps every event with a time"
+    own = {name: value for name, value in fields.items() if name not in ENVELOPE_FIELDS}
+    return Happening(at_ns=at_ns, kind=str(fields["kind"]), fields=own)

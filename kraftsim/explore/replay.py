@@ -1,0 +1,132 @@
+"""`replay.json`: everything that decides a run, as data, and what came of it: who has the file plays the same run, whatever is drawn by then.
+
+A seed replays a run only as long as nobody changes how schedules are drawn; the file holds the schedule itself, and so does what is left of it once
+it was shrunk.
+"""
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kraftsim import __version__
+from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.explore.record import REPLAY_FILE
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.result import RunResult
+from kraftsim.explore.surroundings import Surroundings
+from kraftsim.faults.fault import Fault
+from kraftsim.world.simulated.launcher import pinning
+
+FORMAT: Final = 1
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was played with. Own nodes give the same bytes in every environment of one Python version; third-party clients need all of it."""
+
+    python: str
+    platform: str
+    hash_seed: str
+    has_fixed_addresses: bool
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. `faults` are the whole schedule, `settings` all that nodes were given, `workload` every knob; below them is what came of it."""
+
+    format: int
+    kraftsim: str
+    scenario: str
+    mode: str
+    seed: int
+    release: str
+    bugs: tuple[str, ...]
+    settings: Mapping[str, str]
+    controllers: int
+    brokers: int
+    workload: Mapping[str, int]
+    faults: tuple[Fault, ...]
+    surroundings: Surroundings
+    environment: Environment
+    outcome: str
+    invariants_violated: tuple[str, ...]
+    trouble: str | None
+    event_count: int
+    events_sha256: str | None
+
+    def request(self) -> RunRequest:
+        """Return the request that plays the run again. Raises KeyError for a scenario that is no more."""
+        return RunRequest(
+            scenario=scenario(self.scenario),
+            mode=Mode(self.mode),
+            seed=self.seed,
+            release=self.release,
+            bugs=self.bugs,
+            settings=self.settings,
+            faults=self.faults,
+            workload=self.workload,
+            controllers=self.controllers,
+            brokers=self.brokers,
+            surroundings=self.surroundings,
+        )
+
+    def write(self, root: Path) -> None:
+        """Write the file into a run's directory."""
+        (root / REPLAY_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+
+
+def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Replay:
+    """Return the replay of a run that is over."""
+    return Replay(
+        format=FORMAT,
+        kraftsim=__version__,
+        scenario=request.scenario.name,
+        mode=request.mode.value,
+        seed=request.seed,
+        release=request.release,
+        bugs=request.bugs,
+        settings=dict(sorted(spec.settings.items())),
+        controllers=spec.controllers,
+        brokers=spec.brokers,
+        workload=request.work(),
+        faults=request.schedule(),
+        surroundings=request.around(),
+        environment=environment(),
+        outcome=result.outcome,
+        invariants_violated=result.invariants_violated,
+        trouble=result.trouble,
+        event_count=result.event_count,
+        events_sha256=result.events_sha256,
+    )
+
+
+def environment() -> Environment:
+    """Return what this process plays runs with."""
+    return Environment(
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+        hash_seed=os.environ.get("PYTHONHASHSEED", "random"),
+        has_fixed_addresses=pinning().addresses,
+    )
+
+
+def replay_file(path: Path) -> Path:
+    """Return the file that a path means: itself, or the one in a run's directory."""
+    return path / REPLAY_FILE if path.is_dir() else path
+
+
+def read_replay(path: Path) -> Replay:
+    """Read a replay file, or the one in a run's directory. Raises ValueError for what is none, OSError if it is not there."""
+    file = replay_file(path)
+    data = file.read_bytes()
+    try:
+        found = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        number = msgspec.json.decode(found.get("format", msgspec.Raw(b"0")), type=int)
+        if number != FORMAT:
+            raise ValueError(f"{file} is of format {number}; this version reads format {FORMAT}")
+        return msgspec.json.decode(data, type=Replay)
+    except msgspec.DecodeError as trouble:
+        raise ValueError(f"{file} is no replay file: {trouble}") from trouble
