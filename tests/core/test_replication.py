@@ -1,0 +1,21 @@
+"""Replicas that lead and follow: nothing that was acknowledged is lost, and no two logs differ below what both know to be replicated."""
+
+import pytest
+
+from tests.core.replication_lab import ReplicationLab
+
+SEEDS = 60
+
+
+@pytest.mark.parametrize("brokers", [2, 3, 4])
+def test_nothing_acknowledged_is_lost_and_all_end_with_the_same_log(brokers: int) -> None:
+    elections = truncations = shrinks = expansions = acknowledged = 0
+    for seed in range(SEEDS):
+        lab = ReplicationLab(seed, brokers=brokers, min_in_sync=1 + seed % 2)
+        lab.run(400, trouble=0.08)
+        elections += lab.elections
+        truncations += lab.truncations
+        shrinks += lab.shrinks
+        expansions += lab.expansions
+        acknowledged += len(lab.acknowledged)
+    assert min(elections, truncations, expansions) > SEEDS / 2 and shrinks > SEEDS / 10 and acknowledged > 50 * SEEDS
