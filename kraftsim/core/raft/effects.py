@@ -3,8 +3,9 @@
 An effect that stands behind a `Persist` or a `Flush` of the same replica happens after it is durable; everything else may go on meanwhile.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode
@@ -14,31 +15,27 @@ from protocol.disk.quorum_state import QuorumState
 from protocol.schema import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(Struct, frozen=True):
     """Write quorum-state, durably, before anything behind this effect is told to anyone."""
 
     state: QuorumState
     data_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """Note a fact that is true once everything before this effect is durable."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """Answer a request; `ticket` is what came with it."""
 
     ticket: object
     body: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Ask another replica; the outcome comes back by `on_response` or `on_failure` with the same number."""
 
     number: int
@@ -48,8 +45,7 @@ class Send:
     body: Message
 
 
-@dataclass(frozen=True, slots=True)
-class WriteLeaderChange:
+class WriteLeaderChange(Struct, frozen=True):
     """Append the control batch that opens an epoch. `voters_record` and `kraft_version` go into the same batch where they must be in the log."""
 
     leader_epoch: int
@@ -60,8 +56,7 @@ class WriteLeaderChange:
     kraft_version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WriteVoters:
+class WriteVoters(Struct, frozen=True):
     """Append a control batch with a VotersRecord."""
 
     leader_epoch: int
@@ -69,30 +64,26 @@ class WriteVoters:
     voters_record: Message
 
 
-@dataclass(frozen=True, slots=True)
-class WriteFetched:
+class WriteFetched(Struct, frozen=True):
     """Append batches that the leader sent, as they are. `batches` are the same, opened."""
 
     records: bytes | memoryview
     batches: tuple[RecordBatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(Struct, frozen=True):
     """Make the log durable as far as it goes now; the outcome comes back by `on_flushed`."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Struct, frozen=True):
     """Cut the log at an offset, which goes, too."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSnapshotPiece:
+class WriteSnapshotPiece(Struct, frozen=True):
     """Write a piece of a snapshot that is fetched; position 0 begins the file."""
 
     snapshot: SnapshotId
@@ -100,45 +91,39 @@ class WriteSnapshotPiece:
     piece: bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class FinishSnapshot:
+class FinishSnapshot(Struct, frozen=True):
     """The snapshot that is fetched is complete: make it durable, give it its name, drop the log before it, and load it."""
 
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(Struct, frozen=True):
     """The epoch is this node's, and everything before it in the log is committed: it may become the active controller."""
 
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopLeading:
+class StopLeading(Struct, frozen=True):
     """The epoch is not this node's any more: what is not committed is undone, and whoever waits for it is told so."""
 
     leader_epoch: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderKnown:
+class LeaderKnown(Struct, frozen=True):
     """Who leads changed; None: nobody is known to."""
 
     leader_epoch: int
     leader: VoterNode | None
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(Struct, frozen=True):
     """The high watermark moved."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class WakeFetches:
+class WakeFetches(Struct, frozen=True):
     """Look again at the Fetch requests that wait: there are new records, or this node leads no more."""
 
 

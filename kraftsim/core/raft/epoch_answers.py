@@ -4,8 +4,9 @@ Source: org.apache.kafka.raft.KafkaRaftClient (maybeHandleCommonResponse, handle
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+from msgspec import Struct
 
 from kraftsim.core.raft.quorum import FatalQuorumError, Quorum
 from kraftsim.core.raft.voter_set import Address, Endpoints
@@ -24,10 +25,10 @@ PASSING_ERRORS = (
     ErrorCode.UNSUPPORTED_VERSION,
 )
 """Answers that say nothing of the epoch: ask again later."""
+ERRORS: Final = {int(error): error for error in ErrorCode}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochAnswer:
+class EpochAnswer(Struct, frozen=True, kw_only=True):
     """The part that all answers have."""
 
     error: ErrorCode
@@ -44,16 +45,15 @@ class _Endpoint(Protocol):
 
 def error_of(error_code: int) -> ErrorCode:
     """Return the error of a number; one that came after us is an unknown one."""
-    try:
-        return ErrorCode(error_code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ERRORS.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def leader_endpoints(quorum: Quorum, leader_id: int, nodes: Iterable[_Endpoint]) -> Endpoints:
     """Return where an answer says that the leader is reached; empty if it does not say."""
-    found = next((node for node in nodes if node.node_id == leader_id and node.port), None)
-    return {} if found is None else {quorum.listener: Address(found.host, found.port)}
+    for node in nodes:
+        if node.node_id == leader_id and node.port:
+            return {quorum.listener: Address(node.host, node.port)}
+    return {}
 
 
 def is_settled_by_epoch(quorum: Quorum, node_id: int, answer: EpochAnswer, now_ms: int) -> bool:

@@ -3,8 +3,6 @@
 Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-630, KIP-853.
 """
 
-from dataclasses import dataclass
-
 from kraftsim.core.raft.epoch_answers import EpochAnswer, error_of, leader_endpoints
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import Diverging, SnapshotId
@@ -20,8 +18,7 @@ FULL_FETCH_SESSION_EPOCH = -1
 """FetchMetadata.FINAL_EPOCH: no session."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswer(EpochAnswer):
+class FetchAnswer(EpochAnswer, frozen=True, kw_only=True):
     """What a leader says to a Fetch; one of three things where there is no error."""
 
     diverging: Diverging | None
@@ -31,8 +28,7 @@ class FetchAnswer(EpochAnswer):
     """-1 where the leader does not know it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotAnswer(EpochAnswer):
+class SnapshotAnswer(EpochAnswer, frozen=True, kw_only=True):
     """A piece of a snapshot."""
 
     snapshot: SnapshotId

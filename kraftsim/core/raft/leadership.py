@@ -6,8 +6,9 @@ docs/deviations.md; counting too early is what KAFKA-10533 was about.)
 Source: org.apache.kafka.raft.LeaderState.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.core.raft.settings import OBSERVER_SESSION_MS
@@ -16,8 +17,7 @@ from kraftsim.core.raft.voter_set import ReplicaKey, VoterSet
 UNKNOWN_TIME: Final = -1
 
 
-@dataclass(slots=True, kw_only=True)
-class ReplicaProgress:
+class ReplicaProgress(Struct, kw_only=True):
     """How far another replica is. Two clocks: the monotonic one for sessions, the wall clock for those who ask."""
 
     key: ReplicaKey

@@ -3,7 +3,7 @@
 Source: KIP-595, KIP-853, org.apache.kafka.raft.KafkaRaftClient (onBecomeLeader, pollLeader, handleFetchRequest, pollResigned).
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraftsim.core.raft import messages
 from kraftsim.core.raft.effects import Flush, Lead, Reply, WakeFetches, WriteLeaderChange, WriteVoters
@@ -116,8 +116,7 @@ def on_flushed(quorum: Quorum) -> None:
     _advance(quorum)
 
 
-@dataclass(frozen=True, slots=True)
-class Readable:
+class Readable(Struct, frozen=True):
     """A Fetch may be answered with records from its offset on, or wait for some."""
 
 

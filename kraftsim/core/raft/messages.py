@@ -5,8 +5,9 @@ Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-853, KIP
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
+
+from msgspec import Struct
 
 from kraftsim.core.raft.epoch_answers import NO_LEADER, EpochAnswer, error_of, leader_endpoints
 from kraftsim.core.raft.quorum import Quorum
@@ -27,8 +28,7 @@ class _Topic(Protocol):
     def topic_name(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAsked:
+class VoteAsked(Struct, frozen=True, kw_only=True):
     """A vote that is asked for."""
 
     epoch: int
@@ -43,15 +43,13 @@ class VoteAsked:
         return self.asked is not None and not self.asked.is_same_as(own)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAnswer(EpochAnswer):
+class VoteAnswer(EpochAnswer, frozen=True, kw_only=True):
     """How a voter answered."""
 
     is_granted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderTold:
+class LeaderTold(Struct, frozen=True, kw_only=True):
     """A leader that makes itself known, or that says goodbye and to whom it would hand over."""
 
     epoch: int

@@ -1,15 +1,15 @@
 """One request at a time to each other replica, and a pause after one that failed.   Source: org.apache.kafka.raft.RequestManager."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraftsim.core.raft.effects import Send
 from kraftsim.core.raft.voter_set import Address
 from protocol.schema import Message
 
 
-@dataclass(slots=True)
-class _Peer:
+class _Peer(Struct):
     """How a connection is doing."""
 
     in_flight: int | None = None

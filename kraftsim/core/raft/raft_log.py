@@ -5,8 +5,9 @@ Source: org.apache.kafka.raft.{ReplicatedLog, ValidOffsetAndEpoch}, kafka.raft.K
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
 from protocol.disk.leader_epoch_checkpoint import EpochStart
@@ -30,8 +31,7 @@ FORMAT_SNAPSHOT: Final = SnapshotId(0, 0)
 """What formatting writes: voters only. It is never given to others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diverging:
+class Diverging(Struct, frozen=True):
     """The asker's log may agree with this one up to here at most."""
 
     epoch: int

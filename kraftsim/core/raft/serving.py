@@ -4,7 +4,7 @@ Everything but the bytes: the shell puts the records into an answer that has roo
 Source: org.apache.kafka.raft.KafkaRaftClient (handleFetchRequest, handleFetchSnapshotRequest, handleDescribeQuorumRequest).
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraftsim.core.raft import fetch_messages, leading
 from kraftsim.core.raft.leadership import ReplicaProgress
@@ -83,8 +83,7 @@ def _told_high_watermark(quorum: Quorum) -> int:
     return known
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotPiece:
+class SnapshotPiece(Struct, frozen=True):
     """A piece of a snapshot that may be given."""
 
     snapshot: SnapshotId

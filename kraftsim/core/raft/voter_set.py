@@ -6,8 +6,10 @@ Source: KIP-595, KIP-853, org.apache.kafka.raft.{VoterSet, ReplicaKey}, internal
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from protocol.control_records import Endpoint, KRaftVersionFeature, RegisteredVoter, VotersRecord
 from protocol.uuids import ZERO_UUID
@@ -20,8 +22,7 @@ DYNAMIC_VOTERS = 1
 """kraft.version 1: the voters stand in the log."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ReplicaKey:
+class ReplicaKey(Struct, frozen=True, order=True):
     """A replica of the metadata log: the node and the directory that it keeps the log in. The zero directory id stands for "not told"."""
 
     id: int
@@ -33,8 +34,7 @@ class ReplicaKey:
         return self.id == other.id and (not is_told or self.directory_id == other.directory_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Where a listener is reached."""
 
     host: str
@@ -45,8 +45,7 @@ Endpoints = Mapping[str, Address]
 """From the name of a listener to where it is reached; the first one is where controllers meet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoterNode:
+class VoterNode(Struct, frozen=True, kw_only=True):
     """A voter with all that others know of it."""
 
     key: ReplicaKey
