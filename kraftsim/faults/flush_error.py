@@ -1,22 +1,16 @@
 """A disk refuses to flush, and forgets which pages were dirty: a second flush succeeds and makes nothing durable (fsyncgate)."""
 
-from kraftsim.faults.fault import Family, FaultKind, Spoils
+from kraftsim.faults.fault import Family, FaultKind, OneOf, Spoils
 from kraftsim.faults.strike import Strike
-from kraftsim.world.simulated import FileClass
+from kraftsim.world.simulated.disk_faults import FlushRefusal
 
 
 def strike(strike: Strike) -> None:
     """Refuse the next flushes of the target's disk, of all files or of a class of files."""
-    faults = strike.simulation.host(strike.target).platter.faults
-    file_class = strike.text("file_class")
-    faults.flush_errors += strike.integer("times")
-    faults.flush_error_class = FileClass(file_class) if file_class is not None else None
-    faults.flush_error = strike.bite
-
-    def heal() -> None:
-        faults.flush_errors = 0
-
-    strike.lasting(heal, strike.integer("duration_ms"))
+    refusals = strike.simulation.host(strike.target).platter.faults.refusals
+    ailment = FlushRefusal(kind=strike.file_class(), times=strike.integer("times"), bite=strike.bite)
+    refusals.append(ailment)
+    strike.lasting(lambda: refusals.remove(ailment), strike.integer("duration_ms"))
 
 
 FAULT = FaultKind(
@@ -25,5 +19,6 @@ FAULT = FaultKind(
     family=Family.DISK,
     strike=strike,
     params={"times": 1, "file_class": None, "duration_ms": 0},
+    draws={"file_class": OneOf((None, "metadata-log", "quorum-state", "checkpoint"))},
     spoils=Spoils.TRUST,
 )

@@ -7,11 +7,11 @@ from kraftsim.faults.strike import Strike
 def strike(strike: Strike) -> None:
     """Stop the target's process now and let it go on later."""
     simulation = strike.simulation
-    target = strike.target
-    simulation.pause(target)
+    host = simulation.host(strike.target)
+    paused = simulation.pause(host)
 
     def resume() -> None:
-        waited = simulation.resume(target)
+        waited = simulation.resume(host) if host.process is paused else 0
         if waited:
             strike.bite(f"{waited} callbacks had to wait")
 

@@ -2,18 +2,15 @@
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.strike import Strike
+from kraftsim.world.simulated.disk_faults import Slowness
 
 
 def strike(strike: Strike) -> None:
     """Slow the target's disk for a while; it bites when a flush takes longer."""
-    faults = strike.simulation.host(strike.target).platter.faults
-    faults.slowness = float(strike.integer("factor"))
-    faults.slow = strike.bite
-
-    def hasten() -> None:
-        faults.slowness, faults.slow = 1.0, None
-
-    strike.lasting(hasten, strike.integer("duration_ms"))
+    slow = strike.simulation.host(strike.target).platter.faults.slow
+    ailment = Slowness(factor=float(strike.integer("factor")), bite=strike.bite)
+    slow.append(ailment)
+    strike.lasting(lambda: slow.remove(ailment), strike.integer("duration_ms"))
 
 
 FAULT = FaultKind(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from kraftsim.events.runs import FaultBit, FaultEnded, FaultFired
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, FaultKind, Value
 from kraftsim.faults.targets import directions
-from kraftsim.world.simulated import Occasion, Simulation
+from kraftsim.world.simulated import FileClass, Host, Occasion, Simulation
 
 NANOSECONDS_PER_MILLISECOND = 1_000_000
 
@@ -71,6 +71,21 @@ class Strike:
         value = self._value(name)
         assert value is None or isinstance(value, str), f"{name} of {self.fault.kind} is a text"
         return value
+
+    def file_class(self) -> FileClass | None:
+        """Return the class of files that is struck; None for all."""
+        name = self.text("file_class")
+        return None if name is None else FileClass(name)
+
+    def start_later(self, host: Host, after_ms: int) -> None:
+        """Start a host again that is down now, unless somebody else does it first."""
+        incarnation = host.process.incarnation
+
+        def start() -> None:
+            if not host.is_alive and host.process.incarnation == incarnation:
+                self.simulation.restart(host)
+
+        self.after(after_ms, start)
 
     def directions(self) -> list[tuple[str, str]]:
         """Return the links that the target names."""

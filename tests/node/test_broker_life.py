@@ -16,6 +16,7 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.lifecycle import RegistrationTimedOut
 from kraftsim.node.identity import ForeignDirectory
 from kraftsim.world.simulated import FileClass, Simulation
+from kraftsim.world.simulated.disk_faults import FlushRefusal, Full
 from protocol.batches import split_batches
 from protocol.disk.clean_shutdown import parse_clean_shutdown
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
@@ -181,9 +182,9 @@ def test_a_disk_that_refuses_takes_the_broker_down(refusal: str) -> None:
         cluster.run(create_and_fill)
         faults = cluster.simulation.host("broker-1").platter.faults
         if refusal == "flush":
-            faults.flush_errors, faults.flush_error_class = 1, FileClass.PARTITION_LOG
+            faults.refusals.append(FlushRefusal(kind=FileClass.PARTITION_LOG, bite=lambda effect: None))
         else:
-            faults.full = lambda effect: None
+            faults.full.append(Full(bite=lambda effect: None))
 
         async def work(client: Client) -> None:
             with pytest.raises(OSError):

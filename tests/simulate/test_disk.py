@@ -6,6 +6,7 @@ import errno
 import pytest
 
 from kraftsim.world.simulated import FileClass, Simulation
+from kraftsim.world.simulated.disk_faults import FlushRefusal, Full, Slowness
 from kraftsim.world.simulated.file_class import file_class
 
 LOG = "t-0/00000000000000000000.log"
@@ -146,7 +147,7 @@ def test_a_flush_that_is_refused_forgets_what_was_dirty(sim):
         file.append([b"0123456789"])
         await file.flush()
         await disk_of(sim).flush_directory("t-0")
-        faults.flush_errors, faults.flush_error = 1, bites.append
+        faults.refusals.append(FlushRefusal(bite=bites.append))
         file.append([b"doomed"])
         with pytest.raises(OSError) as refused:
             await file.flush()
@@ -163,17 +164,18 @@ def test_a_flush_that_is_refused_forgets_what_was_dirty(sim):
 
 def test_a_full_disk_takes_a_part_and_refuses(sim):
     file = disk_of(sim).open(LOG)
-    sim.host("a").platter.faults.full = lambda effect: None
+    full = Full(bite=lambda effect: None)
+    sim.host("a").platter.faults.full.append(full)
     with pytest.raises(OSError) as refused:
         file.append([b"0123456789"])
     assert refused.value.errno == errno.ENOSPC
     assert b"0123456789".startswith(file.read(0, 100))
-    sim.host("a").platter.faults.full = None
+    sim.host("a").platter.faults.full.remove(full)
     assert file.append([b"x"]) == file.size_bytes - 1
 
 
 def test_a_slow_disk_is_slow(sim):
-    sim.host("a").platter.faults.slowness = 100
+    sim.host("a").platter.faults.slow.append(Slowness(factor=100, bite=lambda effect: None))
     run(sim, disk_of(sim).open(LOG).flush())
     assert sim.now_ns >= 50_000_000
 

@@ -1,19 +1,20 @@
-"""The disk of a simulated host, with a page cache, latencies and the ways in which disks fail.
+"""The disk of a simulated host as a process sees it, with a page cache, latencies and the ways in which disks fail.
 
-Names are durable only after a flush of their directory, as POSIX has it. A process works on the files of its own incarnation: when it dies, the
-next one gets a copy of what is left, so that code of a dead process that has not noticed yet cannot change anything.
+A process works on the files of its own incarnation: when it dies, the next one gets a copy of what is left, so that code of a dead process that
+has not noticed yet cannot change anything.
 """
 
 import asyncio
 import errno
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVarTuple, Unpack
 
 from kraftsim.world.interface import Chunk, File
 from kraftsim.world.paths import checked, directory_of
+from kraftsim.world.simulated.disk_faults import StuckFlush
 from kraftsim.world.simulated.file_class import FileClass, file_class
 from kraftsim.world.simulated.inode import Inode, Sync
+from kraftsim.world.simulated.platter import NameChange
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
@@ -22,70 +23,6 @@ if TYPE_CHECKING:
 Ts = TypeVarTuple("Ts")
 
 TEMPORARY_SUFFIX = ".tmp"
-NAMES_KEPT = 0.3
-"""How often the journal of the file system had been written by itself before the power went."""
-
-Bite = Callable[[str], None]
-DiskWatch = Callable[[str, FileClass, str], None]
-"""Is told of (operation, file class, moment): 'write', 'flush' or 'rename', 'before' or 'after'."""
-
-
-@dataclass(kw_only=True, slots=True)
-class DiskFaults:
-    """What is wrong with a disk now. A function in place of None is told whenever the fault changes an outcome."""
-
-    slowness: float = 1.0
-    slow: Bite | None = None
-    full: Bite | None = None
-    flush_errors: int = 0
-    flush_error_class: FileClass | None = None
-    flush_error: Bite | None = None
-
-
-class Platter:
-    """What outlives a process: names and files. `names` is what processes see, `durable_names` what a power loss leaves for sure."""
-
-    def __init__(self, *, flush_ns: tuple[int, int]) -> None:
-        self.names: dict[str, Inode] = {}
-        self.durable_names: dict[str, Inode] = {}
-        self.flush_ns = flush_ns
-        self.faults = DiskFaults()
-        self.watch: DiskWatch | None = None
-
-    @property
-    def unflushed_bytes(self) -> int:
-        """How many bytes a power loss may take."""
-        return sum(inode.unflushed_bytes for inode in self.names.values())
-
-    def after_kill(self) -> "Platter":
-        """Return the disk as the next process finds it when only the process died."""
-        copies = {id(inode): inode.copy() for names in (self.names, self.durable_names) for inode in names.values()}
-        left = self._successor()
-        left.names = {path: copies[id(inode)] for path, inode in self.names.items()}
-        left.durable_names = {path: copies[id(inode)] for path, inode in self.durable_names.items()}
-        return left
-
-    def after_power_loss(self, process: "Process") -> tuple["Platter", int]:
-        """Return the disk as the next process finds it when the power went, and how many bytes that processes had seen are gone."""
-        draw = process.random("power loss")
-        survivors = self.names if draw.random() < NAMES_KEPT else self.durable_names
-        lost_bytes = sum(len(inode.cache) for path, inode in self.names.items() if survivors.get(path) is not inode)
-        left = self._successor()
-        images: dict[int, Inode] = {}
-        for path in sorted(survivors):
-            inode = survivors[path]
-            if id(inode) not in images:
-                images[id(inode)], lost = inode.after_power_loss(draw)
-                lost_bytes += lost
-            left.names[path] = images[id(inode)]
-        left.durable_names = dict(left.names)
-        return left, lost_bytes
-
-    def _successor(self) -> "Platter":
-        left = Platter(flush_ns=self.flush_ns)
-        left.faults = self.faults
-        left.watch = self.watch
-        return left
 
 
 class SimulatedDisk:
@@ -114,13 +51,15 @@ class SimulatedDisk:
         inode = self._platter.names.get(checked(path))
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        if self.is_flawed(inode):
+            self.look(inode, file_class(path), 0, len(inode.cache) + 1)
         return bytes(inode.cache)
 
     async def replace(self, path: str, data: bytes) -> None:
         """Write a temporary file, flush it, rename it, flush the directory: a crash may come between any two of these."""
         kind = file_class(checked(path))
         temporary = path + TEMPORARY_SUFFIX
-        inode = self._platter.names[temporary] = Inode()
+        inode = self._create(temporary)
         self.write(inode, kind, [data])
         await self.sync(inode, kind)
         self._watched("rename", kind, "before")
@@ -128,6 +67,7 @@ class SimulatedDisk:
         if names.get(temporary) is inode:
             del names[temporary]
         names[path] = inode
+        self._platter.journal.append(NameChange(gone=temporary, given=path, inode=inode))
         self._watched("rename", kind, "after")
         await self.flush_directory(directory_of(path))
 
@@ -135,6 +75,7 @@ class SimulatedDisk:
         """Delete a file."""
         if self._platter.names.pop(checked(path), None) is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        self._platter.journal.append(NameChange(gone=path))
 
     async def rename(self, path: str, new_path: str) -> None:
         """Give a file another name in its directory, and flush the directory."""
@@ -145,6 +86,7 @@ class SimulatedDisk:
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         names[new_path] = inode
+        self._platter.journal.append(NameChange(gone=path, given=new_path, inode=inode))
         self._watched("rename", kind, "after")
         await self.flush_directory(directory_of(path))
 
@@ -152,8 +94,10 @@ class SimulatedDisk:
         """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
         platter = self._platter
         entries = {path: inode for path, inode in platter.names.items() if directory_of(path) == directory}
+        covered = {id(change): change for change in platter.journal if directory_of(change.given or change.gone or "") == directory}
 
         def end() -> None:
+            platter.journal = [change for change in platter.journal if id(change) not in covered]
             others = {path: inode for path, inode in platter.durable_names.items() if directory_of(path) != directory}
             platter.durable_names = others | entries
 
@@ -163,12 +107,13 @@ class SimulatedDisk:
         """Append to a file; a full disk takes a part and refuses the rest."""
         self._watched("write", kind, "before")
         position = len(inode.cache)
-        full = self._platter.faults.full
-        if full is not None:
+        faults = self._platter.faults
+        if faults.full:
             data = b"".join(chunks)
-            inode.cache += data[: int(self._process.random("full disk").random() * len(data))]
-            full(f"a write of {len(data)} bytes was refused")
-            raise OSError(errno.ENOSPC, "No space left on device")
+            taken = faults.room_for(kind, len(data), self._process.random("full disk"))
+            if taken < len(data):
+                inode.cache += data[:taken]
+                raise OSError(errno.ENOSPC, "No space left on device")
         for chunk in chunks:
             inode.cache += chunk
         self._watched("write", kind, "after")
@@ -179,26 +124,48 @@ class SimulatedDisk:
         self._watched("flush", kind, "before")
         shortest, longest = self._platter.flush_ns
         sync = inode.begin_sync()
-        slow = self._platter.faults.slow
-        if slow is not None:
-            slow(f"a flush takes {self._platter.faults.slowness:g} times as long")
-        await self._after(shortest + int(self._process.random("disk").random() * (longest - shortest)), self._end_sync, inode, sync, kind)
+        faults = self._platter.faults
+        for slow in faults.slow:
+            slow.bite(f"a flush takes {slow.factor:g} times as long")
+        duration_ns = shortest + int(self._process.random("disk").random() * (longest - shortest))
+        if faults.tails:
+            duration_ns = faults.stretched_ns(duration_ns, self._process.random("slow tail"))
+        await self._after(duration_ns, self._end_sync, inode, sync, kind, stuck=faults.stuck_for(kind))
 
     def _end_sync(self, inode: Inode, sync: Sync, kind: FileClass) -> None:
         faults = self._platter.faults
-        if faults.flush_errors and faults.flush_error_class in (None, kind):
-            faults.flush_errors -= 1
+        refusal = faults.refusal_for(kind) if faults.refusals else None
+        if refusal is not None:
             doomed = inode.fail_sync(sync)
-            if faults.flush_error is not None:
-                faults.flush_error(f"a flush was refused; {doomed} bytes will never be written")
+            refusal.bite(f"a flush was refused; {doomed} bytes will never be written")
             raise OSError(errno.EIO, "Input/output error")
-        inode.end_sync(sync)
+        if faults.lies and faults.lie_for(kind) is not None:
+            inode.pretend_sync(sync)
+        else:
+            inode.end_sync(sync)
         self._watched("flush", kind, "after")
+
+    def look(self, inode: Inode, kind: FileClass, first: int, end: int) -> None:
+        """Somebody reads bytes of a file. Raises OSError if the disk cannot read them."""
+        bad = self._platter.faults.bad_range_in(kind, first, min(end, len(inode.cache)))
+        if bad is not None:
+            bad.bite(f"a read of {kind.value} from position {first} was refused")
+            raise OSError(errno.EIO, "Input/output error")
+        inode.touches(first, end)
+
+    def is_flawed(self, inode: Inode) -> bool:
+        """Tell whether reading a file may give anything else than what was written."""
+        return bool(inode.damages or self._platter.faults.bad_ranges)
 
     def _inode(self, path: str) -> Inode:
         inode = self._platter.names.get(path)
         if inode is None:
-            inode = self._platter.names[path] = Inode()
+            inode = self._create(path)
+        return inode
+
+    def _create(self, path: str) -> Inode:
+        inode = self._platter.names[path] = Inode()
+        self._platter.journal.append(NameChange(given=path, inode=inode))
         return inode
 
     def _watched(self, operation: str, kind: FileClass, moment: str) -> None:
@@ -206,10 +173,19 @@ class SimulatedDisk:
         if watch is not None and self._process.is_alive:
             watch(operation, kind, moment)
 
-    async def _after(self, duration_ns: int, end: Callable[[Unpack[Ts]], None], *args: *Ts) -> None:
+    async def _after(self, duration_ns: int, end: Callable[[Unpack[Ts]], None], *args: *Ts, stuck: StuckFlush | None = None) -> None:
         """Let the disk work for a while, then end the work: it ends even if its caller is cancelled meanwhile. Raises what the end raises."""
         done: asyncio.Future[None] = self._loop.create_future()
-        self._loop.schedule(self._process, self._loop.now_ns + int(duration_ns * self._platter.faults.slowness), _finish, done, end, args)
+
+        def begin() -> None:
+            faults = self._platter.faults
+            total_ns = int(duration_ns * faults.slowness) if faults.slow else duration_ns
+            self._loop.schedule(self._process, self._loop.now_ns + total_ns, _finish, done, end, args)
+
+        if stuck is None:
+            begin()
+        else:
+            stuck.hold(begin)
         await done
 
 
@@ -237,7 +213,10 @@ class SimulatedFile:
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return up to size_bytes from position."""
-        return bytes(memoryview(self._inode.cache)[position : position + size_bytes])
+        inode = self._inode
+        if self._disk.is_flawed(inode):
+            self._disk.look(inode, self._kind, position, position + size_bytes)
+        return bytes(memoryview(inode.cache)[position : position + size_bytes])
 
     def slice(self, position: int, size_bytes: int) -> bytes:
         """Return bytes to be sent; there is no kernel here that could send them without us."""

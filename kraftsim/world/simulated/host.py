@@ -5,6 +5,7 @@ attributed to their process without knowing it, and everything of a killed proce
 """
 
 from collections import deque
+from collections.abc import Callable
 from contextvars import Context, ContextVar
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from kraftsim.world.simulated.clock import HostClock, TrueTime
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.call import Call
-    from kraftsim.world.simulated.disk import Platter
+    from kraftsim.world.simulated.platter import Platter
     from kraftsim.world.simulated.server import SimulatedServer
     from kraftsim.world.simulated.transport import SimulatedTransport
     from kraftsim.world.simulated.world import SimulatedWorld
@@ -36,6 +37,10 @@ class Host:
         self.is_powered = True
         self.is_tolerant = False
         """Whether exceptions that nobody handles may occur here: third-party code has some, and they end no run."""
+        self.step_ns = 0
+        """How long a callback takes on its processor, which otherwise takes no time at all."""
+        self.on_wait: list[Callable[[int], object]] = []
+        """Are told how many callbacks had to wait, whenever some had to because the processor is slow."""
         self.process = Process(self, incarnation=1)
         self._next_port = FIRST_EPHEMERAL_PORT
 
@@ -57,13 +62,14 @@ class Host:
 class Process:
     """One incarnation of what runs on a host. Once dead it stays dead: its callbacks, timers, connections and files lead nowhere."""
 
-    __slots__ = ("_streams", "context", "host", "incarnation", "is_alive", "is_listed", "is_paused", "ready", "servers", "transports", "world")
+    __slots__ = ("_streams", "context", "host", "incarnation", "is_alive", "is_listed", "pause_count", "ready", "servers", "transports", "world")
 
     def __init__(self, host: Host, incarnation: int) -> None:
         self.host = host
         self.incarnation = incarnation
         self.is_alive = True
-        self.is_paused = False
+        self.pause_count = 0
+        """How many have paused it, or let it rest, and not let it go on."""
         self.is_listed = False
         """Whether the loop need not be told of new callbacks: it knows already, or must not run them (paused, dead)."""
         self.ready: deque[Call] = deque()
@@ -76,6 +82,11 @@ class Process:
 
     def __repr__(self) -> str:
         return f"<process {self.host.name}.{self.incarnation}>"
+
+    @property
+    def is_paused(self) -> bool:
+        """Tell whether its code must not run now."""
+        return self.pause_count > 0
 
     def random(self, purpose: str) -> Random:
         """Return the stream of a purpose; asked again, the same stream goes on."""

@@ -145,7 +145,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 continue
             process = runnable[0] if len(runnable) == 1 else runnable[int(draw() * len(runnable))]
             ready = process.ready
-            batch = len(ready)
+            taken = batch = len(ready)
             self.steps += batch
             while batch and ready:
                 batch -= 1
@@ -161,6 +161,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not ready and process.ready is ready:
                 process.is_listed = False
                 runnable.remove(process)
+            if process.host.step_ns and process.is_alive:
+                self._rest(process, taken * process.host.step_ns)
             self._still_turns += 1
             if self._still_turns > STILL_TURNS_MAX:
                 raise SimulationLivelock(f"{STILL_TURNS_MAX} turns at {self.now_ns / NANOSECONDS:.9f} s; {process} has the last one")
@@ -214,6 +216,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process.is_listed = bool(process.ready)
         if process.ready:
             self.runnable.append(process)
+
+    def _rest(self, process: Process, for_ns: int) -> None:
+        """Run nothing of a process for a while: its processor is still busy with what it ran last."""
+        process.pause_count += 1
+        self.delist(process)
+        self.schedule(self.harness, self.now_ns + for_ns, self._end_rest, process)
+
+    def _end_rest(self, process: Process) -> None:
+        if not process.is_alive:
+            return
+        process.pause_count -= 1
+        if process.ready:
+            for on_wait in process.host.on_wait:
+                on_wait(len(process.ready))
+        if not process.is_paused:
+            self.resume(process)
 
     # ---- tasks and futures
 

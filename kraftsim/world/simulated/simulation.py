@@ -13,13 +13,14 @@ from typing import TypeVar
 from kraftsim.events.runs import InvariantViolated
 from kraftsim.world.simulated import ambient, fence
 from kraftsim.world.simulated.call import NANOSECONDS, SequencedTask
-from kraftsim.world.simulated.disk import Platter, SimulatedDisk
+from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.errors import SimulationEscape, SimulationStopped, SimulationTimeLimit
 from kraftsim.world.simulated.event_book import EventBook, EventLog, Observer
 from kraftsim.world.simulated.host import Host, Process, current_process
 from kraftsim.world.simulated.link import NetworkSettings
 from kraftsim.world.simulated.network import Network
 from kraftsim.world.simulated.networked_loop import NetworkedLoop
+from kraftsim.world.simulated.platter import LEFT_TO_CHANCE, Losses, Platter, Wreck
 from kraftsim.world.simulated.triggers import Triggers
 from kraftsim.world.simulated.world import SimulatedWorld
 
@@ -63,6 +64,8 @@ class Simulation:
         self.violations: list[Violation] = []
         self.troubles: list[Trouble] = []
         self.on_restart: Callable[[Host], Coroutine[object, object, object] | None] | None = None
+        self.on_stop: Callable[[Host], Coroutine[object, object, object] | None] | None = None
+        """Is asked how the process of a host ends in good order."""
         self.is_closed = False
         self.loop = NetworkedLoop(seed)
         self.network = Network(self.loop, seed, network or NetworkSettings())
@@ -121,23 +124,40 @@ class Simulation:
 
         Without power loss the page cache stays and connections are reset; with it, unflushed bytes may be lost and connections fall silent.
         """
+        if power_loss:
+            return self.cut_power(host).lost_bytes
         host = self.host(host)
+        if host.is_alive:
+            process = host.process
+            self._end_process(process, power_loss=False)
+            host.platter = host.platter.after_kill()
+        return 0
+
+    def cut_power(self, host: Host | str, wreck: Wreck = LEFT_TO_CHANCE) -> Losses:
+        """Take the power from a host, and from the disk what was not flushed: as `wreck` says, or as chance has it."""
+        host = self.host(host)
+        if not host.is_alive:
+            return Losses()
         process = host.process
+        self._end_process(process, power_loss=True)
+        host.platter, losses = host.platter.after_power_loss(process, wreck)
+        return losses
+
+    def _end_process(self, process: Process, *, power_loss: bool) -> None:
+        host = process.host
         assert host is not self.harness, "the harness lives as long as the simulation"
-        if not process.is_alive:
-            return 0
         self.log(host.name, process.incarnation).is_open = False
         self.loop.graveyard += [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask) and task.process is process]
         host.is_powered = not power_loss
         self.network.on_process_death(process, power_loss=power_loss)
-        lost_bytes = 0
-        if power_loss:
-            host.platter, lost_bytes = host.platter.after_power_loss(process)
-        else:
-            host.platter = host.platter.after_kill()
         process.bury()
         self.loop.delist(process)
-        return lost_bytes
+
+    def stop(self, host: Host | str) -> "asyncio.Task[object] | None":
+        """Ask a host's process to end in good order, as SIGTERM does; None if nobody is there who could. What is left of it then is to be killed."""
+        host = self.host(host)
+        ending = self.on_stop(host) if self.on_stop is not None and host.is_alive else None
+        return None if ending is None else self.spawn(host, ending)
 
     def restart(self, host: Host | str) -> Process:
         """Begin the next incarnation on a host that is down, and start what `on_restart` gives for it."""
@@ -154,22 +174,41 @@ class Simulation:
                 self.spawn(host, main)
         return host.process
 
-    def pause(self, host: Host | str) -> None:
-        """Let no code of a host's process run until `resume`; bytes and timers wait."""
+    def pause(self, host: Host | str) -> Process:
+        """Let no code of a host's process run until `resume`; bytes and timers wait. Who pauses it a second time must resume it, too."""
         process = self.host(host).process
-        if process.is_alive and not process.is_paused:
-            process.is_paused = True
-            process.set_aside()
-            self.loop.delist(process)
+        if process.is_alive:
+            process.pause_count += 1
+            if process.pause_count == 1:
+                process.set_aside()
+                self.loop.delist(process)
+        return process
 
     def resume(self, host: Host | str) -> int:
         """Let a paused process go on. Returns how many callbacks had to wait."""
         process = self.host(host).process
         if not process.is_alive or not process.is_paused:
             return 0
-        process.is_paused = False
+        process.pause_count -= 1
+        if process.is_paused:
+            return 0
         self.loop.resume(process)
         return len(process.ready)
+
+    def slow_down(self, host: Host | str, step_ns: int, on_wait: Callable[[int], object]) -> Callable[[], None]:
+        """Let every callback of a host take so much more time, through all incarnations, until the function that is returned is called.
+
+        `on_wait` is told how many callbacks had to wait, whenever some had to.
+        """
+        host = self.host(host)
+        host.step_ns += step_ns
+        host.on_wait.append(on_wait)
+
+        def hasten() -> None:
+            host.step_ns -= step_ns
+            host.on_wait.remove(on_wait)
+
+        return hasten
 
     # ---- running
 

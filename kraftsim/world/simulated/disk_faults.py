@@ -1,0 +1,154 @@
+"""What can be wrong with a simulated disk: every ailment is an object of its own, which a fault puts on the disk and takes off again.
+
+Two faults of one kind may strike the same disk, so each ends only what it began. An ailment's `bite` is told whenever it changes an outcome.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from kraftsim.world.simulated.file_class import FileClass
+
+Bite = Callable[[str], None]
+TAIL_SHAPE = 1.1
+"""A Pareto distribution of this shape has a mean of eleven times its least value: most slow flushes are a little slow, a few are very slow."""
+PERMILLE = 1000
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Slowness:
+    """Everything that is made durable takes `factor` times as long."""
+
+    factor: float
+    bite: Bite
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class SlowTail:
+    """Of a thousand flushes `permille` take much longer, up to `limit_ns`."""
+
+    permille: int
+    limit_ns: int
+    bite: Bite
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Full:
+    """Writes to files of a kind (None: to all) are refused once `room_bytes` were written; None: from the next write on, of which a part is taken."""
+
+    kind: FileClass | None = None
+    room_bytes: int | None = None
+    bite: Bite
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class FlushRefusal:
+    """The next `times` flushes of files of a kind are refused, and the pages count as clean."""
+
+    kind: FileClass | None = None
+    times: int = 1
+    bite: Bite
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class StuckFlush:
+    """Flushes of files of a kind begin and do not end, until `release`."""
+
+    kind: FileClass | None = None
+    bite: Bite
+    _held: list[Callable[[], None]] = field(default_factory=list)
+
+    def hold(self, go_on: Callable[[], None]) -> None:
+        """Let a flush wait."""
+        self._held.append(go_on)
+        self.bite("a flush does not return")
+
+    def release(self) -> None:
+        """Let every flush that waits go on."""
+        held, self._held = self._held, []
+        for go_on in held:
+            go_on()
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class LyingFlush:
+    """Flushes of files of a kind return and make nothing durable: the cache of a drive that does not write through."""
+
+    kind: FileClass | None = None
+    bite: Bite
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class BadRange:
+    """Bytes of files of a kind that cannot be read, from `first` to before `end`."""
+
+    kind: FileClass | None = None
+    first: int
+    end: int
+    bite: Bite
+
+
+@dataclass(kw_only=True, slots=True)
+class DiskFaults:
+    """What is wrong with a disk now."""
+
+    slow: list[Slowness] = field(default_factory=list)
+    tails: list[SlowTail] = field(default_factory=list)
+    full: list[Full] = field(default_factory=list)
+    refusals: list[FlushRefusal] = field(default_factory=list)
+    stuck: list[StuckFlush] = field(default_factory=list)
+    lies: list[LyingFlush] = field(default_factory=list)
+    bad_ranges: list[BadRange] = field(default_factory=list)
+
+    @property
+    def slowness(self) -> float:
+        """How many times as long everything takes."""
+        factor = 1.0
+        for slow in self.slow:
+            factor *= slow.factor
+        return factor
+
+    def stretched_ns(self, duration_ns: int, draw: Random) -> int:
+        """Return how long a flush takes that would take duration_ns."""
+        for tail in self.tails:
+            if draw.randrange(PERMILLE) < tail.permille:
+                longer_ns = max(duration_ns, min(int(duration_ns * 10 * draw.paretovariate(TAIL_SHAPE)), tail.limit_ns))
+                tail.bite(f"a flush takes {longer_ns // 1_000_000} ms instead of {duration_ns // 1000} us")
+                duration_ns = longer_ns
+        return duration_ns
+
+    def room_for(self, kind: FileClass, size_bytes: int, draw: Random) -> int:
+        """Return how many bytes of a write the disk takes; if they are not all, the write is refused."""
+        taken = size_bytes
+        for full in self.full:
+            if full.kind not in (None, kind):
+                continue
+            if full.room_bytes is None:
+                room_bytes = int(draw.random() * size_bytes)
+            else:
+                room_bytes = min(full.room_bytes, size_bytes)
+                full.room_bytes -= room_bytes
+            if room_bytes < size_bytes:
+                full.bite(f"a write of {size_bytes} bytes was refused, {room_bytes} of them were taken")
+            taken = min(taken, room_bytes)
+        return taken
+
+    def refusal_for(self, kind: FileClass) -> FlushRefusal | None:
+        """Return what refuses a flush, and count it."""
+        for refusal in self.refusals:
+            if refusal.kind in (None, kind) and refusal.times > 0:
+                refusal.times -= 1
+                return refusal
+        return None
+
+    def stuck_for(self, kind: FileClass) -> StuckFlush | None:
+        """Return what keeps a flush from ending."""
+        return next((stuck for stuck in self.stuck if stuck.kind in (None, kind)), None)
+
+    def lie_for(self, kind: FileClass) -> LyingFlush | None:
+        """Return what lets a flush return without having done anything."""
+        return next((lie for lie in self.lies if lie.kind in (None, kind)), None)
+
+    def bad_range_in(self, kind: FileClass, first: int, end: int) -> BadRange | None:
+        """Return what keeps some of these bytes from being read."""
+        return next((bad for bad in self.bad_ranges if bad.kind in (None, kind) and bad.first < end and first < bad.end), None)

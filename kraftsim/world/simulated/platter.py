@@ -1,0 +1,155 @@
+"""What outlives a process on a simulated disk: names, files, and which of both a loss of power takes.
+
+Names are durable only after a flush of their directory, as POSIX has it. What is not flushed yet stands in a journal, in order: a power loss may
+take all of it, none, or its end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from random import Random
+from typing import TYPE_CHECKING
+
+from kraftsim.world.simulated.disk_faults import DiskFaults
+from kraftsim.world.simulated.file_class import FileClass, file_class
+from kraftsim.world.simulated.inode import Fate, Inode
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.host import Process
+
+NAMES_KEPT = 0.3
+"""How often the journal of the file system had been written by itself before the power went."""
+DiskWatch = Callable[[str, FileClass, str], None]
+"""Is told of (operation, file class, moment): 'write', 'flush' or 'rename', 'before' or 'after'."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NameChange:
+    """A file that got a name, lost one, or changed it, which the directory on the platter does not know yet."""
+
+    gone: str | None = None
+    given: str | None = None
+    inode: Inode | None = None
+
+
+class Names(Enum):
+    """What a power loss may do to names that were not flushed, where a fault does not leave it to chance."""
+
+    KEPT = auto()
+    """All changes are there: the file system had written its journal by itself."""
+    LOST = auto()
+    """None is there."""
+    SOME = auto()
+    """The last of them, at least, is not there; a file system keeps the order of its journal."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wreck:
+    """What a power loss does; None: what chance decides."""
+
+    names: Names | None = None
+    fate: Fate | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Losses:
+    """What a power loss has taken: bytes that processes had seen, files that are partly there, and changes of names that came undone."""
+
+    lost_bytes: int = 0
+    torn_files: int = 0
+    lost_names: int = 0
+
+
+LEFT_TO_CHANCE = Wreck()
+
+
+class Platter:
+    """What outlives a process: names and files. `names` is what processes see, `durable_names` what a power loss leaves for sure."""
+
+    def __init__(self, *, flush_ns: tuple[int, int]) -> None:
+        self.names: dict[str, Inode] = {}
+        self.durable_names: dict[str, Inode] = {}
+        self.journal: list[NameChange] = []
+        """What makes the one into the other, in order."""
+        self.flush_ns = flush_ns
+        self.faults = DiskFaults()
+        self.watch: DiskWatch | None = None
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """How many bytes a power loss may take."""
+        return sum(inode.unflushed_bytes for inode in self.names.values())
+
+    def durable_files(self, kind: FileClass | None) -> list[str]:
+        """Return the paths of the files of a kind (None: of any) of which something is on the platter."""
+        return sorted(path for path, inode in self.names.items() if inode.flushed_bytes and kind in (None, file_class(path)))
+
+    def content(self) -> dict[str, bytes]:
+        """Return all files as processes see them."""
+        return {path: bytes(inode.cache) for path, inode in sorted(self.names.items())}
+
+    def after_kill(self) -> "Platter":
+        """Return the disk as the next process finds it when only the process died."""
+        copies: dict[int, Inode] = {}
+
+        def copied(inode: Inode) -> Inode:
+            if id(inode) not in copies:
+                copies[id(inode)] = inode.copy()
+            return copies[id(inode)]
+
+        left = self._successor()
+        left.names = {path: copied(inode) for path, inode in self.names.items()}
+        left.durable_names = {path: copied(inode) for path, inode in self.durable_names.items()}
+        left.journal = [replace(change, inode=None if change.inode is None else copied(change.inode)) for change in self.journal]
+        return left
+
+    def after_power_loss(self, process: "Process", wreck: Wreck = LEFT_TO_CHANCE) -> tuple["Platter", Losses]:
+        """Return the disk as the next process finds it when the power went, and what is gone."""
+        draw = process.random("power loss")
+        survivors = self._surviving_names(draw, wreck.names)
+        lost_bytes = sum(len(inode.cache) for path, inode in self.names.items() if survivors.get(path) is not inode)
+        torn_files = 0
+        left = self._successor()
+        images: dict[int, Inode] = {}
+        for path in sorted(survivors):
+            inode = survivors[path]
+            if id(inode) not in images:
+                images[id(inode)], lost = inode.after_power_loss(draw, wreck.fate)
+                lost_bytes += lost
+                torn_files += 0 < lost < inode.unflushed_bytes or (lost > 0 and len(images[id(inode)].cache) > inode.flushed_bytes)
+                self._tell_liars(inode, images[id(inode)], path)
+            left.names[path] = images[id(inode)]
+        left.durable_names = dict(left.names)
+        lost_names = sum(self.names.get(path) is not survivors.get(path) for path in self.names.keys() | survivors.keys())
+        return left, Losses(lost_bytes=lost_bytes, torn_files=torn_files, lost_names=lost_names)
+
+    def put(self, image: "Platter") -> None:
+        """Find what another disk holds in place of what this one held; it is all durable."""
+        self.names = {path: Inode(bytes(inode.cache)) for path, inode in image.names.items()}
+        self.durable_names = dict(self.names)
+        self.journal.clear()
+
+    def _surviving_names(self, draw: Random, names: Names | None) -> dict[str, Inode]:
+        if names is None:
+            return self.names if draw.random() < NAMES_KEPT else self.durable_names
+        if names is Names.KEPT or not self.journal:
+            return self.names
+        survivors = dict(self.durable_names)
+        for change in self.journal[: draw.randrange(len(self.journal)) if names is Names.SOME else 0]:
+            if change.gone is not None:
+                survivors.pop(change.gone, None)
+            if change.given is not None and change.inode is not None:
+                survivors[change.given] = change.inode
+        return survivors
+
+    def _tell_liars(self, inode: Inode, left: Inode, path: str) -> None:
+        """Flushes had returned for bytes that are gone: that is what their lie has done."""
+        lie = self.faults.lie_for(file_class(path)) if inode.promised_bytes > inode.flushed_bytes else None
+        if lie is not None and left.cache[: inode.promised_bytes] != inode.cache[: inode.promised_bytes]:
+            lie.bite(f"{path} has not what was flushed")
+
+    def _successor(self) -> "Platter":
+        left = Platter(flush_ns=self.flush_ns)
+        left.faults = self.faults
+        left.watch = self.watch
+        return left
