@@ -6,8 +6,9 @@ from typing import Literal, cast
 
 from kraftsim.events.runs import FaultArmed
 from kraftsim.faults.fault import FAULTS, Fault, FaultKind
+from kraftsim.faults.standing import occasion_at, standing_of
 from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
-from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame
+from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState
 from kraftsim.world.simulated import Simulation
 
 Moment = Literal["before", "after"]
@@ -22,12 +23,17 @@ class Tally:
     bit: int = 0
 
 
-def arm(fault: Fault, simulation: Simulation) -> Strike:
-    """Tie a fault to a simulation. Raises KeyError for a kind that does not exist and ValueError for a parameter that its kind does not have."""
+def arm(fault: Fault, simulation: Simulation, key: str | None = None) -> Strike:
+    """Tie a fault to a simulation. Its random numbers are keyed by the seed and `key`; without one, by what the fault is.
+
+    Raises KeyError for a kind or a state that does not exist and ValueError for a parameter that its kind does not have.
+    """
     kind = FAULTS.named(fault.kind)
     _require_known_params(fault, kind)
-    strike = Strike(fault, kind, simulation)
+    strike = Strike(fault, kind, simulation, key)
     simulation.world_of(simulation.harness).note(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
+    if kind.prepare is not None:
+        kind.prepare(strike)
     _tie(strike, simulation)
     return strike
 
@@ -75,3 +81,7 @@ def _tie(strike: Strike, simulation: Simulation) -> None:
             )
         case OnEvent() as event:
             triggers.on_event(strike.go_off, kind=event.kind, host=event.host, nth=event.nth, fields=event.fields)
+        case OnState() as state:
+            strike.finally_(
+                standing_of(simulation).when(state.states, lambda node: strike.go_off(occasion_at(simulation, node)), host=state.host, nth=state.nth)
+            )

@@ -19,7 +19,7 @@ AT_THE_TRIGGER = "*"
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One fault of a run. Targets are host names; between hosts 'a>b' is one direction, 'a<>b' both, and 'a' alone means all of its links."""
+    """One fault of a run. Targets are host names, groups of them, or `leader`; between hosts 'a>b' is one direction, 'a<>b' both (see `targets`)."""
 
     kind: str
     trigger: Trigger
@@ -85,8 +85,8 @@ class FaultKind:
     """A kind of fault. `params` are its parameters with their usual values; a fault may set no others.
 
     `modes` says where it can be played. `draws` says how a search draws a parameter (one that is not named keeps its usual value), and `strikes_on`
-    which triggers make sense: 'time', 'disk', 'frame', 'event'. `spoils` is what it can take away; if `spoils_if` names a parameter, only where that
-    is true.
+    which triggers make sense: 'time', 'disk', 'frame', 'event', 'state'. `spoils` is what it can take away; if `spoils_if` names a parameter, only
+    where that is true. `prepare` is called when a fault is armed: a kind that repeats what was said before begins to listen then.
     """
 
     name: str
@@ -95,14 +95,29 @@ class FaultKind:
     strike: "Callable[[Strike], None]"
     aim: Aim = Aim.HOST
     modes: tuple[str, ...] = (SIM,)
-    strikes_on: tuple[str, ...] = ("time", "disk", "frame", "event")
+    strikes_on: tuple[str, ...] = ("time", "disk", "frame", "event", "state")
     params: Mapping[str, Value] = field(default_factory=dict)
     draws: Mapping[str, Between | OneOf] = field(default_factory=dict)
     spoils: Spoils = Spoils.NOTHING
     spoils_if: str | None = None
+    prepare: "Callable[[Strike], None] | None" = None
 
 
-APART = ("arm", "atlas", "field", "schedule", "standing", "states", "strike", "swarm", "targets", "terrain", "trigger")
+APART = (
+    "arm",
+    "atlas",
+    "awaited_frame",
+    "field",
+    "recorded_answers",
+    "schedule",
+    "standing",
+    "states",
+    "strike",
+    "swarm",
+    "targets",
+    "terrain",
+    "trigger",
+)
 """Files of this room that are no kinds."""
 FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=APART)
 

@@ -27,7 +27,8 @@ class FaultSchedule:
     def arm(self) -> None:
         """Tie every fault to the simulation."""
         now_ms = self._simulation.now_ns // NANOSECONDS_PER_MILLISECOND
-        self._strikes += [arm(_counted_from(fault, now_ms), self._simulation) for fault in self.faults]
+        keys = keys_of(self.faults)
+        self._strikes += [arm(_counted_from(fault, now_ms), self._simulation, key) for fault, key in zip(self.faults, keys, strict=True)]
 
     def heal(self) -> None:
         """Undo every fault that lasts, and let none strike any more."""
@@ -37,6 +38,20 @@ class FaultSchedule:
     def counts(self) -> dict[str, tuple[int, int, int]]:
         """Return armed, fired and bit by kind, sorted by kind."""
         return {kind: (count.armed, count.fired, count.bit) for kind, count in tally(self._strikes).items()}
+
+
+def keys_of(faults: Sequence[Fault]) -> list[str]:
+    """Return what the random numbers of each fault are keyed by: what it is, and its number among its equals.
+
+    So a fault that is left out shifts no other's draws: it makes no difference which of several equal ones is gone.
+    """
+    counts: dict[str, int] = {}
+    keys = []
+    for fault in faults:
+        text = msgspec.json.encode(fault, order="sorted").decode()
+        counts[text] = counts.get(text, 0) + 1
+        keys.append(f"{text}#{counts[text]}")
+    return keys
 
 
 def _counted_from(fault: Fault, now_ms: int) -> Fault:

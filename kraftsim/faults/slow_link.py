@@ -1,19 +1,33 @@
 """Bytes between hosts take longer than usual, by a constant and a random part."""
 
+from collections.abc import Callable
+
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
 
 
 def strike(strike: Strike) -> None:
-    """Slow the links of the target for a while; it bites when something is sent."""
+    """Slow the links of the target for a while; it bites when bytes are sent."""
+    latency_ns = strike.integer("latency_ms") * NANOSECONDS_PER_MILLISECOND
+    jitter_ns = strike.integer("jitter_ms") * NANOSECONDS_PER_MILLISECOND
+
+    def delay(size_bytes: int) -> int:
+        if size_bytes:
+            strike.bite("bytes were delayed")
+        return latency_ns + int(strike.random.random() * jitter_ns)
+
+    slow_links(strike, delay)
+
+
+def slow_links(strike: Strike, delay: Callable[[int], int]) -> None:
+    """Let everything on the links of the target take longer by what a function says of its bytes, for as long as the fault lasts."""
     links = [strike.simulation.network.link(source, target) for source, target in strike.directions()]
-    bite = strike.bite
     for link in links:
-        link.slow(strike.integer("latency_ms") * NANOSECONDS_PER_MILLISECOND, strike.integer("jitter_ms") * NANOSECONDS_PER_MILLISECOND, bite)
+        link.slow(delay)
 
     def hasten() -> None:
         for link in links:
-            link.hasten(bite)
+            link.hasten(delay)
 
     strike.lasting(hasten, strike.integer("duration_ms"))
 

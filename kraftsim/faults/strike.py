@@ -1,11 +1,20 @@
 """A fault that is being done: what the functions of the kinds work with, and who counts what came of it."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from kraftsim.events.runs import FaultBit, FaultEnded, FaultFired
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, FaultKind, Value
-from kraftsim.faults.targets import directions
+from kraftsim.faults.fault import AT_THE_TRIGGER, Aim, Fault, FaultKind, Value
+from kraftsim.faults.standing import standing_of
+from kraftsim.faults.states import LEADER
+from kraftsim.faults.targets import directions, is_group, members, names_leader, with_leader
+from kraftsim.world.chance import stream
 from kraftsim.world.simulated import FileClass, Host, Occasion, Simulation
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself is keyed by the fault)
 
 NANOSECONDS_PER_MILLISECOND = 1_000_000
 
@@ -13,7 +22,7 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 class Strike:
     """One armed fault. It has `fired` once it was done, and it has `bit` once it changed an outcome; the harness's log says both."""
 
-    def __init__(self, fault: Fault, kind: FaultKind, simulation: Simulation) -> None:
+    def __init__(self, fault: Fault, kind: FaultKind, simulation: Simulation, key: str | None = None) -> None:
         self.fault = fault
         self.simulation = simulation
         self.occasion = Occasion()
@@ -23,21 +32,38 @@ class Strike:
         self.is_over = False
         """Whether it will do nothing any more: it was disarmed, or it lasted and was ended."""
         self._kind = kind
+        self._key = key if key is not None else msgspec.json.encode(fault, order="sorted").decode()
+        self._random: Random | None = None
+        self._target: str | None = None
         self._undo: Callable[[], None] | None = None
+        self._endings: list[Callable[[], object]] = []
+        if names_leader(fault.target):
+            standing_of(simulation)
 
     @property
     def target(self) -> str:
-        """Name of the target; of the host at which the trigger went off if the fault does not name one."""
-        if self.fault.target != AT_THE_TRIGGER:
-            return self.fault.target
-        assert self.occasion.host is not None, f"{self.fault} needs a target: nothing happens at a host when its trigger goes off"
-        return self.occasion.host
+        """Who is struck, as it was understood when the trigger went off; before that, as the fault says it."""
+        if self._target is None:
+            return self.fault.target if self.fault.target != AT_THE_TRIGGER else self._at_the_trigger()
+        return self._target
+
+    @property
+    def random(self) -> "Random":
+        """Numbers of this fault's own, keyed by the seed and by what the fault is: nobody else's change when this fault is left out."""
+        if self._random is None:
+            self._random = stream(self.simulation.seed, "fault", 1, self._key)
+        return self._random
 
     def go_off(self, occasion: Occasion) -> None:
-        """Do it. The action of the trigger."""
+        """Do it. The action of the trigger; a fault that is meant for a leader waits for one."""
         if self.is_over or self.has_fired:
             return
         self.occasion = occasion
+        leader = self._leader()
+        if names_leader(self.fault.target) and leader is None:
+            self.finally_(standing_of(self.simulation).when((LEADER,), lambda node: self.go_off(occasion)))
+            return
+        self._target = self._understood(leader)
         self.has_fired = True
         self.fired_at_ns = self.simulation.now_ns
         self._note(FaultFired(fault=self.fault.kind, target=self.target, trigger=str(self.fault.trigger)))
@@ -48,6 +74,8 @@ class Strike:
         if self.is_over:
             return
         self.is_over = True
+        for ending in self._endings:
+            ending()
         if self._undo is not None:
             self._undo()
             self._note(FaultEnded(fault=self.fault.kind, target=self.target))
@@ -87,6 +115,27 @@ class Strike:
 
         self.after(after_ms, start)
 
+    def flag(self, name: str) -> bool:
+        """Return a parameter that is true or false."""
+        return bool(self.integer(name))
+
+    def host(self) -> Host:
+        """Return the host that the target names."""
+        return self.simulation.host(self.target)
+
+    def hosts(self) -> list[str]:
+        """Return the hosts that the target names; of a kind that aims at all, those among which it chooses."""
+        everybody = [name for name in self.simulation.hosts if name != self.simulation.harness.name]
+        return everybody if self.target == AT_THE_TRIGGER else members(self.target, everybody)
+
+    def when_led(self, act: Callable[[str], None]) -> None:
+        """Call a function with the name of whoever leads the quorum: now, or as soon as somebody does."""
+        leader = self._leader(is_wanted=True)
+        if leader is not None:
+            act(leader)
+        else:
+            self.finally_(standing_of(self.simulation).when((LEADER,), act))
+
     def directions(self) -> list[tuple[str, str]]:
         """Return the links that the target names."""
         return directions(self.target, list(self.simulation.hosts))
@@ -97,10 +146,34 @@ class Strike:
         if duration_ms:
             self.after(duration_ms, self.end)
 
+    def finally_(self, ending: Callable[[], object]) -> None:
+        """Call a function when this fault is over, whether it has struck or not."""
+        self._endings.append(ending)
+
     def after(self, duration_ms: int, function: Callable[[], object]) -> None:
         """Call a function of the harness later."""
         simulation = self.simulation
         simulation.triggers.at(simulation.now_ns + duration_ms * NANOSECONDS_PER_MILLISECOND, lambda occasion: function())
+
+    def _leader(self, *, is_wanted: bool = False) -> str | None:
+        return standing_of(self.simulation).leader() if is_wanted or names_leader(self.fault.target) else None
+
+    def _understood(self, leader: str | None) -> str:
+        """Return the target with names in it: of the leader, and, for a kind that strikes one host, of one of those that a group means."""
+        target = self.fault.target
+        if target == AT_THE_TRIGGER:
+            return self._at_the_trigger()
+        if leader is not None:
+            target = with_leader(target, leader)
+        if self._kind.aim is Aim.HOST and is_group(target):
+            return self.random.choice(members(target, list(self.simulation.hosts)))
+        return target
+
+    def _at_the_trigger(self) -> str:
+        if self._kind.aim is Aim.ALL:
+            return AT_THE_TRIGGER
+        assert self.occasion.host is not None, f"{self.fault} needs a target: nothing happens at a host when its trigger goes off"
+        return self.occasion.host
 
     def _value(self, name: str) -> Value:
         return self.fault.params.get(name, self._kind.params[name])

@@ -1,4 +1,4 @@
-"""When a fault strikes: at a virtual time, or at the nth of something that a node does.
+"""When a fault strikes: at a virtual time, at the nth of something that a node does, or when a node comes into a state.
 
 Random times hardly ever hit a crash window: of 250 runs with random power losses none showed a vote that was not persisted, of 250 with power
 losses tied to writes five did.
@@ -59,4 +59,20 @@ class OnEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="ev
         return f"after {self.kind} {self.nth}{wanted} on {self.host or 'any host'}"
 
 
-Trigger = AtTime | OnDisk | OnFrame | OnEvent
+class OnState(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="state"):
+    """Right after a node, on one host or on any, has come into all of some states for the nth time. `states.STATES` says which there are."""
+
+    states: tuple[str, ...]
+    host: str | None = None
+    nth: int = 1
+
+    def __str__(self) -> str:
+        return f"as {self.host or 'any host'} is {' and '.join(self.states)} for the {_ordinal(self.nth)} time"
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+Trigger = AtTime | OnDisk | OnFrame | OnEvent | OnState

@@ -364,13 +364,18 @@ def test_a_reset_that_a_partition_swallows_comes_when_it_heals(sim):
 
 def test_a_slow_link_is_slow_in_its_direction_only(sim):
     pair = Pair(sim)
-    bites = []
-    sim.network.link("a", "b").slow(2_000_000_000, 0, bites.append)
+    sizes = []
+
+    def delay(size_bytes):
+        sizes.append(size_bytes)
+        return 2_000_000_000
+
+    sim.network.link("a", "b").slow(delay)
     pair.server.transport.write(b"quick")
-    assert bites == []
+    assert sizes == []
     pair.client.transport.write(b"slow")
     sim.run_for(1)
-    assert pair.client.received == b"quick" and pair.server.received == b"" and bites
+    assert pair.client.received == b"quick" and pair.server.received == b"" and sizes == [4]
     sim.run_for(2)
     assert pair.server.received == b"slow"
 

@@ -9,14 +9,17 @@ from kraftsim.world.simulated.errors import (
     SimulationTimeLimit,
 )
 from kraftsim.world.simulated.file_class import FileClass
+from kraftsim.world.simulated.frames import FrameSeen
 from kraftsim.world.simulated.host import Host
-from kraftsim.world.simulated.link import NetworkSettings
+from kraftsim.world.simulated.link import Gate, NetworkSettings
 from kraftsim.world.simulated.simulation import Simulation, Trouble, Violation
 from kraftsim.world.simulated.triggers import Occasion
 from kraftsim.world.simulated.world import SimulatedWorld
 
 __all__ = [
     "FileClass",
+    "FrameSeen",
+    "Gate",
     "Host",
     "NetworkSettings",
     "Occasion",

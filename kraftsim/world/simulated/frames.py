@@ -1,12 +1,12 @@
-"""Watches the bytes of connections for Kafka frames, so that a fault can say 'the third InitProducerId answer'.
+"""Watches the bytes of connections for Kafka frames, so that a fault can say 'the third InitProducerId answer' and decide what becomes of it.
 
-Only the head of a frame is read: its size, and in a request the API key and correlation id, by which the answer is recognised.
+Only the head of a frame is read: its size, and in a request the API key, version and correlation id, by which the answer is recognised. The bytes
+of a head that is written in pieces go on together, so that a frame can be cut at any of its bytes.
 Source: Kafka protocol guide, "Common Request and Response Structure".
 """
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,18 +18,48 @@ RESPONSE_HEAD = struct.Struct(">ii")
 """size, correlation id"""
 SIZE_FIELD_BYTES = 4
 FRAME_MAX_BYTES = 100 * 1024 * 1024
+UNKNOWN = -1
+
+Report = Callable[["FrameSeen", str], None]
+Rewrite = Callable[[bytes], bytes]
+"""A whole frame, its size field included -> what is sent in its place (nothing, if that is empty)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class FrameSeen:
-    """A frame that is about to be sent, or was just sent. `start` is the place of its size field in the write; negative if that went out before."""
+    """A frame that is about to be sent, or was just sent. What becomes of it can be decided only before it is sent.
 
-    transport: "SimulatedTransport"
-    api_key: int
-    correlation_id: int
-    is_response: bool
-    start: int
-    size_bytes: int
+    `request` is what a response answers; None for a request, and for an answer to what was sent before anybody watched.
+    """
+
+    __slots__ = (
+        "_cut_after", "_is_held", "_rewrites", "api_key", "api_version", "correlation_id", "data", "is_response", "request", "size_bytes",
+        "transport",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        transport: "SimulatedTransport",
+        *,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        size_bytes: int,
+        is_response: bool = False,
+        request: "FrameSeen | None" = None,
+    ) -> None:
+        self.transport = transport
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.size_bytes = size_bytes
+        """Its size field included."""
+        self.is_response = is_response
+        self.request = request
+        self.data = b""
+        """All of its bytes, once it was written, if somebody asked for that by `rewrite`."""
+        self._cut_after: int | None = None
+        self._is_held = False
+        self._rewrites: list[Rewrite] = []
 
     @property
     def client(self) -> str:
@@ -42,83 +72,167 @@ class FrameSeen:
         return (self.transport if self.is_response else self.transport.peer).process.host.name
 
     def cut(self, after_bytes: int) -> None:
-        """Let only so many bytes of the frame through (its size field included), then reset the connection. Must be called before it is sent."""
-        self.transport.cut_after(max(0, self.start + min(after_bytes, self.size_bytes)))
+        """Let only so many bytes of the frame through (its size field included), then reset the connection."""
+        after_bytes = max(0, min(after_bytes, self.size_bytes))
+        self._cut_after = after_bytes if self._cut_after is None else min(self._cut_after, after_bytes)
+
+    def hold(self) -> None:
+        """Keep the frame and everything behind it in its direction back until `release`."""
+        assert not self._is_held, "who holds a frame twice must let it go twice"
+        self._is_held = True
+
+    def release(self) -> None:
+        """Let a frame that was held, and what came behind it, go on."""
+        if self._is_held:
+            self._is_held = False
+            self.transport.out.release()
+
+    def rewrite(self, function: Rewrite) -> None:
+        """Give the frame to a function once it is written as a whole, and send what that returns."""
+        self._rewrites.append(function)
+
+    @property
+    def cut_after(self) -> int | None:
+        """After how many of its bytes the connection is to be reset."""
+        return self._cut_after
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether it is to wait."""
+        return self._is_held
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Tell whether somebody wants the whole of it."""
+        return bool(self._rewrites)
+
+    def rewritten(self, data: bytes) -> bytes:
+        """Return what is sent in the place of the whole frame."""
+        self.data = data
+        for rewrite in self._rewrites:
+            data = rewrite(data)
+        return data
+
+
+class _Lane:
+    """One direction of a connection: what is known of the frame that is being written."""
+
+    __slots__ = ("collected", "frame", "head", "is_astray", "kept", "missing_bytes")
+
+    def __init__(self, head: struct.Struct) -> None:
+        self.head = head
+        self.kept = b""
+        """The beginning of a head that is not whole yet."""
+        self.missing_bytes = 0
+        self.frame: FrameSeen | None = None
+        self.collected = bytearray()
+        self.is_astray = False
+        """Whether these are no frames; then nothing is looked at any more."""
+
+    def is_no_frame(self, data: bytes, position: int) -> bool:
+        """Tell, as soon as the size is there, whether this cannot be a frame."""
+        if len(data) - position < SIZE_FIELD_BYTES:
+            return False
+        size = int.from_bytes(data[position : position + SIZE_FIELD_BYTES], "big", signed=True)
+        return not self.head.size - SIZE_FIELD_BYTES <= size <= FRAME_MAX_BYTES
 
 
 class FrameWatch:
     """Follows both directions of one connection. A watch that is attached to an open connection believes that the next write begins a frame."""
 
-    def __init__(self, client: "SimulatedTransport", report: Callable[[FrameSeen, str], None]) -> None:
+    def __init__(self, client: "SimulatedTransport", report: Report) -> None:
         self._client = client
         self._report = report
-        self._requests = _Scanner(REQUEST_HEAD)
-        self._responses = _Scanner(RESPONSE_HEAD)
-        self._api_keys: dict[int, int] = {}
-        self._sent: list[FrameSeen] = []
+        self._requests = _Lane(REQUEST_HEAD)
+        self._responses = _Lane(RESPONSE_HEAD)
+        self._unanswered: dict[int, FrameSeen] = {}
 
-    def before_write(self, transport: "SimulatedTransport", data: bytes) -> None:
-        """Report the frames that begin in this write, with the moment 'before'."""
-        is_response = transport is not self._client
-        self._sent = [
-            self._seen(transport, is_response, start, head) for start, head in (self._responses if is_response else self._requests).scan(data)
-        ]
-        for frame in self._sent:
-            self._report(frame, "before")
-
-    def after_write(self, transport: "SimulatedTransport") -> None:
-        """Report the same frames with the moment 'after'."""
-        sent, self._sent = self._sent, []
+    def write(self, transport: "SimulatedTransport", data: bytes) -> None:
+        """Report the frames that begin in this write, and send what is left of it once everybody has decided."""
+        lane = self._requests if transport is self._client else self._responses
+        if lane.is_astray:
+            transport.push(data)
+            return
+        data, lane.kept = lane.kept + data, b""
+        ready = bytearray()
+        """What goes out with this write and is not pushed yet."""
+        sent: list[FrameSeen] = []
+        position = 0
+        while position < len(data):
+            if lane.missing_bytes == 0:
+                if lane.is_no_frame(data, position):
+                    lane.is_astray = True
+                    ready += data[position:]
+                    break
+                if len(data) - position < lane.head.size:
+                    lane.kept = data[position:]
+                    break
+                frame = self._begin(lane, transport, data, position)
+                if transport.is_closing():
+                    return
+                sent.append(frame)
+                self._prepare(frame, transport, ready)
+            end = min(position + lane.missing_bytes, len(data))
+            self._take(lane, data[position:end], ready)
+            position = end
+        transport.push(bytes(ready))
         for frame in sent:
             self._report(frame, "after")
 
-    def _seen(self, transport: "SimulatedTransport", is_response: bool, start: int, head: bytes) -> FrameSeen:
+    def end(self, transport: "SimulatedTransport") -> None:
+        """Send what was kept: nothing more will be written in this direction."""
+        lane = self._requests if transport is self._client else self._responses
+        kept = bytes(lane.collected) + lane.kept
+        lane.kept, lane.frame = b"", None
+        lane.collected.clear()
+        if kept:
+            transport.push(kept)
+
+    def _begin(self, lane: _Lane, transport: "SimulatedTransport", data: bytes, position: int) -> FrameSeen:
+        frame = self._seen(transport, lane.head.unpack_from(data, position), is_response=lane is self._responses)
+        lane.missing_bytes = frame.size_bytes
+        self._report(frame, "before")
+        lane.frame = frame if frame.is_rewritten else None
+        return frame
+
+    def _prepare(self, frame: FrameSeen, transport: "SimulatedTransport", ready: bytearray) -> None:
+        """Do what was decided about a frame that goes out now; what stands before it in the write goes first."""
+        if frame.is_held:
+            transport.push(bytes(ready))
+            ready.clear()
+            transport.out.hold()
+        if frame.cut_after is not None:
+            transport.cut_after(len(ready) + frame.cut_after)
+
+    def _take(self, lane: _Lane, piece: bytes, ready: bytearray) -> None:
+        """Move a piece of the frame that is being written to where it belongs."""
+        lane.missing_bytes -= len(piece)
+        if lane.frame is None:
+            ready += piece
+            return
+        lane.collected += piece
+        if lane.missing_bytes == 0:
+            ready += lane.frame.rewritten(bytes(lane.collected))
+            lane.frame = None
+            lane.collected.clear()
+
+    def _seen(self, transport: "SimulatedTransport", head: tuple[int, ...], *, is_response: bool) -> FrameSeen:
         if is_response:
-            size, correlation_id = RESPONSE_HEAD.unpack(head)
-            api_key = self._api_keys.pop(correlation_id, -1)
+            size, correlation_id = head
+            request = self._unanswered.pop(correlation_id, None)
+            api_key, api_version = (UNKNOWN, UNKNOWN) if request is None else (request.api_key, request.api_version)
         else:
-            size, api_key, _, correlation_id = REQUEST_HEAD.unpack(head)
-            self._api_keys[correlation_id] = api_key
-        return FrameSeen(
-            transport=transport,
+            size, api_key, api_version, correlation_id = head
+            request = None
+        frame = FrameSeen(
+            transport,
             api_key=api_key,
+            api_version=api_version,
             correlation_id=correlation_id,
-            is_response=is_response,
-            start=start,
             size_bytes=size + SIZE_FIELD_BYTES,
+            is_response=is_response,
+            request=request,
         )
-
-
-class _Scanner:
-    """Finds where frames begin in one direction, whatever the portions in which they are written."""
-
-    def __init__(self, head: struct.Struct) -> None:
-        self._head_bytes = head.size
-        self._head = bytearray()
-        self._missing_bytes = 0
-        self._is_astray = False
-
-    def scan(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Return (start, head) of every frame whose head is completed by these bytes."""
-        found: list[tuple[int, bytes]] = []
-        position = 0
-        while position < len(data) and not self._is_astray:
-            if self._missing_bytes:
-                step = min(self._missing_bytes, len(data) - position)
-                self._missing_bytes -= step
-                position += step
-                continue
-            start = position - len(self._head)
-            taken = data[position : position + self._head_bytes - len(self._head)]
-            self._head += taken
-            position += len(taken)
-            if len(self._head) == self._head_bytes:
-                found.append((start, bytes(self._head)))
-                self._end_head()
-        return found
-
-    def _end_head(self) -> None:
-        size = int.from_bytes(self._head[:SIZE_FIELD_BYTES], "big", signed=True)
-        self._is_astray = not 0 <= size <= FRAME_MAX_BYTES
-        self._missing_bytes = max(0, size + SIZE_FIELD_BYTES - self._head_bytes)
-        self._head.clear()
+        if not is_response:
+            self._unanswered[correlation_id] = frame
+        return frame

@@ -8,11 +8,12 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kraftsim.world.simulated.frames import FrameSeen, FrameWatch
 from kraftsim.world.simulated.host import Host, Process
-from kraftsim.world.simulated.link import NANOSECONDS_PER_MILLISECOND, Bite, Link, NetworkSettings
+from kraftsim.world.simulated.link import NANOSECONDS_PER_MILLISECOND, Bite, Gate, Link, NetworkSettings
 from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
 from kraftsim.world.simulated.server import SimulatedServer
 from kraftsim.world.simulated.transport import SimulatedTransport
@@ -86,10 +87,17 @@ class Network:
         retry_ns = FIRST_CONNECT_RETRY_NS
         while True:
             await asyncio.sleep((there.delay_ns() + back.delay_ns()) / NANOSECONDS)
-            if target.is_powered and not there.is_blocked and not back.is_blocked:
+            gate = there.gate()
+            if gate is Gate.REFUSE:
+                raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {(name, port)}")
+            if target.is_powered and not there.is_shut and not back.is_shut and gate is None:
                 break
             there.bite("a connect was held back")
             back.bite("a connect was held back")
+            if target.is_powered and gate is None and not there.is_blocked and not back.is_blocked:
+                await self._until_clear(there if there.is_clogged else back, give_up_ns)
+                if self.loop.now_ns < give_up_ns:
+                    continue
             if self.loop.now_ns + retry_ns > give_up_ns:
                 await asyncio.sleep(max(0, give_up_ns - self.loop.now_ns) / NANOSECONDS)
                 raise TimeoutError(errno.ETIMEDOUT, f"Connect call failed {(name, port)}")
@@ -102,6 +110,13 @@ class Network:
         protocol = make_protocol()
         transport.begin(protocol)
         return transport, protocol
+
+    async def _until_clear(self, link: Link, give_up_ns: int) -> None:
+        """Wait with a connect until a link is clogged no more, or until it is given up."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        link.until_open(future)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(future, (give_up_ns - self.loop.now_ns) / NANOSECONDS)
 
     def _connected(self, process: Process, server: SimulatedServer, target: Host, port: int, *, is_loopback: bool) -> SimulatedTransport:
         local = (LOOPBACK if is_loopback else process.host.address, process.host.take_port())
@@ -132,6 +147,19 @@ class Network:
         for pipe in self._pipes():
             if pipe.link is self.link(source, target):
                 pipe.retransmit()
+
+    def clog(self, source: str, target: str, bite: Bite) -> None:
+        """Hold what goes from one host to another until `unclog` with the same function; it is told when something is held."""
+        self.link(source, target).clog(bite)
+
+    def unclog(self, source: str, target: str, bite: Bite) -> None:
+        """End a clog; all that was held arrives now, in order."""
+        link = self.link(source, target)
+        link.unclog(bite)
+        if not link.is_clogged:
+            for pipe in self._pipes():
+                if pipe.link is link:
+                    pipe.let_in()
 
     def between(self, one: str, other: str | None) -> list[tuple[SimulatedTransport, SimulatedTransport]]:
         """Return the connections between two hosts, or between one host and all others."""

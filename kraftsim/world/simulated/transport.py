@@ -7,6 +7,7 @@ dies the network takes over its ends: a killed process resets them, a host witho
 import asyncio
 import errno
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
@@ -22,14 +23,16 @@ DATA, OPENING = Kind.DATA, Kind.OPENING
 HIGH_WATER_BYTES = 64 * 1024
 LOW_WATER_BYTES = 16 * 1024
 Address = tuple[str, int]
+Farewell = Callable[[OSError | None], object]
+"""Is told what an end of a connection was lost by; None: its own process closed it."""
 
 
 class SimulatedTransport(asyncio.Transport):
     """One end. `number` is the connection's, the same at both ends."""
 
     __slots__ = (
-        "_cut_after", "_high_bytes", "_inbox", "_is_closing", "_is_deaf", "_is_ended", "_is_lost", "_is_reading", "_is_writing_paused", "_low_bytes",
-        "_network", "_protocol", "local", "number", "out", "process", "remote", "server", "watch",
+        "_cut_after", "_farewells", "_high_bytes", "_inbox", "_is_closing", "_is_deaf", "_is_ended", "_is_lost", "_is_reading",
+        "_is_writing_paused", "_low_bytes", "_network", "_protocol", "local", "number", "out", "process", "remote", "server", "watch",
     )  # fmt: skip
 
     def __init__(self, network: "Network", process: "Process", *, number: int, local: Address, remote: Address) -> None:
@@ -52,6 +55,7 @@ class SimulatedTransport(asyncio.Transport):
         self._high_bytes, self._low_bytes = HIGH_WATER_BYTES, LOW_WATER_BYTES
         self._inbox: deque[Segment] = deque()
         self._cut_after: int | None = None
+        self._farewells: list[Farewell] = []
 
     def __repr__(self) -> str:
         return f"<connection {self.number} {self.process.host.name} {self.local}>{self.remote}>"
@@ -120,17 +124,10 @@ class SimulatedTransport(asyncio.Transport):
         if self._is_closing or not data:
             return
         assert not self._is_ended, "write after write_eof"
-        data = bytes(data)
-        if self.watch is not None:
-            self.watch.before_write(self, data)
-            if self._is_closing:
-                return
-        if self._cut_after is not None:
-            self._write_until_cut(data)
+        if self.watch is None:
+            self.push(bytes(data))
         else:
-            self._transmit(data)
-        if self.watch is not None:
-            self.watch.after_write(self)
+            self.watch.write(self, bytes(data))
 
     def writelines(self, list_of_data: "list[bytes | bytearray | memoryview]") -> None:  # type: ignore[override]
         """Send several pieces as one write."""
@@ -139,17 +136,15 @@ class SimulatedTransport(asyncio.Transport):
     def write_eof(self) -> None:
         """Send the end of the stream; reading goes on."""
         if not self._is_ended and not self._is_closing:
-            self._is_ended = True
-            self.out.send(Segment(Kind.END))
+            self._send_end()
 
     def close(self) -> None:
         """Send what was written, then the end of the stream."""
         if self._is_closing:
             return
-        self._is_closing = True
         if not self._is_ended:
-            self._is_ended = True
-            self.out.send(Segment(Kind.END))
+            self._send_end()
+        self._is_closing = True
         self._lose_soon(None)
 
     def abort(self) -> None:
@@ -171,6 +166,20 @@ class SimulatedTransport(asyncio.Transport):
     def cut_after(self, bytes_more: int) -> None:
         """Let this many more bytes through in this direction, then reset the connection at both ends."""
         self._cut_after = bytes_more if self._cut_after is None else min(self._cut_after, bytes_more)
+
+    def push(self, data: bytes) -> None:
+        """Send bytes that nobody looks at any more: the door of `frames`."""
+        if self._cut_after is not None:
+            self._write_until_cut(data)
+        elif data:
+            self._transmit(data)
+
+    def _send_end(self) -> None:
+        if self.watch is not None:
+            self.watch.end(self)
+        if not self._is_ended:
+            self._is_ended = True
+            self.out.send(Segment(Kind.END))
 
     def _write_until_cut(self, data: bytes) -> None:
         allowed = self._cut_after
@@ -316,6 +325,17 @@ class SimulatedTransport(asyncio.Transport):
             self._is_deaf = self._is_closing = self._is_ended = True
             self._lose_soon(_reset_error())
 
+    def forget(self) -> None:
+        """Lose this end, as after a time-out; the other end is told nothing and may believe for long that the connection lives."""
+        self.out.clear()
+        if not self._is_lost:
+            self._is_deaf = self._is_closing = self._is_ended = True
+            self._lose_soon(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+
+    def when_lost(self, farewell: Farewell) -> None:
+        """Call this function once this end is lost, but not if its process dies."""
+        self._farewells.append(farewell)
+
     def on_process_death(self, *, power_loss: bool) -> None:
         """The process that owns this end is gone: a kernel that lives resets the connection, one without power says nothing more."""
         if power_loss:
@@ -352,6 +372,8 @@ class SimulatedTransport(asyncio.Transport):
         self._network.forget_if_over(self)
         if self._protocol is not None:
             self._protocol.connection_lost(trouble)
+        for farewell in self._farewells:
+            farewell(trouble)
 
 
 def _reset_error() -> OSError:

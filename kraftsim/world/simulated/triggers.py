@@ -73,6 +73,7 @@ class Triggers:
         self._disk: list[_DiskWaiting] = []
         self._frames: list[_FrameWaiting] = []
         self._events: dict[str, list[_EventWaiting]] = {}
+        self._followers: list[Callable[[FrameSeen, str], object]] = []
 
     def at(self, at_ns: int, action: Action) -> None:
         """Act at a virtual time; at once, that is in the next turn, if it is past."""
@@ -112,6 +113,17 @@ class Triggers:
         self._frames.append(waiting)
         self._simulation.network.watch_frames(self._on_frame)
 
+    def follow_frames(self, follower: Callable[[FrameSeen, str], object]) -> Callable[[], None]:
+        """Show every frame to a function, before and after it is handed to the network. Returns what ends that."""
+        self._followers.append(follower)
+        self._simulation.network.watch_frames(self._on_frame)
+
+        def end() -> None:
+            if follower in self._followers:
+                self._followers.remove(follower)
+
+        return end
+
     def on_event(self, action: Action, *, kind: str, host: str | None = None, nth: int = 1, fields: Mapping[str, object] | None = None) -> None:
         """Act right after the nth fact of a kind was noted, on one host or on any, with the given values in its fields."""
         assert nth >= 1, "times are counted from 1"
@@ -134,6 +146,8 @@ class Triggers:
                 waiting.action(Occasion(host=host))
 
     def _on_frame(self, frame: FrameSeen, moment: str) -> None:
+        for follower in list(self._followers):
+            follower(frame, moment)
         for waiting in list(self._frames):
             fits = waiting.api_key in (None, frame.api_key) and waiting.is_response == frame.is_response and waiting.moment == moment
             if fits and waiting.client in (None, frame.client) and waiting.server in (None, frame.server) and waiting.is_due():

@@ -1,0 +1,117 @@
+"""What is known of the nodes from the facts noted so far: who leads the metadata quorum now, and who is in which state.
+
+It knows nothing but events, so that it can be fed by a simulation while it runs or from the event files of a running cluster.
+"""
+
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from kraftsim.events.event import Event
+from kraftsim.faults.states import LEADER, STATES, NodeFacts
+from kraftsim.world.simulated import Occasion, Simulation
+
+Lives = Callable[[str, int], bool]
+"""Node and incarnation -> whether that incarnation runs now."""
+
+
+class _Waiting:
+    """Somebody who waits for the nth time that a node enters all of some states."""
+
+    __slots__ = ("action", "host", "inside", "nth", "states")
+
+    def __init__(self, states: Sequence[str], host: str | None, nth: int, action: Callable[[str], object]) -> None:
+        self.states = tuple(STATES[name] for name in states)
+        self.host = host
+        self.nth = nth
+        self.action = action
+        self.inside: set[tuple[str, int]] = set()
+        """Incarnations that are in the states now: only looked up, never gone through."""
+
+
+class Standing:
+    """Follows the facts of all nodes."""
+
+    def __init__(self, lives: Lives) -> None:
+        self._lives = lives
+        self._nodes: dict[str, tuple[int, NodeFacts]] = {}
+        self._waiting: list[_Waiting] = []
+
+    def observe(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        """Take a fact, and tell who waited for it."""
+        known = self._nodes.get(node)
+        if known is None or known[0] < incarnation:
+            known = self._nodes[node] = (incarnation, NodeFacts())
+        if known[0] == incarnation and known[1].take(event) and self._waiting:
+            self._tell(node, incarnation, known[1])
+
+    def leader(self) -> str | None:
+        """Return who leads the metadata quorum: of those that say so and live, the one with the highest epoch."""
+        epochs = {
+            node: facts.leader_epoch
+            for node, (incarnation, facts) in self._nodes.items()
+            if STATES[LEADER].holds(facts) and self._lives(node, incarnation)
+        }
+        return max(sorted(epochs), key=epochs.__getitem__) if epochs else None
+
+    def holds(self, state: str, node: str) -> bool:
+        """Tell whether a node lives and is in a state. Raises KeyError for a state that does not exist."""
+        incarnation, facts = self._nodes.get(node, (0, NodeFacts()))
+        return self._lives(node, incarnation) and STATES[state].holds(facts)
+
+    def when(self, states: Sequence[str], action: Callable[[str], object], *, host: str | None = None, nth: int = 1) -> Callable[[], None]:
+        """Call a function with the node's name at the nth time that a node (or one host) enters all these states. Returns what ends the waiting.
+
+        Who is in them already counts once it was out of them. Raises KeyError for a state that does not exist.
+        """
+        assert nth >= 1, "times are counted from 1"
+        waiting = _Waiting(states, host, nth, action)
+        for node, (incarnation, facts) in self._nodes.items():
+            if all(state.holds(facts) for state in waiting.states):
+                waiting.inside.add((node, incarnation))
+        self._waiting.append(waiting)
+
+        def end() -> None:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+
+        return end
+
+    def _tell(self, node: str, incarnation: int, facts: NodeFacts) -> None:
+        for waiting in list(self._waiting):
+            if waiting.host not in (None, node):
+                continue
+            was_inside = (node, incarnation) in waiting.inside
+            is_inside = all(state.holds(facts) for state in waiting.states)
+            if is_inside and not was_inside:
+                waiting.inside.add((node, incarnation))
+                waiting.nth -= 1
+                if waiting.nth == 0:
+                    self._waiting.remove(waiting)
+                    waiting.action(node)
+            elif was_inside and not is_inside:
+                waiting.inside.discard((node, incarnation))
+
+
+_STANDINGS: "WeakKeyDictionary[Simulation, Standing]" = WeakKeyDictionary()
+
+
+def standing_of(simulation: Simulation) -> Standing:
+    """Return what is known in a simulation; the first time it is made from what was noted until now."""
+    found = _STANDINGS.get(simulation)
+    if found is None:
+        hosts = simulation.hosts
+
+        def lives(node: str, incarnation: int) -> bool:
+            return node in hosts and hosts[node].is_alive and hosts[node].process.incarnation == incarnation
+
+        found = _STANDINGS[simulation] = Standing(lives)
+        for log in simulation.book.logs():
+            for n, (t_ns, _, event) in enumerate(log.entries):
+                found.observe(log.node, log.incarnation, n, t_ns, event)
+        simulation.book.observers.append(found.observe)
+    return found
+
+
+def occasion_at(simulation: Simulation, node: str) -> Occasion:
+    """Return the occasion of something that happened at a node."""
+    return Occasion(host=node if node in simulation.hosts else None)

@@ -1,0 +1,121 @@
+"""States that a node is in for a while, told by the facts that it noted: what a fault can wait for when a single fact says too little.
+
+A state holds from one fact to another: a controller leads from its election until it resigns or dies, and all that time it may have records that
+are appended and not committed. Source: KIP-595, KIP-730, org.apache.kafka.raft.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import MetadataAppended, MetadataReverted
+from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBlockRefused, ProducerIdBlockRequested
+from kraftsim.events.raft import (
+    HighWatermarkMoved,
+    MetadataFlushed,
+    MetadataReplicated,
+    MetadataTruncated,
+    MetadataWritten,
+    RaftRoleChanged,
+    SnapshotLoaded,
+    VoteAnswered,
+    VoteTold,
+)
+
+LEADER = "leader"
+IDS_RECORD = "ProducerIds"
+NO_OFFSET = -1
+
+
+class NodeFacts:
+    """What one incarnation of a node has told of itself."""
+
+    __slots__ = (
+        "appended_end", "flushed_end", "high_watermark", "ids_offset", "is_asking_for_block", "leader_epoch", "log_end", "role", "told_epoch",
+        "voted_epoch",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.role = ""
+        self.leader_epoch = -1
+        self.log_end = 0
+        """End of the metadata log as it was written; outside."""
+        self.appended_end = 0
+        """End of what it appended as a leader, written or not; outside."""
+        self.flushed_end = 0
+        self.high_watermark = 0
+        self.ids_offset = NO_OFFSET
+        """Offset of the last record that it appended for a block of producer ids."""
+        self.voted_epoch = -1
+        self.told_epoch = -1
+        self.is_asking_for_block = False
+
+    def take(self, event: Event) -> bool:
+        """Learn from a fact. Returns whether it was one of those that states are made of."""
+        match event:
+            case RaftRoleChanged(role=role, leader_epoch=leader_epoch):
+                self.role, self.leader_epoch = role, leader_epoch
+            case MetadataAppended(last_offset=last_offset, record_kinds=record_kinds):
+                self.appended_end = last_offset + 1
+                if IDS_RECORD in record_kinds:
+                    self.ids_offset = last_offset
+            case MetadataWritten(last_offset=last_offset) | MetadataReplicated(last_offset=last_offset):
+                self.log_end = last_offset + 1
+            case MetadataFlushed(end_offset=end_offset):
+                self.flushed_end = end_offset
+            case HighWatermarkMoved(high_watermark=high_watermark):
+                self.high_watermark = high_watermark
+            case MetadataTruncated(end_offset=end_offset) | MetadataReverted(to_offset=end_offset):
+                self._cut(end_offset)
+            case SnapshotLoaded(end_offset=end_offset):
+                self.log_end = self.appended_end = self.flushed_end = self.high_watermark = end_offset
+            case VoteAnswered(is_granted=True, is_pre_vote=False, leader_epoch=epoch):
+                self.voted_epoch = epoch
+            case VoteTold(leader_epoch=epoch):
+                self.told_epoch = epoch
+            case ProducerIdBlockRequested():
+                self.is_asking_for_block = True
+            case ProducerIdBlockReceived() | ProducerIdBlockRefused():
+                self.is_asking_for_block = False
+            case _:
+                return False
+        return True
+
+    def _cut(self, end_offset: int) -> None:
+        self.log_end = min(self.log_end, end_offset)
+        self.appended_end = min(self.appended_end, end_offset)
+        self.flushed_end = min(self.flushed_end, end_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state: one sentence about it, and how to tell it from what a node noted."""
+
+    about: str
+    holds: Callable[[NodeFacts], bool]
+
+
+STATES: dict[str, State] = {
+    LEADER: State("leads the metadata quorum", lambda facts: facts.role == "Leader"),
+    "candidate": State("asks the other voters for their votes", lambda facts: facts.role in ("Candidate", "Prospective")),
+    "follower": State("follows a leader of the metadata quorum", lambda facts: facts.role == "Follower"),
+    "without-leader": State(
+        "knows no leader of the metadata quorum", lambda facts: facts.role in ("Candidate", "Prospective", "Unattached", "Resigned")
+    ),
+    "appended-not-committed": State(
+        "leads and has records that are appended and not committed",
+        lambda facts: facts.role == "Leader" and facts.appended_end > facts.high_watermark,
+    ),
+    "ids-not-committed": State(
+        "leads and has given a block of producer ids away, whose record is not committed",
+        lambda facts: facts.role == "Leader" and facts.ids_offset >= facts.high_watermark,
+    ),
+    "written-not-flushed": State("has written records to its metadata log that are not flushed", lambda facts: facts.log_end > facts.flushed_end),
+    "replicated-not-committed": State(
+        "follows and has records that it does not know to be committed",
+        lambda facts: facts.role == "Follower" and facts.log_end > facts.high_watermark,
+    ),
+    "vote-not-told": State("has given a vote that nobody has heard of", lambda facts: facts.voted_epoch > facts.told_epoch),
+    "asking-for-block": State("has asked for a block of producer ids and was not answered", lambda facts: facts.is_asking_for_block),
+}
+"""All states by name. A trigger that names several waits for a node in all of them."""
