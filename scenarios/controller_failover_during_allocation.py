@@ -9,9 +9,10 @@ Source: KIP-730, KIP-595, org.apache.kafka.controller.ProducerIdControlManager.
 
 from typing import TYPE_CHECKING
 
+from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
 from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
-from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.terrain import ASKER_APIS, WRITER_APIS, cluster_terrain
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ PAUSE_SECONDS = 0.1
 WORK_SECONDS = 7.0
 """How long faults usually go on; writer and askers take about as long when nothing is in their way."""
 WORKLOAD = {"records": 60, "askers": 3, "ids_per_asker": 2500, "work_ms": int(WORK_SECONDS * 1000)}
-HEAL_SECONDS = 60.0
-SETTLE_SECONDS = 60.0
 ALLOCATE_PRODUCER_IDS = 67
 VOTE = 52
 
@@ -34,10 +33,9 @@ async def play(stage: Stage) -> None:
     """Ask and write through the kills, heal, and see that everything settles; what was promised is judged from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
     told: list[int] = []
-    stage.note(PhaseBegan(phase="faults"))
-    stage.inject()
     records, askers, ids_each = (stage.workload(knob) for knob in ("records", "askers", "ids_per_asker"))
-    await stage.gather(_heal(stage), _write(stage, records), *(_ask(stage, number, ids_each, told) for number in range(1, askers + 1)))
+    asked = (_ask(stage, number, ids_each, told) for number in range(1, askers + 1))
+    await under_faults(stage, _write(stage, records), *asked, seconds=stage.workload("work_ms") / 1000)
     if len(set(told)) != askers * ids_each:
         raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
     reader = stage.reader("reader-1")
@@ -90,12 +88,6 @@ def _end(random: "Random", target: str, trigger: Trigger) -> Fault:
     return Fault(kind="restart", target=target, trigger=trigger, params=params)
 
 
-async def _heal(stage: Stage) -> None:
-    await stage.sleep(stage.workload("work_ms") / 1000)
-    stage.note(PhaseBegan(phase="liveness"))
-    await stage.heal(HEAL_SECONDS)
-
-
 async def _ask(stage: Stage, number: int, count: int, told: list[int]) -> None:
     asker = stage.id_asker(f"asker-{number}")
     told += await asker.ask(count)
@@ -108,10 +100,10 @@ async def _write(stage: Stage, records: int) -> None:
     for index in range(records):
         await writer.send(TOPIC, index % PARTITIONS, str(index), f"line {index}".encode())
         await stage.sleep(PAUSE_SECONDS)
-    left = await writer.flush(SETTLE_SECONDS)
+    left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise LivenessLost(f"the writer still waits for {left} records {SETTLE_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"the writer still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 SCENARIO = Scenario(
@@ -127,6 +119,7 @@ SCENARIO = Scenario(
         "metadata-log-matching",
         "high-watermark-flushed",
         "acknowledged-records-in-final-log",
+        "settles-after-heal",
     ),
     play=play,
     faults=faults,
@@ -138,7 +131,15 @@ SCENARIO = Scenario(
         "controller.quorum.election.backoff.max.ms": "300",
         "controller.quorum.fetch.timeout.ms": "800",
     },
-    limit_seconds=300.0,
+    terrain=cluster_terrain(
+        controllers=3,
+        brokers=3,
+        clients=("writer-1", "asker-1", "asker-2", "asker-3"),
+        apis=(*ASKER_APIS, *WRITER_APIS),
+        brokers_keep_records=True,
+        fault_seconds=WORK_SECONDS,
+    ),
+    limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=1,
     fewest_brokers=1,

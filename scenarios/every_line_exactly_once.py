@@ -9,8 +9,8 @@ Source: KIP-98.
 from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
 
+from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
-from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 from kraftsim.node.clients import ReadRecord
@@ -27,8 +27,6 @@ WRITING_SECONDS = 8.0
 """How long the writers usually take when nothing is in their way: the kills fall in between."""
 KILLS = (("broker-2", 2000), ("controller-101", 5000))
 DOWN_MS = 700
-HEAL_SECONDS = 60.0
-SETTLE_SECONDS = 90.0
 PART_OF_TEXT = 800
 WORKLOAD = {"writers": WRITERS, "lines": PART_OF_TEXT, "work_ms": int(WRITING_SECONDS * 1000)}
 """`lines` of the text are written where all of it would take too long: everywhere but in processes."""
@@ -45,9 +43,7 @@ async def play(stage: Stage) -> None:
     writers = stage.workload("writers")
     lines = text(stage.mode, stage.workload("lines")) if writers else []
     await stage.create_topic(TOPIC, PARTITIONS)
-    stage.note(PhaseBegan(phase="faults"))
-    stage.inject()
-    await stage.gather(_heal(stage), *(_write(stage, lines, number) for number in range(writers)))
+    await under_faults(stage, *(_write(stage, lines, number) for number in range(writers)), seconds=stage.workload("work_ms") / 1000)
     read: list[ReadRecord] = []
     await stage.gather(*(_read(stage, number, read) for number in range(READERS)))
     _compare(lines, read)
@@ -61,12 +57,6 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     )
 
 
-async def _heal(stage: Stage) -> None:
-    await stage.sleep(stage.workload("work_ms") / 1000)
-    stage.note(PhaseBegan(phase="liveness"))
-    await stage.heal(HEAL_SECONDS)
-
-
 async def _write(stage: Stage, lines: list[str], number: int) -> None:
     writer = stage.producer(f"writer-{number + 1}")
     await writer.start()
@@ -76,10 +66,10 @@ async def _write(stage: Stage, lines: list[str], number: int) -> None:
         await writer.send(TOPIC, index % PARTITIONS, str(index), lines[index].encode())
         if count % LINES_AT_A_TIME == 0:
             await stage.sleep(pause)
-    left = await writer.flush(SETTLE_SECONDS)
+    left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise StoryFailed(f"writer-{number + 1} still waits for {left} lines {SETTLE_SECONDS:g} s after it sent the last one")
+        raise StoryFailed(f"writer-{number + 1} still waits for {left} lines {CALLS_SECONDS:g} s after it sent the last one")
 
 
 async def _read(stage: Stage, number: int, read: list[ReadRecord]) -> None:
@@ -104,11 +94,17 @@ def _compare(lines: list[str], read: list[ReadRecord]) -> None:
 SCENARIO = Scenario(
     name="every_line_exactly_once",
     story="Real producers write a real text while a broker and the controller are killed; consumers find every line exactly once.",
-    must_exercise=("producer-id-blocks-disjoint", "producer-id-unique", "one-append-per-sequence", "acknowledged-records-in-final-log"),
+    must_exercise=(
+        "producer-id-blocks-disjoint",
+        "producer-id-unique",
+        "one-append-per-sequence",
+        "acknowledged-records-in-final-log",
+        "settles-after-heal",
+    ),
     play=play,
     faults=faults,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
-    limit_seconds=300.0,
+    limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_brokers=1,
 )

@@ -10,10 +10,11 @@ Source: KIP-730, KIP-98, KAFKA-10533.
 
 from typing import TYPE_CHECKING
 
+from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
 from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
 from kraftsim.cluster.workload import ProducerDriver
-from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
+from kraftsim.faults.terrain import ASKER_APIS, WRITER_APIS, cluster_terrain
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ PAUSE_SECONDS = 0.05
 WORK_SECONDS = 6.0
 """How long faults usually go on; writers and askers take about as long when nothing is in their way."""
 WORKLOAD = {"writers": 4, "records_per_writer": 120, "askers": 2, "ids_per_asker": 1200, "work_ms": int(WORK_SECONDS * 1000)}
-HEAL_SECONDS = 60.0
-SETTLE_SECONDS = 60.0
 BROKERS = ("broker-1", "broker-2", "broker-3")
 CONTROLLER = "controller-101"
 
@@ -35,11 +34,9 @@ async def play(stage: Stage) -> None:
     """Work through the faults, heal, and see that everything settles; what was promised is judged from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
-    stage.note(PhaseBegan(phase="faults"))
-    stage.inject()
     work = [_write(stage, writer, number) for number, writer in enumerate(writers, 1)]
     work += [_ask(stage, number) for number in range(1, stage.workload("askers") + 1)]
-    await stage.gather(_heal(stage), *work)
+    await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
     for writer in writers:
         await writer.close()
     reader = stage.reader("reader-1")
@@ -85,21 +82,15 @@ def _restart(target: str, trigger: Trigger, random: "Random", *, power_loss: boo
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": random.randint(50, 1500)})
 
 
-async def _heal(stage: Stage) -> None:
-    await stage.sleep(stage.workload("work_ms") / 1000)
-    stage.note(PhaseBegan(phase="liveness"))
-    await stage.heal(HEAL_SECONDS)
-
-
 async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
         key = f"{number}-{index}"
         await writer.send(TOPIC, (number + index) % PARTITIONS, key, f"line {index} of writer {number}".encode())
         await stage.sleep(PAUSE_SECONDS)
-    left = await writer.flush(SETTLE_SECONDS)
+    left = await writer.flush(CALLS_SECONDS)
     if left:
-        raise LivenessLost(f"writer-{number} still waits for {left} records {SETTLE_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 async def _ask(stage: Stage, number: int) -> None:
@@ -111,11 +102,25 @@ async def _ask(stage: Stage, number: int) -> None:
 SCENARIO = Scenario(
     name="producer_ids_survive_failover",
     story="Brokers and the controller are killed and restarted while producers work; no producer id is handed out twice, no record lost or doubled.",
-    must_exercise=("producer-id-blocks-disjoint", "producer-id-unique", "one-append-per-sequence", "acknowledged-records-in-final-log"),
+    must_exercise=(
+        "producer-id-blocks-disjoint",
+        "producer-id-unique",
+        "one-append-per-sequence",
+        "acknowledged-records-in-final-log",
+        "settles-after-heal",
+    ),
     play=play,
     faults=faults,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
-    limit_seconds=300.0,
+    terrain=cluster_terrain(
+        controllers=1,
+        brokers=3,
+        clients=("writer-1", "writer-2", "writer-3", "writer-4", "asker-1", "asker-2"),
+        apis=(*ASKER_APIS, *WRITER_APIS),
+        brokers_keep_records=True,
+        fault_seconds=WORK_SECONDS,
+    ),
+    limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_brokers=1,
 )

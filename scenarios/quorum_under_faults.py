@@ -13,9 +13,10 @@ Source: KIP-595, KIP-630, KAFKA-10527, KAFKA-10533, KAFKA-12619, KAFKA-13357, KA
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
-from kraftsim.events.runs import PhaseBegan
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, OneOf
+from kraftsim.faults.terrain import ASKER_APIS, cluster_terrain
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 8.0
 """How long faults usually go on; the askers take longer if they must."""
-HEAL_SECONDS = 60.0
 WORKLOAD = {"askers": 2, "ids_per_asker": 2500, "ids_after": 1100, "work_ms": int(WORK_SECONDS * 1000)}
 """`ids_after` are asked for once everything is healed."""
 QUORUM_APIS = (1, 52, 53, 54, 59)
@@ -36,11 +36,10 @@ QUORUM_FILES = (FileClass.METADATA_LOG, FileClass.QUORUM_STATE, FileClass.CHECKP
 async def play(stage: Stage) -> None:
     """Ask for ids through the faults, heal, and see that everybody is served again; what was promised is judged from the events."""
     await stage.sleep(1.0)
-    stage.note(PhaseBegan(phase="faults"))
-    stage.inject()
     told: list[int] = []
     askers, ids_each, ids_after = (stage.workload(knob) for knob in ("askers", "ids_per_asker", "ids_after"))
-    await stage.gather(_heal(stage), *(_ask(stage, f"asker-{number}", ids_each, told) for number in range(1, askers + 1)))
+    asked = (_ask(stage, f"asker-{number}", ids_each, told) for number in range(1, askers + 1))
+    await under_faults(stage, *asked, seconds=stage.workload("work_ms") / 1000)
     await _ask(stage, "asker-last", ids_after, told)
     if len(set(told)) != askers * ids_each + ids_after:
         raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
@@ -256,12 +255,6 @@ def _swarm(random: "Random") -> dict[str, str]:
 # Work -----------------------------------------------------------------------------------------------------------------------------------------------
 
 
-async def _heal(stage: Stage) -> None:
-    await stage.sleep(stage.workload("work_ms") / 1000)
-    stage.note(PhaseBegan(phase="liveness"))
-    await stage.heal(HEAL_SECONDS)
-
-
 async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
     asker = stage.id_asker(client_id)
     told += await asker.ask(count)
@@ -281,6 +274,7 @@ SCENARIO = Scenario(
         "producer-id-blocks-disjoint",
         "producer-id-unique",
         "producer-id-inside-owned-block",
+        "settles-after-heal",
     ),
     play=play,
     faults=faults,
@@ -297,7 +291,16 @@ SCENARIO = Scenario(
         "metadata.max.retention.bytes": "8000",
     },
     swarm=_swarm,
-    limit_seconds=300.0,
+    terrain=cluster_terrain(
+        controllers=3,
+        brokers=3,
+        clients=("asker-1", "asker-2"),
+        apis=ASKER_APIS,
+        brokers_keep_records=False,
+        fault_seconds=WORK_SECONDS,
+        settings={"metadata.log.max.record.bytes.between.snapshots": OneOf(("500", "1000", "2000", "3000"))},
+    ),
+    limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=1,
     fewest_brokers=1,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.cluster.scenario import LivenessLost, Mode
+from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
@@ -27,6 +27,8 @@ HARNESS = "harness"
 RESTART = "restart"
 """The one kind of fault that has a meaning over sockets."""
 DOWN_MS = 1000
+ANSWERING_SECONDS = 60.0
+"""Patience of the cluster's own probe; the bounds of `phases` are shorter."""
 
 
 class RealCluster(Protocol):
@@ -114,16 +116,19 @@ class RealStage:
             self.note(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
             self._under_way.append(asyncio.ensure_future(self._carry_out(fault)))
 
-    async def heal(self, timeout_seconds: float) -> None:
-        """Let the faults under way end, restart what is down, and wait until every broker answers."""
+    async def mend(self) -> None:
+        """Let the faults under way end, and start again what is down."""
         await asyncio.gather(*self._under_way)
         for name in self.spec.node_names:
             if self.cluster.is_down(name):
                 await self.cluster.restart_node(name)
-        try:
-            await self.cluster.answering(timeout_seconds=timeout_seconds)
-        except TimeoutError as late:
-            raise LivenessLost(f"the brokers did not all answer within {timeout_seconds:g} s after the last fault was healed") from late
+
+    async def wait_for_leader(self) -> None:
+        """Return at once: from outside nobody sees who leads before the brokers answer."""
+
+    async def wait_for_brokers(self) -> None:
+        """Return when every broker answers and knows every other one as alive."""
+        await self.cluster.answering(timeout_seconds=ANSWERING_SECONDS)
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic and wait for its leaders."""

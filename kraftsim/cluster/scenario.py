@@ -79,8 +79,16 @@ class Stage(Protocol):
         """Arm the faults that were drawn for this run; times count from now."""
         ...
 
-    async def heal(self, timeout_seconds: float) -> None:
-        """End every fault, restart what is down, and return when every broker answers. Raises LivenessLost if that takes too long."""
+    async def mend(self) -> None:
+        """End every fault, and start again what is down."""
+        ...
+
+    async def wait_for_leader(self) -> None:
+        """Return when a controller is active, as far as this mode lets anybody see that."""
+        ...
+
+    async def wait_for_brokers(self) -> None:
+        """Return when every broker answers and knows every other one as alive."""
         ...
 
     async def create_topic(self, topic: str, partitions: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import build_node
 from kraftsim.cluster.probe import wait_until_answering
-from kraftsim.cluster.scenario import LivenessLost, Mode
+from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec
 from kraftsim.cluster.topics import create_topic
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
@@ -16,6 +16,7 @@ from kraftsim.events.event import Event
 from kraftsim.faults.schedule import FaultSchedule
 from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient, ReadRecord
 from kraftsim.node.config import NodeConfig
+from kraftsim.node.controller.controller import Controller
 from kraftsim.node.node import Node
 from kraftsim.world.simulated import Host, Simulation
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SEGMENT_SUFFIX = ".log"
 METADATA_DIRECTORY = "__cluster_metadata-0/"
+LOOK_SECONDS = 0.02
+"""How often the harness looks whether somebody leads."""
 SIMULATED_SETTINGS = {"kraftsim.frame.events": "true", "log.dirs": "/data"}
 """Frames are in the log of a simulation: they cost little in virtual time and make its report readable."""
 
@@ -39,6 +42,8 @@ class SimulatedCluster:
         self.hosts: dict[str, Host] = {name: simulation.add_host(name) for name in spec.node_names}
         self.failures: list[str] = []
         """What nodes died of that was neither a fault nor a broken disk: always a mistake of ours."""
+        self._came_up: dict[str, int] = {}
+        """The last incarnation of each node that came up: one that is still coming up has nothing yet to stop in good order."""
         self._names = {host.name: name for name, host in self.hosts.items()}
         simulation.on_restart = self._main_of
 
@@ -46,6 +51,11 @@ class SimulatedCluster:
     def addresses(self) -> list[tuple[str, int]]:
         """Where the brokers listen, for clients inside the simulation."""
         return [(node.host, node.port) for node in self._specs(self.spec.broker_names)]
+
+    @property
+    def leader(self) -> str | None:
+        """The active controller; None while there is none."""
+        return next((name for name in self.spec.controller_names if self._is_active(name)), None)
 
     def start(self) -> None:
         """Let every node begin; nothing runs before the simulation does."""
@@ -59,7 +69,7 @@ class SimulatedCluster:
     async def stop(self) -> None:
         """Stop brokers, then controllers, cleanly."""
         for name in (*self.spec.broker_names, *self.spec.controller_names):
-            if self.hosts[name].is_alive and name in self.nodes:
+            if self.hosts[name].is_alive and self._came_up.get(name) == self.hosts[name].process.incarnation:
                 await self.simulation.spawn(self.hosts[name], self.nodes.pop(name).stop())
 
     def segment_files(self) -> dict[str, bytes]:
@@ -86,6 +96,10 @@ class SimulatedCluster:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(bytes(host.platter.names[path].cache))
 
+    def _is_active(self, name: str) -> bool:
+        node = self.nodes.get(name)
+        return isinstance(node, Controller) and node.is_active and self.hosts[name].is_alive
+
     def _specs(self, names: Sequence[str]) -> list[NodeSpec]:
         return [self.spec.node(name, host_is_name=True) for name in names]
 
@@ -96,6 +110,7 @@ class SimulatedCluster:
         self.nodes[name] = node
         try:
             await node.start()
+            self._came_up[name] = host.process.incarnation
             trouble = await node.failed()
         except OSError as failure:
             trouble = failure
@@ -221,17 +236,21 @@ class SimulatedStage:
         """Arm the schedule."""
         self._schedule.arm()
 
-    async def heal(self, timeout_seconds: float) -> None:
-        """End every fault, restart what is down, and wait until every broker answers."""
+    async def mend(self) -> None:
+        """End every fault, and start again what is down."""
         self._schedule.heal()
-        for name, host in self.cluster.hosts.items():
+        for host in self.cluster.hosts.values():
             if not host.is_alive:
-                self._simulation.restart(self.cluster.hosts[name])
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await self.cluster.wait_until_ready()
-        except TimeoutError as late:
-            raise LivenessLost(f"the brokers did not all answer within {timeout_seconds:g} s after the last fault was healed") from late
+                self._simulation.restart(host)
+
+    async def wait_for_leader(self) -> None:
+        """Return when a controller is active."""
+        while self.cluster.leader is None:
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def wait_for_brokers(self) -> None:
+        """Return when every broker answers and knows every other one as alive."""
+        await self.cluster.wait_until_ready()
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic and wait for its leaders."""

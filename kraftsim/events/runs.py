@@ -54,6 +54,18 @@ class FaultBit(Event):
     effect: str
 
 
+class Settled(Event):
+    """How long something took to be as it should after all faults were healed. `what`: 'leader', 'brokers', 'calls'.
+
+    Where `is_settled` is false it was not so after `limit_ms`, and the run ended there.
+    """
+
+    what: str
+    after_ms: int
+    limit_ms: int
+    is_settled: bool
+
+
 class InvariantViolated(Event):
     """An online oracle saw a violation. `witnesses` names event ids 'node.incarnation.n', comma-separated."""
 

@@ -145,9 +145,11 @@ def cluster_terrain(
     apis: tuple[Api, ...],
     brokers_keep_records: bool,
     fault_seconds: float,
+    settings: Mapping[str, Between | OneOf] | None = None,
 ) -> Terrain:
     """Return the terrain of a KRaft cluster with the names that `ClusterSpec` gives; `apis` are those of the clients.
 
+    `settings` are drawn beside the usual ones, or in place of them.
     With records kept by single brokers, these may lose nothing that was written, for Kafka promises nothing else there.
     """
     is_quorum = controllers > 1
@@ -170,6 +172,6 @@ def cluster_terrain(
             Spoils.TRUST: unflushed,
             Spoils.FLUSHED: () if brokers_keep_records else broker_names,
         },
-        settings={**BROKER_SETTINGS, **(QUORUM_SETTINGS if is_quorum else {})},
+        settings={**BROKER_SETTINGS, **(QUORUM_SETTINGS if is_quorum else {}), **(settings or {})},
         fault_ms=int(fault_seconds * 1000),
     )

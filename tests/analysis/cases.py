@@ -16,6 +16,7 @@ from tests.analysis.happenings import (
     final_record,
     received,
     returned,
+    settled,
 )
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import QUORUM_ROWS
@@ -25,6 +26,7 @@ DISJOINT = "producer-id-blocks-disjoint"
 MONOTONIC = "metadata-log-monotonic"
 OWNED = "producer-id-inside-owned-block"
 ONE_APPEND = "one-append-per-sequence"
+SETTLES = "settles-after-heal"
 ACKNOWLEDGED = "acknowledged-records-in-final-log"
 
 Noted = tuple[str, Event] | tuple[str, int, Event]
@@ -289,6 +291,13 @@ CASES = [
         1,
         ("a/b/0/'; DROP VIEW x; --\u2028</script>/0",),
     ),
+    # --- liveness
+    Case("all in time", SETTLES, [("h", settled("leader", 400)), ("h", settled("brokers", 10_000))], OK, 2),
+    Case(
+        "never", SETTLES, [("h", settled("leader", 400)), ("h", settled("brokers", 10_000, is_settled=False))], VIOLATED, 2, ("h.1.1",), (("h.1.1",),)
+    ),
+    Case("too late", SETTLES, [("h", settled("leader", 10_001))], VIOLATED, 1, ("h.1.0",), (("h.1.0",),)),
+    Case("a run without a second phase", SETTLES, [("c", acknowledged(0, "x"))], VACUOUS, 0),
     # --- the quorum of controllers
     *(Case(*row) for row in QUORUM_ROWS),
 ]

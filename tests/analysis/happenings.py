@@ -14,6 +14,7 @@ from kraftsim.events.raft import (
     SnapshotLoaded,
     VoteTold,
 )
+from kraftsim.events.runs import Settled
 
 NO_PRODUCER = (-1, -1, -1)
 
@@ -133,3 +134,7 @@ def loaded(end_offset: int) -> SnapshotLoaded:
 
 def said(from_offset: int, end_offset: int, digest: str, *, epoch: int = 1, controller: str = "a") -> FinalMetadata:
     return FinalMetadata(controller=controller, from_offset=from_offset, end_offset=end_offset, epoch=epoch, digest=digest)
+
+
+def settled(what: str, after_ms: int, *, is_settled: bool = True) -> Settled:
+    return Settled(what=what, after_ms=after_ms, limit_ms=10_000, is_settled=is_settled)

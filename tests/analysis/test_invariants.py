@@ -32,6 +32,7 @@ from tests.analysis.happenings import (
     received,
     returned,
     said,
+    settled,
     voted,
     written,
 )
@@ -128,6 +129,7 @@ def random_history(seed: int) -> History:
             end_offset += size
             sequences[producer] += 0 if slip() else size
     note_quorum(history, random, slip)
+    history.note("harness", settled("leader", random.randrange(9000, 12_000) if slip() else 500, is_settled=not slip()))
     if random.random() < 0.9:
         history.note("final", final_log(end_offset, len(log), log_start_offset=random.choice((0, 0, 3))))
         for first_offset, last_offset, key in log:

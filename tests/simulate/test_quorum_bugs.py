@@ -11,7 +11,7 @@ NAME = "quorum_under_faults"
 @pytest.mark.parametrize(
     "name, seed, invariant",
     [
-        ("KAFKA-10527", 18, "metadata-log-matching"),
+        ("KAFKA-10527", 14, "metadata-log-matching"),
         ("KAFKA-10533", 1, "high-watermark-flushed"),
         ("KAFKA-12619", 7, "leader-completeness"),
         ("KAFKA-13357", 1, "snapshot-equals-log"),
@@ -25,7 +25,7 @@ def test_a_bug_that_is_put_back_is_found(name, seed, invariant):
     assert invariant in bug(name).caught_by
 
 
-@pytest.mark.parametrize("seed", [1, 7, 18])
+@pytest.mark.parametrize("seed", [1, 7, 14])
 def test_without_a_bug_the_seeds_are_clean(seed):
     """Otherwise a finding would say nothing about the bug."""
     result = play(NAME, seed=seed)

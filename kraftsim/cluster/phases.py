@@ -1,0 +1,57 @@
+"""The two phases of every run: first faults strike while the scenario's work goes on, then all is mended and must settle within bounds.
+
+A system that is safe because it does nothing would pass without the second one. Each bound is noted with its figure, and the invariant
+settles-after-heal judges it: whether a leader is there, all brokers serve, and every call of a client came back.
+Source: TigerBeetle's liveness mode; the bounds are far above what Kafka's time-outs add up to.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+
+from kraftsim.cluster.scenario import LivenessLost, Stage
+from kraftsim.core.clients.producer_steps import ProducerSettings
+from kraftsim.events.runs import PhaseBegan, Settled
+
+LEADER_SECONDS = 10.0
+BROKERS_SECONDS = 30.0
+CALLS_SECONDS = 2 * ProducerSettings().delivery_timeout_ms / 1000
+"""A call is tried for one delivery time-out; what began just before the faults ended gets as much again."""
+FAULTS, LIVENESS = "faults", "liveness"
+
+
+async def under_faults(stage: Stage, *work: Awaitable[object], seconds: float) -> None:
+    """Do the work while faults strike, for so many seconds; then mend everything, and return when all is settled and the work is done.
+
+    Raises what the work raises, and LivenessLost if a bound is not kept.
+    """
+    finished = asyncio.Event()
+    stage.note(PhaseBegan(phase=FAULTS))
+    stage.inject()
+    await stage.gather(_heal(stage, seconds, finished), _work(stage, work, finished))
+
+
+async def _work(stage: Stage, work: tuple[Awaitable[object], ...], finished: asyncio.Event) -> None:
+    await stage.gather(*work)
+    finished.set()
+
+
+async def _heal(stage: Stage, seconds: float, finished: asyncio.Event) -> None:
+    await stage.sleep(seconds)
+    stage.note(PhaseBegan(phase=LIVENESS))
+    await stage.mend()
+    began = stage.now_seconds()
+    await _settle(stage, "leader", stage.wait_for_leader(), LEADER_SECONDS, began)
+    await _settle(stage, "brokers", stage.wait_for_brokers(), BROKERS_SECONDS, began)
+    await _settle(stage, "calls", finished.wait(), CALLS_SECONDS, began)
+
+
+async def _settle(stage: Stage, what: str, wait: Awaitable[object], limit_seconds: float, began: float) -> None:
+    """Wait, and note how long it took since everything was mended. Raises LivenessLost after the limit."""
+    limit_ms = int(limit_seconds * 1000)
+    try:
+        async with asyncio.timeout(max(0.0, began + limit_seconds - stage.now_seconds())):
+            await wait
+    except TimeoutError as late:
+        stage.note(Settled(what=what, after_ms=int((stage.now_seconds() - began) * 1000), limit_ms=limit_ms, is_settled=False))
+        raise LivenessLost(f"{what}: not settled {limit_seconds:g} s after the last fault was healed") from late
+    stage.note(Settled(what=what, after_ms=int((stage.now_seconds() - began) * 1000), limit_ms=limit_ms, is_settled=True))
