@@ -133,21 +133,25 @@ class PartitionLog:
             self._roll(first_offset)
         assert self._active_file is not None, "a log is recovered before it is written"
         position = self._active_file.append(chunks)
-        segments.active.written_ms = now_ms
-        assert position == segments.active.size_bytes, f"{self._active_file.path} had {position} bytes, {segments.active.size_bytes} were known"
-        self._pending_index.add(
-            segments.add_batch(first_offset=first_offset, last_offset=last_offset, size_bytes=size_bytes, max_timestamp=max_timestamp)
-        )
-        self._note_epoch(leader_epoch, first_offset)
+        active = segments.active
+        active.written_ms = now_ms
+        assert position == active.size_bytes, f"{self._active_file.path} had {position} bytes, {active.size_bytes} were known"
+        earned = segments.add_batch(first_offset=first_offset, last_offset=last_offset, size_bytes=size_bytes, max_timestamp=max_timestamp)
+        if earned is not None:
+            self._pending_index.add(earned)
+        if leader_epoch != self.epochs.latest_epoch:
+            self._note_epoch(leader_epoch, first_offset)
 
     async def flush(self) -> int:
         """Make everything appended before this call durable, and return `flushed_offset`. After an OSError what was not may be gone for good."""
         end_offset = self.log_end_offset
         if end_offset == self.flushed_offset and not self._files.has_new_names:
             return end_offset
-        await self._files.flush_names()
-        for segment in self._segments.segments:
-            following = self._segments.after(segment)
+        if self._files.has_new_names:
+            await self._files.flush_names()
+        active = self._segments.active
+        for segment in self._segments.segments if self.flushed_offset < active.base_offset else (active,):
+            following = self._segments.after(segment) if segment is not active else None
             if following is None or following.base_offset > self.flushed_offset:
                 await self._files.log_file(segment.base_offset).flush()
         self.flushed_offset = max(self.flushed_offset, min(end_offset, self.log_end_offset))

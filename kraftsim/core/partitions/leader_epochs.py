@@ -15,20 +15,19 @@ NO_OFFSET: Final = -1
 class LeaderEpochs:
     """The epochs of one log, oldest first. What it holds is worth a `leader-epoch-checkpoint` after every change."""
 
-    __slots__ = ("_starts",)
+    __slots__ = ("_starts", "latest_epoch")
+
+    latest_epoch: int | None
+    """The epoch of the last entry; None for a log that never had a leader."""
 
     def __init__(self, starts: Iterable[EpochStart] = ()) -> None:
         self._starts = list(starts)
+        self.latest_epoch = self._starts[-1].leader_epoch if self._starts else None
 
     @property
     def starts(self) -> tuple[EpochStart, ...]:
         """Every epoch with the offset at which it began."""
         return tuple(self._starts)
-
-    @property
-    def latest_epoch(self) -> int | None:
-        """The epoch of the last entry; None for a log that never had a leader."""
-        return self._starts[-1].leader_epoch if self._starts else None
 
     def assign(self, leader_epoch: int, start_offset: int) -> bool:
         """Let an epoch begin at an offset, and tell whether that is news. Entries that contradict it (later, or of a higher epoch) are dropped."""
@@ -37,12 +36,12 @@ class LeaderEpochs:
             return False
         self._starts = [start for start in self._starts if start.leader_epoch < leader_epoch and start.start_offset < start_offset]
         self._starts.append(EpochStart(leader_epoch, start_offset))
+        self.latest_epoch = leader_epoch
         return True
 
     def epoch_at(self, offset: int) -> int | None:
         """Return the epoch in which the record at an offset was written; None if the log does not know."""
-        found = [start.leader_epoch for start in self._starts if start.start_offset <= offset]
-        return found[-1] if found else None
+        return next((start.leader_epoch for start in reversed(self._starts) if start.start_offset <= offset), None)
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (epoch, end offset): the highest epoch here that is not above the one asked, and the first offset after it.
@@ -61,3 +60,4 @@ class LeaderEpochs:
     def truncate_to(self, end_offset: int) -> None:
         """Forget epochs that begin at end_offset or after it."""
         self._starts = [start for start in self._starts if start.start_offset < end_offset]
+        self.latest_epoch = self._starts[-1].leader_epoch if self._starts else None

@@ -90,7 +90,10 @@ class Leadership:
 
     def on_fetch(self, key: ReplicaKey, fetch_offset: int, log_end_offset: int, now_ms: int, wall_ms: int) -> None:
         """Take note that a replica has everything before an offset. An offset that goes back is believed: a voter may have lost its disk."""
-        progress = self._progress.setdefault(self._known(key), ReplicaProgress(key=key))
+        known = self._known(key)
+        progress = self._progress.get(known)
+        if progress is None:
+            progress = self._progress[known] = ReplicaProgress(key=key)
         progress.has_acknowledged = True
         if fetch_offset >= log_end_offset or fetch_offset >= progress.leader_end_at_last_fetch >= 0:
             is_now = fetch_offset >= log_end_offset
@@ -116,7 +119,7 @@ class Leadership:
 
     def high_watermark(self, log: RaftLog) -> int | None:
         """Return up to where the log is committed now; None if that is no news."""
-        ends = sorted((self._end_of(key, log) for key in self._voters.keys), reverse=True)
+        ends = sorted([self._end_of(key, log) for key in self._voters.keys], reverse=True)
         candidate = ends[len(ends) // 2]
         if not self._covers_own_epoch(candidate) or (log.high_watermark is not None and candidate <= log.high_watermark):
             return None

@@ -73,6 +73,8 @@ class Quorum:
         self.peers = Peers(settings.retry_backoff_ms)
         self.effects: list[Effect] = []
         self.role: Role = Unattached(epoch=0)
+        self.epoch = 0
+        """The highest epoch that this replica knows of: that of its role."""
         self.is_stopping = False
         self._leadership = leadership
         self._told_leader: tuple[int, int | None] = (0, None)
@@ -80,14 +82,12 @@ class Quorum:
     # Looking ------------------------------------------------------------------------------------------------------------------------------------
 
     @property
-    def epoch(self) -> int:
-        """The highest epoch that this replica knows of."""
-        return self.role.epoch
-
-    @property
     def leader_id(self) -> int | None:
         """Who leads the epoch, as far as this replica knows."""
-        match self.role:
+        role = self.role
+        if type(role) is Follower:
+            return role.leader_id
+        match role:
             case Leader() | Resigned():
                 return self.own.id
             case Follower(leader_id=leader_id):
@@ -100,7 +100,10 @@ class Quorum:
     @property
     def leader_endpoints(self) -> Endpoints:
         """Where the leader is reached; empty if that is not known."""
-        match self.role:
+        role = self.role
+        if type(role) is Follower:
+            return role.endpoints
+        match role:
             case Leader() | Resigned():
                 return self.own_endpoints
             case Follower(endpoints=endpoints):
@@ -113,7 +116,7 @@ class Quorum:
     @property
     def is_voter(self) -> bool:
         """Whether this replica votes."""
-        return self.voter_set.includes(self.own)
+        return self.voters.latest.includes(self.own)
 
     @property
     def voter_set(self) -> VoterSet:
@@ -151,6 +154,7 @@ class Quorum:
         else:
             leader_id = None if state.leader_id == NO_LEADER_ID else state.leader_id
             self.role = Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_at_ms=self._voter_timeout(now_ms))
+        self.epoch = epoch
         self._note()
         self._tell_leader()
 
@@ -214,7 +218,7 @@ class Quorum:
     def become_leader(self, now_ms: int) -> Leadership:
         """Lead the epoch of the election that was won."""
         assert isinstance(self.role, Candidate), "only a candidate becomes a leader"
-        granting = tuple(node.key for node in self.voter_set.nodes if node.key.id in self.role.canvass.granted)
+        granting = tuple(node.key for node in self.voters.latest.nodes if node.key.id in self.role.canvass.granted)
         leadership = self._leadership(
             own=self.own, epoch=self.epoch, epoch_start_offset=self.log.end_offset, voters=self.voter_set, granting=granting, now_ms=now_ms
         )
@@ -231,6 +235,9 @@ class Quorum:
         """Take note of an epoch and its leader, as any request or answer may tell it. Raises FatalQuorumError for what cannot be."""
         if epoch < self.epoch:
             return
+        role = self.role
+        if epoch == self.epoch and type(role) is Follower and role.leader_id == leader_id and 0 < len(endpoints) <= len(role.endpoints):
+            return  # as nearly always
         known_endpoints = endpoints or (self.voter_set.endpoints_of(leader_id) if leader_id is not None else {})
         if epoch > self.epoch:
             if leader_id is None:
@@ -284,7 +291,7 @@ class Quorum:
         if not isinstance(role, Resigned):
             self._check_vote(former, role)
         is_new_epoch = role.epoch != former.epoch
-        self.role = role
+        self.role, self.epoch = role, role.epoch
         if is_new_epoch or type(role) is not type(former):
             self.peers.forget_all()
         if not isinstance(role, Resigned):
@@ -324,7 +331,7 @@ class Quorum:
         self._told_leader = (self.epoch, leader_id)
         leader = None
         if leader_id is not None:
-            leader = self.voter_set.node(leader_id) or VoterNode(key=ReplicaKey(leader_id), endpoints=self.leader_endpoints)
+            leader = self.voters.latest.node(leader_id) or VoterNode(key=ReplicaKey(leader_id), endpoints=self.leader_endpoints)
         self.effects.append(LeaderKnown(self.epoch, leader))
 
     def _role_after_leading(self, epoch: int, now_ms: int) -> Role:

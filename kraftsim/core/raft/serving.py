@@ -218,10 +218,8 @@ def _refuse_partition(quorum: Quorum, request: fetch.FetchRequest, partition: fe
 
 def _refuse_epoch(quorum: Quorum, epoch: int) -> ErrorCode:
     """Compare the epoch in which this replica is asked as a leader with its own."""
-    if epoch < quorum.epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    if epoch > quorum.epoch:
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if epoch != quorum.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH if epoch < quorum.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
     if not isinstance(quorum.role, Leader):
         return ErrorCode.BROKER_NOT_AVAILABLE if quorum.is_stopping else ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NONE

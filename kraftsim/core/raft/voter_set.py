@@ -57,10 +57,17 @@ class VoterNode(Struct, frozen=True, kw_only=True):
 class VoterSet:
     """The voters at one moment; never changed, only replaced."""
 
-    __slots__ = ("_nodes",)
+    __slots__ = ("_nodes", "keys", "nodes")
+
+    keys: tuple[ReplicaKey, ...]
+    """The keys of the voters, by id."""
+    nodes: tuple[VoterNode, ...]
+    """The voters, by id."""
 
     def __init__(self, nodes: Iterable[VoterNode] = ()) -> None:
         self._nodes: dict[int, VoterNode] = {node.key.id: node for node in sorted(nodes, key=lambda node: node.key.id)}
+        self.nodes = tuple(self._nodes.values())
+        self.keys = tuple(node.key for node in self.nodes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VoterSet) and self._nodes == other._nodes
@@ -79,16 +86,6 @@ class VoterSet:
         return tuple(self._nodes)
 
     @property
-    def keys(self) -> tuple[ReplicaKey, ...]:
-        """The keys of the voters, by id."""
-        return tuple(node.key for node in self._nodes.values())
-
-    @property
-    def nodes(self) -> tuple[VoterNode, ...]:
-        """The voters, by id."""
-        return tuple(self._nodes.values())
-
-    @property
     def majority(self) -> int:
         """How many voters are more than half of them."""
         return len(self._nodes) // 2 + 1
@@ -100,7 +97,10 @@ class VoterSet:
     def includes(self, replica: ReplicaKey) -> bool:
         """Tell whether this very replica votes: id and, where the set knows one, directory."""
         node = self._nodes.get(replica.id)
-        return node is not None and (node.key.directory_id in (ZERO_UUID, replica.directory_id))
+        if node is None:
+            return False
+        directory_id = node.key.directory_id
+        return directory_id == replica.directory_id or directory_id == ZERO_UUID
 
     def is_only_voter(self, replica: ReplicaKey) -> bool:
         """Tell whether nobody else votes."""
@@ -173,17 +173,16 @@ def static_voter_set(addresses: Sequence[tuple[int, Address]], listener: str) ->
 class VoterHistory:
     """The voters and the kraft.version as the log has them, offset by offset, so that cutting the log undoes them, too."""
 
-    __slots__ = ("_static", "_versions", "_voters")
+    __slots__ = ("_static", "_versions", "_voters", "latest")
+
+    latest: VoterSet
+    """The set that counts."""
 
     def __init__(self, static_voters: VoterSet) -> None:
         self._static = static_voters
         self._voters: list[tuple[int, VoterSet]] = []
         self._versions: list[tuple[int, int]] = []
-
-    @property
-    def latest(self) -> VoterSet:
-        """The set that counts."""
-        return self._voters[-1][1] if self._voters else self._static
+        self.latest = static_voters
 
     @property
     def latest_offset(self) -> int | None:
@@ -199,6 +198,7 @@ class VoterHistory:
         """Take a VotersRecord of the log; offsets only grow."""
         assert not self._voters or self._voters[-1][0] < offset, f"voters at {offset} behind those at {self._voters[-1][0]}"
         self._voters.append((offset, voters))
+        self.latest = voters
 
     def add_version(self, offset: int, kraft_version: int) -> None:
         """Take a KRaftVersionRecord of the log; offsets only grow."""
@@ -216,6 +216,7 @@ class VoterHistory:
     def truncate_to(self, end_offset: int) -> None:
         """Forget what stands at end_offset or behind it."""
         self._voters = [entry for entry in self._voters if entry[0] < end_offset]
+        self.latest = self._voters[-1][1] if self._voters else self._static
         self._versions = [entry for entry in self._versions if entry[0] < end_offset]
 
     def trim_before(self, start_offset: int) -> None:
@@ -227,6 +228,7 @@ class VoterHistory:
         """Forget everything, because a snapshot takes the log's place."""
         self._voters.clear()
         self._versions.clear()
+        self.latest = self._static
 
 
 def _newest_before(entries: list[tuple[int, T]], start_offset: int) -> list[tuple[int, T]]:

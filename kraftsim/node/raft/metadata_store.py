@@ -173,28 +173,30 @@ class MetadataStore:
 
     def append_opened(self, batches: Iterable[RecordBatch]) -> None:
         """Write batches at the end, as they are; who opened them need not do it again."""
-        epoch_count = len(self._log.epochs.starts)
+        log = self._log
         for one in batches:
-            previous_epoch = self._log.epochs.latest_epoch
-            self._log.append(
-                [memoryview(one.buffer)[one.position : one.position + one.size_bytes]],
+            previous_epoch, epoch = log.epochs.latest_epoch, one.partition_leader_epoch
+            last_offset, size_bytes = one.last_offset, one.size_bytes
+            log.append(
+                [memoryview(one.buffer)[one.position : one.position + size_bytes]],
                 first_offset=one.base_offset,
-                last_offset=one.last_offset,
-                size_bytes=one.size_bytes,
+                last_offset=last_offset,
+                size_bytes=size_bytes,
                 max_timestamp=one.max_timestamp,
-                leader_epoch=one.partition_leader_epoch,
+                leader_epoch=epoch,
             )
-            self.bytes_since_snapshot += one.size_bytes
+            self.bytes_since_snapshot += size_bytes
+            if epoch != previous_epoch:
+                self._has_new_epochs = True
             self._world.note(
                 MetadataWritten(
-                    epoch=one.partition_leader_epoch,
+                    epoch=epoch,
                     first_offset=one.base_offset,
-                    last_offset=one.last_offset,
+                    last_offset=last_offset,
                     previous_epoch=self._base_epoch if previous_epoch is None else previous_epoch,
                     crc=one.crc,
                 )
             )
-        self._has_new_epochs = self._has_new_epochs or len(self._log.epochs.starts) != epoch_count
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> memoryview:
         """Return whole batches from the one that holds `offset`, all below end_offset; the first one whatever its size."""

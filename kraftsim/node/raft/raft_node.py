@@ -64,6 +64,10 @@ class RaftNode:
         new_quorum: Callable[..., Quorum] = Quorum,
     ) -> None:
         self._shell = shell
+        self.now_ms = shell.world.clock.monotonic_ms
+        """Returns the monotonic clock, by which all timers of the quorum go."""
+        self.wall_ms = shell.world.clock.wall_ms
+        """Returns the wall clock, which those see who ask how the quorum is doing."""
         self._config = shell.config
         self._key = ReplicaKey(shell.config.node_id, directory_id)
         self._settings = settings
@@ -126,14 +130,6 @@ class RaftNode:
     def is_settled(self) -> bool:
         """Whether everything in the log is committed."""
         return self.high_watermark == self.log_end_offset
-
-    def now_ms(self) -> int:
-        """Return the monotonic clock, by which all timers of the quorum go."""
-        return self._shell.world.clock.monotonic_ms()
-
-    def wall_ms(self) -> int:
-        """Return the wall clock, which those see who ask how the quorum is doing."""
-        return self._shell.world.clock.wall_ms()
 
     # The replica's life -------------------------------------------------------------------------------------------------------------------------
 
@@ -283,7 +279,8 @@ class RaftNode:
         while self._has_news and not self._is_over:
             self._has_news = False
             wake_ms = replica.poll(self.now_ms())
-            queue.extend(replica.take_effects())
+            if replica.quorum.effects:
+                queue.extend(replica.take_effects())
             while queue and not self._is_holding and not self._is_over:
                 step = queue.popleft()
                 if callable(step):
@@ -301,42 +298,53 @@ class RaftNode:
         self._arm(wake_ms)
 
     def _carry_out(self, effect: do.Effect) -> None:
+        """Carry out what a log that grows brings with it; these come first, for they are nearly all."""
+        match effect:
+            case do.Flush():
+                self._must_flush.set()
+            case do.Advance():
+                self._advance(effect.high_watermark)
+            case do.Send():
+                self._connections.send(effect)
+            case do.WriteFetched():
+                self.store.append_opened(effect.batches)
+                self._fresh.keep(effect)
+            case do.WakeFetches():
+                if self._duties is not None:
+                    self._duties.on_readable(is_committed=False)
+            case do.Reply():
+                effect.ticket(effect.body)  # type: ignore[operator]
+            case do.Persist() | do.Truncate() | do.FinishSnapshot():
+                self._carry_out_durably(effect)
+            case _:
+                self._carry_out_seldom(effect)
+
+    def _carry_out_durably(self, effect: do.Persist | do.Truncate | do.FinishSnapshot) -> None:
+        """Carry out what everything else waits for."""
         match effect:
             case do.Persist() if self._is_followed_by_persist():
                 pass
             case do.Persist():
                 self._hold(partial(self.store.store_quorum_state, effect.state, effect.data_version), "persist-quorum-state")
-            case do.Note():
-                self._shell.world.note(effect.event)
-            case do.Reply():
-                effect.ticket(effect.body)  # type: ignore[operator]
-            case do.Send():
-                self._connections.send(effect)
-            case do.WriteLeaderChange():
-                self.store.append(leader_change_batch(effect, self._key.id, self._shell.world.clock.wall_ms()))
-            case do.WriteVoters():
-                self.store.append(voters_batch(effect, self._shell.world.clock.wall_ms()))
-            case do.WriteFetched():
-                self.store.append_opened(effect.batches)
-                self._fresh.keep(effect)
-            case do.Flush():
-                self._must_flush.set()
             case do.Truncate():
                 self._fresh.clear()
                 self._hold(partial(self.store.truncate_to, effect.end_offset), "truncate-metadata-log")
-            case do.WriteSnapshotPiece():
-                self.store.snapshots.write_piece(effect.snapshot, effect.position, effect.piece)
             case do.FinishSnapshot():
                 self._hold(partial(self._install, effect.snapshot), "install-snapshot")
-            case do.Advance():
-                self._advance(effect.high_watermark)
+
+    def _carry_out_seldom(self, effect: do.Effect) -> None:
+        """Carry out what comes with another epoch or another leader."""
+        match effect:
+            case do.Note():
+                self._shell.world.note(effect.event)
+            case do.WriteLeaderChange():
+                self.store.append(leader_change_batch(effect, self._key.id, self.wall_ms()))
+            case do.WriteVoters():
+                self.store.append(voters_batch(effect, self.wall_ms()))
+            case do.WriteSnapshotPiece():
+                self.store.snapshots.write_piece(effect.snapshot, effect.position, effect.piece)
             case do.LeaderKnown():
                 self._listener.on_leader(effect.leader_epoch, effect.leader)
-            case _:
-                self._carry_out_leadership(effect)
-
-    def _carry_out_leadership(self, effect: do.Effect) -> None:
-        match effect:
             case do.Lead():
                 self._epoch_to_lead = effect.leader_epoch
                 self._may_apply.set()
@@ -347,9 +355,6 @@ class RaftNode:
                     self._applied_end_offset = self.high_watermark or 0
                     self._duties.on_stop_leading(effect.leader_epoch, effect.reason, self._applied_end_offset)
                     self._may_apply.set()
-            case do.WakeFetches():
-                if self._duties is not None:
-                    self._duties.on_readable(is_committed=False)
             case unknown:
                 raise AssertionError(f"{type(unknown).__name__} is no effect")
 
@@ -405,7 +410,7 @@ class RaftNode:
             await self.flush()
 
     def _note_flushed(self, end_offset: int) -> None:
-        flushed = min(end_offset, self.log_end_offset)
+        flushed = min(end_offset, self.quorum.log.end_offset)
         self._shell.world.note(MetadataFlushed(end_offset=flushed, is_voter=self.quorum.is_voter))
 
     # Handing on what is committed ---------------------------------------------------------------------------------------------------------------

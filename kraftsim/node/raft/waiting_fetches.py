@@ -6,10 +6,11 @@ the append, and tells of the high watermark with whatever comes next; KIP-1166 c
 Source: org.apache.kafka.raft.KafkaRaftClient.handleFetchRequest, KIP-595.
 """
 
-from enum import Enum
+from enum import StrEnum
 
 from kraftsim.core.raft import serving
 from kraftsim.core.raft.fetch_messages import asking_replica
+from kraftsim.core.raft.roles import Leader
 from kraftsim.node.call import Answer, Deferred, Encoded
 from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.raft.old_versions import fitted_response
@@ -25,7 +26,7 @@ REPLICAS_MAX = 1000
 """Anybody can claim any id: the one that was quiet for the longest time is forgotten first."""
 
 
-class Reader(Enum):
+class Reader(StrEnum):
     """Who waits, and so for what."""
 
     VOTER = "voter"
@@ -67,6 +68,11 @@ class WaitingFetches:
         """Return why a request cannot be answered with records, if so."""
         response = serving.refuse_fetch(self._raft.quorum, request)
         return None if response is None else fitted_response(response, version)
+
+    def leads(self, leader_epoch: int) -> bool:
+        """Tell whether this node leads an epoch still. Of what a request that waits can be refused for, nothing else can have changed."""
+        quorum = self._raft.quorum
+        return quorum.epoch == leader_epoch and isinstance(quorum.role, Leader)
 
     def has_news(self, reader: Reader, replica_id: int, fetch_offset: int) -> bool:
         """Tell whether there are records, or a high watermark that an observer does not know."""
@@ -110,7 +116,7 @@ class WaitingFetches:
             later.when_abandoned(lambda: self._waiting.leave(stay))
 
     def _reader(self, request: FetchRequest) -> Reader:
-        is_voter = self._raft.quorum.voter_set.includes(asking_replica(request))
+        is_voter = self._raft.quorum.voters.latest.includes(asking_replica(request))
         return Reader.VOTER if is_voter else Reader.OBSERVER
 
     def _tell(self, replica_id: int, high_watermark: int | None) -> None:
@@ -129,7 +135,7 @@ class WaitingFetches:
 class _Waiting:
     """A Fetch that has nothing to be told yet."""
 
-    __slots__ = ("_fetches", "_later", "_offset", "_reader", "_replica_id", "_request", "_version")
+    __slots__ = ("_fetches", "_later", "_leader_epoch", "_offset", "_reader", "_replica_id", "_request", "_version")
 
     def __init__(self, fetches: WaitingFetches, request: FetchRequest, version: int, later: Deferred, reader: Reader) -> None:
         self._fetches = fetches
@@ -137,12 +143,13 @@ class _Waiting:
         self._version = version
         self._later = later
         self._reader = reader
-        self._offset = request.topics[0].partitions[0].fetch_offset
+        partition = request.topics[0].partitions[0]
+        self._leader_epoch, self._offset = partition.current_leader_epoch, partition.fetch_offset
         self._replica_id = request.replica_state.replica_id
 
     def try_complete(self) -> bool:
         """Answer if there is something new for this replica, or if this node leads its epoch no more."""
-        refused = self._fetches.refused(self._request, self._version)
+        refused = self._refused()
         if refused is not None:
             self._later.complete(refused)
             return True
@@ -153,9 +160,12 @@ class _Waiting:
 
     def answer(self) -> None:
         """Answer with what there is."""
-        refused = self._fetches.refused(self._request, self._version)
+        refused = self._refused()
         self._later.complete(self._fetches.give(self._version, self._offset, self._replica_id) if refused is None else refused)
 
     def expire(self) -> None:
         """Answer that there is nothing new."""
         self._fetches.expire(self)
+
+    def _refused(self) -> Answer | None:
+        return None if self._fetches.leads(self._leader_epoch) else self._fetches.refused(self._request, self._version)
