@@ -20,6 +20,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import build_node, real_world_of
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
+from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.mistakes import hear_of_mistakes
@@ -47,11 +48,12 @@ class EmbeddedCluster:
     are the same without blocking the caller's event loop.
     """
 
-    def __init__(self, spec: ClusterSpec, directory: RunDirectory | None = None) -> None:
+    def __init__(self, spec: ClusterSpec, directory: RunDirectory | None = None, *, follows_frames: bool = False) -> None:
         self.spec = spec
         self._temporary = tempfile.TemporaryDirectory(prefix="kraftsim-") if directory is None else None
         self.directory = RunDirectory(Path(self._temporary.name)) if self._temporary is not None else directory or RunDirectory(Path())
         self._nodes: dict[str, RunningNode] = {}
+        self.proxy = ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), self.directory) if spec.behind_proxy else None
         self.started_ns = RealClock(0).monotonic_ns()
         self._mistakes: list[Exception] = []
         self._loop = uvloop.new_event_loop()
@@ -98,6 +100,8 @@ class EmbeddedCluster:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(STOP_SECONDS)
             self._loop.close()
+            if self.proxy is not None:
+                self.proxy.stop()
             if self._temporary is not None:
                 self._temporary.cleanup()
         if self._mistakes:
@@ -123,6 +127,10 @@ class EmbeddedCluster:
         """`restart` without blocking the caller's loop."""
         await asyncio.wrap_future(self._submit(self._launch(name)))
 
+    async def stop_node(self, name: str) -> None:
+        """Let a node end cleanly, without blocking the caller's loop; it is down then."""
+        await asyncio.wrap_future(self._submit(self._stop(name)))
+
     async def answering(self, *, timeout_seconds: float = READY_SECONDS) -> None:
         """`wait_until_ready` without blocking the caller's loop. Raises TimeoutError."""
         async with asyncio.timeout(timeout_seconds):
@@ -143,6 +151,8 @@ class EmbeddedCluster:
         return self._submit(work).result(seconds)
 
     async def _start_all(self) -> None:
+        if self.proxy is not None:
+            await self.proxy.start()
         for name in self.spec.node_names:
             await self._launch(name)
         await self._answering()

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Final
 
-from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec, SpecError
+from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, PROXY_PORT_DISTANCE, ClusterSpec, SpecError
 
 FIRST_PORT: Final = 12_000
 LAST_PORT: Final = 32_000
@@ -18,25 +18,32 @@ _calls = itertools.count()
 def require_free_ports(spec: ClusterSpec) -> None:
     """Raise SpecError naming the first node whose port is taken or whose host is not an address of this machine."""
     for node in spec.nodes():
-        with socket.socket(socket.AF_INET6 if ":" in node.host else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((node.host, node.port))
-            except OSError as trouble:
-                choice = "--port" if trouble.errno == errno.EADDRINUSE else "--host"
-                raise SpecError(f"{node.name} cannot listen on {node.host}:{node.port}: {trouble.strerror}; choose another {choice}") from trouble
+        for host, port in dict.fromkeys([(node.host, node.port), (node.listens_host, node.listens_port)]):
+            _require_free(node.name, host, port)
+
+
+def _require_free(name: str, host: str, port: int) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as trouble:
+            choice = "--port" if trouble.errno == errno.EADDRINUSE else "--host"
+            raise SpecError(f"{name} cannot listen on {host}:{port}: {trouble.strerror}; choose another {choice}") from trouble
 
 
 def free_port_range(size: int, host: str = "127.0.0.1", *, controllers: int = 1) -> int:
-    """Return a port P such that P .. P+size-1 and the ports of so many controllers above them were all free a moment ago.
+    """Return a port P such that P .. P+size-1, the ports of so many controllers above them, and those of all of them behind a proxy, were all free a
+    moment ago.
 
     They lie below the ports that an operating system hands out to whoever connects somewhere: one of those could be taken while its broker is down.
     Two processes look in different places first.
     """
+    steps = (*range(size), *range(CONTROLLER_PORT_DISTANCE, CONTROLLER_PORT_DISTANCE + controllers))
     begin = os.getpid() * 211 + next(_calls) * 2 * size
     for attempt in range(ATTEMPTS):
         first = FIRST_PORT + (begin + attempt * 17) % (LAST_PORT - FIRST_PORT)
-        if all(_is_free(host, first + step) for step in (*range(size), *range(CONTROLLER_PORT_DISTANCE, CONTROLLER_PORT_DISTANCE + controllers))):
+        if all(_is_free(host, first + step + behind) for step in steps for behind in (0, PROXY_PORT_DISTANCE)):
             return first
     raise SpecError(f"no {size} neighbouring free ports were found on {host}")
 

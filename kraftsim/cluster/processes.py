@@ -15,6 +15,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
+from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text
 from kraftsim.events.nodes import NodeReady
 from kraftsim.world.event_log import file_name
@@ -60,12 +61,16 @@ class NodeProcess:
 
 
 class ProcessCluster:
-    """All nodes of a spec as processes. Use as an async context manager, or `start` and `stop` by hand."""
+    """All nodes of a spec as processes. Use as an async context manager, or `start` and `stop` by hand.
 
-    def __init__(self, spec: ClusterSpec, directory: RunDirectory) -> None:
+    With `spec.behind_proxy` there is a proxy in front of them, too; `follows_frames` lets faults wait for frames there.
+    """
+
+    def __init__(self, spec: ClusterSpec, directory: RunDirectory, *, follows_frames: bool = False) -> None:
         self.spec = spec
         self.directory = directory
         self.nodes: dict[str, NodeProcess] = {}
+        self.proxy = ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), directory) if spec.behind_proxy else None
         self.started_ns = RealClock(0).monotonic_ns()
 
     async def __aenter__(self) -> "ProcessCluster":
@@ -92,9 +97,11 @@ class ProcessCluster:
         require_valid(self.spec)
         require_free_ports(self.spec)
         self.directory.create()
-        for node in self.spec.nodes():
-            self._launch(node)
+        if self.proxy is not None:
+            await self.proxy.start()
         try:
+            for node in self.spec.nodes():
+                self._launch(node)
             await self.wait_until_ready(timeout_seconds=timeout_seconds)
         except BaseException:
             await self.stop()
@@ -124,10 +131,12 @@ class ProcessCluster:
             await asyncio.sleep(POLL_SECONDS)
 
     def require_running(self) -> None:
-        """Raise ClusterFailed with the last words of the first node that is down without having been killed."""
+        """Raise ClusterFailed with the last words of the first node that is down without having been killed, or if the proxy is gone."""
         for name, node in self.nodes.items():
             if not node.is_running:
                 raise ClusterFailed(f"{name} went down with status {node.process.returncode}: {self._last_words(name)}")
+        if self.proxy is not None and not self.proxy.is_running:
+            raise ClusterFailed(f"the proxy went down; its log is {self.directory.human_log('proxy')}")
 
     def kill(self, name: str) -> None:
         """End a node by SIGKILL and reap it."""
@@ -140,6 +149,10 @@ class ProcessCluster:
         assert name not in self.nodes or not self.nodes[name].is_running, f"{name} is still running"
         self._launch(self.spec.node(name))
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a node that runs."""
+        self.nodes[name].process.send_signal(number)
+
     async def kill_node(self, name: str) -> None:
         """`kill`, for callers that do not know how nodes run."""
         self.kill(name)
@@ -147,6 +160,19 @@ class ProcessCluster:
     async def restart_node(self, name: str) -> None:
         """`restart`, for callers that do not know how nodes run."""
         self.restart(name)
+
+    async def stop_node(self, name: str) -> None:
+        """Let a node end cleanly; it is down then."""
+        await self._stop_all([self.nodes[name]])
+        del self.nodes[name]
+
+    async def pause_node(self, name: str) -> None:
+        """Let a node stand still."""
+        self.signal(name, signal.SIGSTOP)
+
+    async def resume_node(self, name: str) -> None:
+        """Let a node go on."""
+        self.signal(name, signal.SIGCONT)
 
     async def answering(self, *, timeout_seconds: float = 30.0) -> None:
         """Return when every broker serves and knows every other one as alive. Raises TimeoutError, or ClusterFailed if a node died by itself."""
@@ -161,11 +187,14 @@ class ProcessCluster:
         for role_names in (self.spec.broker_names, self.spec.controller_names):
             await self._stop_all([self.nodes[name] for name in role_names if name in self.nodes])
         self.nodes.clear()
+        if self.proxy is not None:
+            self.proxy.stop()
 
     async def _stop_all(self, nodes: list[NodeProcess]) -> None:
         for node in nodes:
             if node.is_running:
                 node.process.send_signal(signal.SIGTERM)
+                node.process.send_signal(signal.SIGCONT)  # one that stands still would not hear it
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + STOP_SECONDS
         while any(node.is_running for node in nodes) and loop.time() < give_up_at:

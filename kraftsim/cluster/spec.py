@@ -3,6 +3,7 @@
 Node ids follow one rule in all modes: brokers are 1, 2, ..., controllers 101, 102, ...; a node is named after role and id (`controller-101`).
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,11 @@ from protocol.uuids import uuid_text
 FIRST_CONTROLLER_ID = 101
 CONTROLLER_PORT_DISTANCE = 100
 """Controllers listen this far above the first broker."""
+PROXY_PORT_DISTANCE = 200
+"""Behind a proxy a node listens this far above the port at which it is reached."""
+LOOPBACK = "127.0.0.1"
+OUTGOING_NETWORK = "127.77.0."
+"""Behind a proxy every node dials from an address of its own, by which the proxy knows it; on Linux all of 127.0.0.0/8 is there."""
 CONTROLLERS_MAX = 9
 """Each record is copied by every one of them; Kafka's operators use 3 or 5."""
 CLIENT_LISTENER = "PLAINTEXT"
@@ -34,13 +40,19 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeSpec:
-    """One node: who it is, where it listens, and its Kafka properties (without directories, which depend on the mode)."""
+    """One node: who it is, where others reach it, and its Kafka properties (without directories, which depend on the mode).
+
+    It listens where it is reached, unless the cluster is behind a proxy. `outgoing_host` is the address that it dials from, if it has one of its own.
+    """
 
     name: str
     node_id: int
     role: Role
     host: str
     port: int
+    listens_host: str
+    listens_port: int
+    outgoing_host: str | None
     properties: Mapping[str, str]
 
 
@@ -59,6 +71,8 @@ class ClusterSpec:
     bugs: tuple[str, ...] = ()
     first_voters: int = 0
     """0: the voters stand in the configuration. Else so many controllers format a quorum whose voters stand in the log; the others may join it."""
+    behind_proxy: bool = False
+    """Whether a proxy stands in front of every node, which can do to connections what networks do. In simulation the network itself can."""
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -69,7 +83,7 @@ class ClusterSpec:
             raise SpecError(f"{self.first_voters} controllers cannot be the first voters where there are {self.controllers}")
         if not 1 <= self.brokers <= CONTROLLER_PORT_DISTANCE:
             raise SpecError(f"a cluster has 1 to {CONTROLLER_PORT_DISTANCE} brokers, not {self.brokers}")
-        if not 1 <= self.port <= 65535 - CONTROLLER_PORT_DISTANCE - self.controllers:
+        if not 1 <= self.port <= 65535 - CONTROLLER_PORT_DISTANCE - self.controllers - self._behind:
             raise SpecError(f"port {self.port} leaves no room for the controllers at {self.port + CONTROLLER_PORT_DISTANCE}")
         unknown = sorted(set(self.node_settings) - set(self.node_names))
         if unknown:
@@ -105,15 +119,23 @@ class ClusterSpec:
             raise SpecError(f"no node is called {name} (nodes: {', '.join(self.node_names)})")
         return self._node(name, host_is_name)
 
+    @property
+    def _behind(self) -> int:
+        """How far above the port at which it is reached a node listens."""
+        return PROXY_PORT_DISTANCE if self.behind_proxy else 0
+
     def _node(self, name: str, host_is_name: bool) -> NodeSpec:
         role_word, _, id_text = name.partition("-")
         role, node_id = Role(role_word), int(id_text)
         host, port = self._address(name, role, node_id, host_is_name)
         listener = CLIENT_LISTENER if role is Role.BROKER else CONTROLLER_LISTENER
+        is_behind = self.behind_proxy and not host_is_name
+        listens_host, listens_port = (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
+        outgoing_host = f"{OUTGOING_NETWORK}{node_id}" if is_behind and host == LOOPBACK and sys.platform == "linux" else None
         properties = {
             "process.roles": role.value,
             "node.id": str(node_id),
-            "listeners": f"{listener}://{host}:{port}",
+            "listeners": f"{listener}://{listens_host}:{listens_port}",
             "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
             "controller.listener.names": CONTROLLER_LISTENER,
             **self._quorum(role, host_is_name),
@@ -125,11 +147,25 @@ class ClusterSpec:
         }
         if role is Role.BROKER:
             properties["inter.broker.listener.name"] = CLIENT_LISTENER
+        if is_behind:
+            properties["advertised.listeners"] = f"{listener}://{host}:{port}"
+        if outgoing_host is not None:
+            properties["kraftsim.outgoing.host"] = outgoing_host
         if self.bugs:
             properties["kraftsim.bugs"] = ",".join(self.bugs)
         properties.update(self.settings)
         properties.update(self.node_settings.get(name, {}))
-        return NodeSpec(name=name, node_id=node_id, role=role, host=host, port=port, properties=properties)
+        return NodeSpec(
+            name=name,
+            node_id=node_id,
+            role=role,
+            host=host,
+            port=port,
+            listens_host=listens_host,
+            listens_port=listens_port,
+            outgoing_host=outgoing_host,
+            properties=properties,
+        )
 
     def _address(self, name: str, role: Role, node_id: int, host_is_name: bool) -> tuple[str, int]:
         distance = node_id - 1 if role is Role.BROKER else CONTROLLER_PORT_DISTANCE + node_id - FIRST_CONTROLLER_ID

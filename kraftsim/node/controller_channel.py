@@ -155,6 +155,7 @@ class ControllerChannel:
             own_versions=self._own_versions,
             frame_events=self._shell.config.frame_events,
             number=self._shell.next_connection_number(),
+            local_host=self._shell.config.outgoing_host,
         )
         try:
             await self._connection.connect(timeout_ms=min(CONNECT_TIMEOUT_MS, self._request_timeout_ms))

@@ -69,7 +69,8 @@ class PeerConnection(asyncio.Protocol):
     """One connection to a node: `await connect()`, then `request` (a Future) or `send` (a callback, for hot paths), then `close`.
 
     `number` names the connection in this node's events. `own_versions` narrows what this side speaks (a node of an older release); the
-    default is everything that is declared. `on_closed` hears once that the connection ended, whoever ended it.
+    default is everything that is declared. `on_closed` hears once that the connection ended, whoever ended it. `local_host` is the address of
+    this machine that the connection comes from; by default the system chooses.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class PeerConnection(asyncio.Protocol):
         frame_events: bool = False,
         number: int = 0,
         on_closed: Callable[["PeerConnection"], None] | None = None,
+        local_host: str | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -91,6 +93,7 @@ class PeerConnection(asyncio.Protocol):
         self.on_closed = on_closed
         self._peer = f"{host}:{port}"
         self._link = f">{self._peer}"
+        self._local_address = None if local_host is None else (local_host, 0)
         self._client_id = client_id
         self._world = world
         self._frame_events = frame_events and world is not None
@@ -116,7 +119,7 @@ class PeerConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._loop.create_connection(lambda: self, self.host, self.port)
+                await self._loop.create_connection(lambda: self, self.host, self.port, local_addr=self._local_address)
                 await self._negotiate()
         except TimeoutError as error:
             self._end(RequestTimedOut(f"{self._peer} did not accept the connection within {timeout_ms} ms"))

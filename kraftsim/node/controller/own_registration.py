@@ -99,6 +99,7 @@ class OwnRegistration:
             own_versions=self._own_versions,
             frame_events=self._config.frame_events,
             number=shell.next_connection_number(),
+            local_host=shell.config.outgoing_host,
         )
         timeout_ms = self._config.controller_quorum_request_timeout_ms
         try:

@@ -92,6 +92,7 @@ class RaftConnections:
             own_versions=self._own_versions,
             frame_events=shell.config.frame_events,
             number=shell.next_connection_number(),
+            local_host=shell.config.outgoing_host,
         )
         try:
             await connection.connect(timeout_ms=self._timeout_ms)

@@ -1,0 +1,113 @@
+"""What links are like at the moment: the conditions that were put on them, added up, and what each of them has touched so far."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kraftsim.faults.field import CLIENTS, Condition, Effect, Link
+
+if TYPE_CHECKING:
+    from kraftsim.cluster.proxy.flow import Flow
+
+
+@dataclass(eq=False, slots=True)
+class Imposed:
+    """A condition that is in force."""
+
+    links: frozenset[Link]
+    condition: Condition
+    touched_bytes: int = 0
+    connections: set[int] = field(default_factory=set)
+
+    @property
+    def effect(self) -> Effect:
+        """What it has touched so far."""
+        return Effect(touched_bytes=self.touched_bytes, connections=len(self.connections))
+
+
+class LinkState:
+    """One direction between two names. `is_clear` is all that bytes look at as long as nothing is wrong with it."""
+
+    __slots__ = ("bytes_per_second", "flows", "holds", "imposed", "is_clear", "jitter_ms", "latency_ms", "link", "piece_bytes", "refuses")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.flows: dict[Flow, None] = {}
+        self.settle([])
+
+    def settle(self, imposed: list[Imposed]) -> None:
+        """Add up the conditions of this link: delays and jitter are summed, of caps and pieces the smallest counts."""
+        conditions = [each.condition for each in imposed]
+        self.imposed = imposed
+        self.is_clear = not imposed
+        self.holds = any(each.holds for each in conditions)
+        self.refuses = any(each.refuses for each in conditions)
+        self.latency_ms = sum(each.latency_ms for each in conditions)
+        self.jitter_ms = sum(each.jitter_ms for each in conditions)
+        self.bytes_per_second = min((each.bytes_per_second for each in conditions if each.bytes_per_second), default=0)
+        self.piece_bytes = min((each.piece_bytes for each in conditions if each.piece_bytes), default=0)
+
+    def touch(self, connection: int, size_bytes: int) -> None:
+        """Count bytes (none: a connection that was only about to be made) that met the conditions of this link."""
+        for each in self.imposed:
+            each.touched_bytes += size_bytes
+            each.connections.add(connection)
+
+
+class Conditions:
+    """All conditions and links of a proxy."""
+
+    def __init__(self, node_names: Iterable[str]) -> None:
+        self._node_names = frozenset(node_names)
+        self._states: dict[Link, LinkState] = {}
+        self._imposed: dict[int, Imposed] = {}
+        self._next_number = 1
+
+    def state(self, source: str, target: str) -> LinkState:
+        """Return the state of a link; it is kept, whoever asks."""
+        link = (source, target)
+        state = self._states.get(link)
+        if state is None:
+            state = self._states[link] = LinkState(link)
+            self._settle(state)
+        return state
+
+    def impose(self, links: Iterable[Link], condition: Condition) -> int:
+        """Put a condition on links from now on; return its number."""
+        number = self._next_number
+        self._next_number += 1
+        self._imposed[number] = Imposed(frozenset(links), condition)
+        self._changed(self._imposed[number])
+        return number
+
+    def lift(self, number: int) -> Effect:
+        """End a condition and let go what it held. Raises KeyError for one that is not there."""
+        ended = self._imposed.pop(number)
+        self._changed(ended)
+        return ended.effect
+
+    def lift_all(self, nodes: Iterable[str]) -> int:
+        """End the conditions that touch one of the nodes; all of them if none is named. Return how many they were."""
+        wanted = set(nodes)
+        numbers = [number for number, each in self._imposed.items() if not wanted or any(wanted & set(link) for link in each.links)]
+        for number in numbers:
+            self.lift(number)
+        return len(numbers)
+
+    def over(self, links: Iterable[Link]) -> Iterator[LinkState]:
+        """Return the states of the links that are named, clients among them."""
+        wanted = frozenset(links)
+        return (state for state in self._states.values() if self._is_named(state.link, wanted))
+
+    def _changed(self, imposed: Imposed) -> None:
+        for state in self.over(imposed.links):
+            self._settle(state)
+            for flow in list(state.flows):
+                flow.pump()
+
+    def _settle(self, state: LinkState) -> None:
+        state.settle([each for each in self._imposed.values() if self._is_named(state.link, each.links)])
+
+    def _is_named(self, link: Link, links: frozenset[Link]) -> bool:
+        source, target = (end if end in self._node_names else CLIENTS for end in link)
+        return link in links or (source, target) in links

@@ -1,0 +1,208 @@
+"""The proxy's door: a port on loopback, one JSON object a line. What is no order ends the connection, so that nothing else that knocks gets in."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from kraftsim.cluster.proxy.orders import (
+    Answer,
+    Cut,
+    Decide,
+    Envelope,
+    FrameHeld,
+    Impose,
+    Lift,
+    LiftAll,
+    News,
+    Order,
+    Unwatch,
+    Watch,
+)
+from kraftsim.cluster.proxy.proxy import NotDone, Proxy
+from kraftsim.faults.field import Condition, Effect, Link
+
+LOOPBACK: Final = "127.0.0.1"
+OnHeld = Callable[["Held"], None]
+
+
+class DoorKeeper:
+    """Opens the door on a free port, and carries what comes in to the proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._writers: dict[asyncio.StreamWriter, None] = {}
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> int:
+        """Open; return the port."""
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self) -> None:
+        """Let nobody in any more, and those who are in go."""
+        assert self._server is not None, "it was opened"
+        self._server.close()
+        for writer in list(self._writers):
+            writer.close()
+        while self._writers:
+            await asyncio.sleep(0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def tell(news: News) -> None:
+            writer.write(msgspec.json.encode(news) + b"\n")
+
+        self._writers[writer] = None
+        try:
+            while line := await reader.readline():
+                envelope = msgspec.json.decode(line, type=Envelope)
+                try:
+                    tell(self._proxy.carry_out(envelope.id, envelope.order, tell))
+                except NotDone as trouble:
+                    tell(Answer(id=envelope.id, trouble=str(trouble)))
+        except (OSError, ValueError):  # ValueError: no order at all, or one without an end
+            pass
+        finally:
+            self._proxy.forget(tell)
+            writer.close()
+            del self._writers[writer]
+
+
+class ProxyLost(ConnectionError):
+    """The proxy is gone, or refused an order."""
+
+
+class Held:
+    """A frame that the proxy holds, seen from the other side of the door. See `kraftsim.faults.field.HeldFrame`."""
+
+    def __init__(self, door: "Door", news: FrameHeld) -> None:
+        self.api_key = news.api_key
+        self.is_response = news.is_response
+        self.client = news.client
+        self.server = news.server
+        self.size_bytes = news.size_bytes
+        self._door = door
+        self._hold = news.hold
+        self._is_decided = False
+
+    @property
+    def sender(self) -> str:
+        """Who sends it."""
+        return self.server if self.is_response else self.client
+
+    async def cut(self, after_bytes: int) -> None:
+        """Let so many bytes of it through (its size field included), then reset the connection at both ends."""
+        await self._decide("cut", after_bytes)
+
+    async def swallow(self) -> None:
+        """Let it never arrive; the connection goes on."""
+        await self._decide("swallow")
+
+    async def delay(self, delay_ms: float) -> None:
+        """Let it, and everything behind it, wait."""
+        self._is_decided = True
+        await self._decide("delay", delay_ms)
+
+    async def repeat(self, *, times: int = 1) -> None:
+        """Send copies of a request on new connections, and let the frame pass."""
+        await self._decide("repeat", times)
+
+    async def let_pass(self) -> None:
+        """Let it go, with what was decided about it."""
+        if not self._is_decided:
+            self._is_decided = True
+            await self._decide("pass")
+
+    async def _decide(self, action: str, value: float = 0) -> None:
+        await self._door.order(Decide(hold=self._hold, action=action, value=value))
+
+
+class Door:
+    """The proxy, from outside: `await Door.at(port)`, then its verbs, then `close`. It belongs to the event loop on which it was opened."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._watches: dict[int, OnHeld] = {}
+        self._early: dict[int, FrameHeld] = {}
+        self._next_id = 1
+        self._listening = asyncio.ensure_future(self._listen())
+
+    @classmethod
+    async def at(cls, port: int) -> "Door":
+        """Knock at a door. Raises OSError if nobody is there."""
+        return cls(*await asyncio.open_connection(LOOPBACK, port))
+
+    async def close(self) -> None:
+        """Leave. Frames that are held pass, and watches are forgotten."""
+        self._listening.cancel()
+        self._writer.close()
+
+    async def impose(self, links: Iterable[Link], condition: Condition) -> int:
+        """Put a condition on links; return its number."""
+        return (await self.order(Impose(links=tuple(links), condition=condition))).number
+
+    async def lift(self, number: int) -> Effect:
+        """End a condition; return what it touched."""
+        return (await self.order(Lift(number=number))).effect
+
+    async def lift_all(self, nodes: Iterable[str] = ()) -> int:
+        """End all conditions, or those that touch some nodes; return how many they were."""
+        return (await self.order(LiftAll(nodes=tuple(nodes)))).number
+
+    async def cut(self, links: Iterable[Link]) -> Effect:
+        """Reset the connections over links."""
+        return (await self.order(Cut(links=tuple(links)))).effect
+
+    async def watch(self, watch: Watch, on_held: OnHeld) -> int:
+        """Wait for a frame: `on_held` is called with it, and must see to it that it is let pass."""
+        number = (await self.order(watch)).number
+        self._watches[number] = on_held
+        early = self._early.pop(number, None)
+        if early is not None:
+            on_held(Held(self, early))
+        return number
+
+    async def unwatch(self, number: int) -> None:
+        """Wait no more."""
+        self._watches.pop(number, None)
+        await self.order(Unwatch(number=number))
+
+    async def order(self, order: Order) -> Answer:
+        """Give an order and return the answer. Raises ProxyLost."""
+        number = self._next_id
+        self._next_id += 1
+        if self._listening.done():
+            raise ProxyLost("the proxy is gone")
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        self._writer.write(msgspec.json.encode(Envelope(id=number, order=order)) + b"\n")
+        got = await answer
+        if got.trouble is not None:
+            raise ProxyLost(got.trouble)
+        return got
+
+    async def _listen(self) -> None:
+        try:
+            while line := await self._reader.readline():
+                self._hear(msgspec.json.decode(line, type=News))
+        except OSError:
+            pass
+        finally:
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_exception(ProxyLost("the proxy is gone"))
+            self._answers.clear()
+
+    def _hear(self, news: News) -> None:
+        if isinstance(news, FrameHeld):
+            on_held = self._watches.pop(news.watch, None)
+            if on_held is None:
+                self._early[news.watch] = news
+            else:
+                on_held(Held(self, news))
+        elif (answer := self._answers.pop(news.id, None)) is not None and not answer.done():
+            answer.set_result(news)

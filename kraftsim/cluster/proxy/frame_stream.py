@@ -1,0 +1,237 @@
+"""One direction of a connection as frames: finds where each begins, whatever the portions, and does to single frames what was decided.
+
+Only heads are read: the size, and in a request the API key and the correlation id, by which the answer is recognised.
+Source: Kafka protocol guide, "Common Request and Response Structure".
+"""
+
+import struct
+from collections.abc import Callable
+
+from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
+
+REQUEST_HEAD = struct.Struct(">ihhi")
+"""size, API key, API version, correlation id"""
+RESPONSE_HEAD = struct.Struct(">ii")
+"""size, correlation id"""
+SIZE_FIELD_BYTES = 4
+FRAME_MAX_BYTES = 100 * 1024 * 1024
+ASKED_MAX = 10_000
+OnDue = Callable[[Frame, Waiting], None]
+
+
+class FrameStream:
+    """What passes goes to `send`; `cut` is called when a frame ends the connection, and `on_due` when a frame makes a watch come true.
+
+    That freezes the stream until `thaw` was called as often. `asked` maps correlation ids to API keys; both directions of a connection share it.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_copies",
+        "_copy",
+        "_cut",
+        "_cut_after",
+        "_decided",
+        "_due_after",
+        "_frame",
+        "_freezes",
+        "_head",
+        "_is_astray",
+        "_is_response",
+        "_kept",
+        "_missing",
+        "_names",
+        "_on_copy",
+        "_on_due",
+        "_passed",
+        "_send",
+        "_swallows",
+        "_watches",
+    )
+
+    def __init__(
+        self,
+        *,
+        is_response: bool,
+        names: tuple[str, str, int],
+        asked: dict[int, int],
+        watches: FrameWatches,
+        send: Callable[[bytes], None],
+        cut: Callable[[], None],
+        on_due: OnDue,
+        on_copy: Callable[[bytes], None],
+    ) -> None:
+        self._is_response = is_response
+        self._names = names
+        self._asked = asked
+        self._watches = watches
+        self._send, self._cut, self._on_due, self._on_copy = send, cut, on_due, on_copy
+        self._head = REQUEST_HEAD if not is_response else RESPONSE_HEAD
+        self._kept = b""
+        """What arrived and was not looked at yet: the beginning of a head, or all since a freeze."""
+        self._missing = 0
+        """Bytes of the frame under way that did not arrive yet."""
+        self._freezes = 0
+        self._is_astray = False
+        self._decided = False
+        """Whether the frame at the beginning of what is kept was looked at already."""
+        self._frame: Frame | None = None
+        self._due_after: list[Waiting] = []
+        self._forget_decisions()
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much waits here."""
+        return len(self._kept)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether everything waits for a decision."""
+        return self._freezes > 0
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived."""
+        if self._missing > len(data) and not self._freezes and self._cut_after < 0 and not self._swallows and not self._copies:
+            self._missing -= len(data)  # in the middle of a large frame
+            self._send(data)
+            return
+        self._kept += data
+        self._go_on()
+
+    def thaw(self) -> None:
+        """One decision less to wait for."""
+        self._freezes -= 1
+        self._go_on()
+
+    def finish(self) -> None:
+        """Nothing more comes: let the beginning of a head go, which no frame will follow."""
+        self._is_astray = True
+        self._go_on()
+
+    def cut_after(self, size_bytes: int) -> None:
+        """The held frame ends the connection after so many of its bytes."""
+        self._cut_after = size_bytes
+
+    def swallow(self) -> None:
+        """The held frame does not arrive."""
+        self._swallows = True
+
+    def copy(self, times: int) -> None:
+        """The held frame goes to `on_copy`, too, once it is whole."""
+        self._copies = times
+
+    def _forget_decisions(self) -> None:
+        self._cut_after = -1
+        self._swallows = False
+        self._copies = 0
+        self._copy = bytearray()
+        self._passed = 0
+
+    def _go_on(self) -> None:
+        data, self._kept = self._kept, b""
+        position = begun = 0
+        head_bytes = self._head.size
+        while position < len(data) and not self._freezes:
+            if self._is_astray:
+                position = len(data)
+            elif self._missing:
+                step = min(self._missing, len(data) - position)
+                if self._frame is not None:
+                    self._pass(data[begun:position])
+                    if not self._pass_part(data[position : position + step]):
+                        return
+                    begun = position + step
+                self._missing -= step
+                position += step
+                if not self._missing:
+                    self._end_frame()
+            elif len(data) - position < head_bytes:
+                break
+            elif self._begins(data, position):
+                continue
+            else:
+                break
+        self._pass(data[begun:position])
+        self._kept = data[position:] + self._kept
+
+    def _begins(self, data: bytes, position: int) -> bool:
+        """Look at a head; return False if its frame has to wait."""
+        if not self._decided:
+            frame = self._seen(data, position)
+            if frame is None:
+                self._is_astray = True
+                return True
+            self._missing = frame.size_bytes
+            due = self._watches.due(frame)
+            if not due:
+                return True
+            self._missing = 0
+            self._frame = frame
+            self._due_after = [each for each in due if each.watch.moment == "after"]
+            before = [each for each in due if each.watch.moment != "after"]
+            self._decided = True
+            self._freezes += len(before)
+            for each in before:
+                self._on_due(frame, each)
+            if before:
+                return False
+        assert self._frame is not None, "what was decided was decided about a frame"
+        self._decided = False
+        self._missing = self._frame.size_bytes
+        return True
+
+    def _seen(self, data: bytes, position: int) -> Frame | None:
+        """Return what a head says; None if it is none. Sizes are at least what a head needs."""
+        client, server, connection = self._names
+        if self._is_response:
+            size, correlation_id = RESPONSE_HEAD.unpack_from(data, position)
+            api_key = self._asked.pop(correlation_id, -1)
+        else:
+            size, api_key, _, correlation_id = REQUEST_HEAD.unpack_from(data, position)
+            self._asked[correlation_id] = api_key
+            if len(self._asked) > ASKED_MAX:
+                del self._asked[next(iter(self._asked))]  # a Produce with acks=0 is never answered
+        if not self._head.size - SIZE_FIELD_BYTES <= size <= FRAME_MAX_BYTES:
+            return None
+        return Frame(
+            api_key=api_key,
+            correlation_id=correlation_id,
+            is_response=self._is_response,
+            client=client,
+            server=server,
+            size_bytes=size + SIZE_FIELD_BYTES,
+            connection=connection,
+        )
+
+    def _pass(self, data: bytes) -> None:
+        if data:
+            self._send(data)
+
+    def _pass_part(self, data: bytes) -> bool:
+        """Do what was decided about the frame under way with a part of it; return False if that ended the connection."""
+        if self._copies:
+            self._copy += data
+        if 0 <= self._cut_after <= self._passed + len(data):
+            self._pass(data[: self._cut_after - self._passed])
+            self._cut()
+            return False
+        self._passed += len(data)
+        if not self._swallows:
+            self._pass(data)
+        return True
+
+    def _end_frame(self) -> None:
+        frame, self._frame = self._frame, None
+        if frame is None:
+            return
+        is_cut = self._cut_after >= 0
+        for _ in range(self._copies):
+            self._on_copy(bytes(self._copy))
+        self._forget_decisions()
+        if is_cut:
+            self._cut()
+            return
+        after, self._due_after = self._due_after, []
+        self._freezes += len(after)
+        for each in after:
+            self._on_due(frame, each)

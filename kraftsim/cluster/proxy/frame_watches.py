@@ -1,0 +1,79 @@
+"""What the proxy waits for in frames: the nth of an API, as request or response, between two names."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kraftsim.cluster.proxy.orders import FrameHeld, Watch
+from kraftsim.faults.field import CLIENTS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """A frame whose head was seen. `size_bytes` includes its size field; the API key of a response is that of its request, -1 if unknown."""
+
+    api_key: int
+    correlation_id: int
+    is_response: bool
+    client: str
+    server: str
+    size_bytes: int
+    connection: int
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """A watch that has not come true, and whom to tell."""
+
+    number: int
+    watch: Watch
+    missing: int
+    tell: Callable[[FrameHeld], None]
+
+
+class FrameWatches:
+    """Everything that is waited for. Each watch comes true once."""
+
+    def __init__(self, node_names: frozenset[str]) -> None:
+        self._node_names = node_names
+        self._waiting: dict[int, Waiting] = {}
+        self._next_number = 1
+
+    def add(self, watch: Watch, tell: Callable[[FrameHeld], None]) -> int:
+        """Wait for a frame; return the watch's number."""
+        number = self._next_number
+        self._next_number += 1
+        self._waiting[number] = Waiting(number, watch, watch.nth, tell)
+        return number
+
+    def remove(self, number: int) -> None:
+        """Wait no more."""
+        self._waiting.pop(number, None)
+
+    def remove_those_of(self, tell: Callable[[FrameHeld], None]) -> None:
+        """Forget the watches of one who went away."""
+        for number in [number for number, each in self._waiting.items() if each.tell == tell]:
+            del self._waiting[number]
+
+    def due(self, frame: Frame) -> list[Waiting]:
+        """Count a frame; return the watches that it makes come true, and forget them."""
+        due = []
+        for waiting in self._waiting.values():
+            if self._fits(waiting.watch, frame):
+                waiting.missing -= 1
+                if not waiting.missing:
+                    due.append(waiting)
+        for waiting in due:
+            del self._waiting[waiting.number]
+        return due
+
+    def _fits(self, watch: Watch, frame: Frame) -> bool:
+        return (
+            watch.api_key == frame.api_key
+            and watch.is_response == frame.is_response
+            and self._is_called(frame.client, watch.client)
+            and self._is_called(frame.server, watch.server)
+            and not (watch.sent_by_node and (frame.server if frame.is_response else frame.client) not in self._node_names)
+        )
+
+    def _is_called(self, name: str, wanted: str | None) -> bool:
+        return wanted is None or wanted == name or (wanted == CLIENTS and name not in self._node_names)

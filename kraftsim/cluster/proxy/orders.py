@@ -1,0 +1,124 @@
+"""What is said through the proxy's door: orders, their answers, and the news that a frame is held. One JSON object a line.
+
+The proxy is told what it stands in front of in a file; everything else comes through the door, from the harness or from `kraftsim up`.
+"""
+
+import msgspec
+
+from kraftsim.faults.field import Condition, Effect, Link
+
+
+class Post(msgspec.Struct, frozen=True, kw_only=True):
+    """A node: where the proxy listens for it, where it really is, and the address its own connections come from (none: known by its client id)."""
+
+    name: str
+    node_id: int
+    host: str
+    port: int
+    behind_host: str
+    behind_port: int
+    outgoing_host: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the proxy is told before it starts. Frames are followed only with `follows_frames`: it costs a look at each of them."""
+
+    posts: tuple[Post, ...]
+    seed: int = 0
+    follows_frames: bool = False
+
+
+class ProxyState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a proxy says of itself once it listens: its process id, and the port of its door."""
+
+    pid: int
+    door: int
+
+
+class Impose(msgspec.Struct, frozen=True, kw_only=True, tag="impose"):
+    """Put a condition on links. Answered with its number."""
+
+    links: tuple[Link, ...]
+    condition: Condition
+
+
+class Lift(msgspec.Struct, frozen=True, kw_only=True, tag="lift"):
+    """End a condition. Answered with its effect."""
+
+    number: int
+
+
+class LiftAll(msgspec.Struct, frozen=True, kw_only=True, tag="lift_all"):
+    """End every condition, or those on links of the nodes that are named. Answered with how many they were, as a number."""
+
+    nodes: tuple[str, ...] = ()
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True, tag="cut"):
+    """Reset the connections over links. Answered with the effect."""
+
+    links: tuple[Link, ...]
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True, tag="watch"):
+    """Hold the nth frame of a kind, or what follows it, and send a `FrameHeld`. Answered with the watch's number."""
+
+    api_key: int
+    is_response: bool = False
+    client: str | None = None
+    server: str | None = None
+    nth: int = 1
+    moment: str = "before"
+    sent_by_node: bool = False
+    """Whether frames that clients send are passed over."""
+
+
+class Unwatch(msgspec.Struct, frozen=True, kw_only=True, tag="unwatch"):
+    """Wait no more."""
+
+    number: int
+
+
+class Decide(msgspec.Struct, frozen=True, kw_only=True, tag="decide"):
+    """Say what becomes of a held frame: 'pass', 'cut' (after `value` bytes), 'swallow', 'delay' (by `value` ms), 'repeat' (`value` times).
+
+    All but 'pass' may be followed by others; 'pass' lets the frame go.
+    """
+
+    hold: int
+    action: str
+    value: float = 0
+
+
+Order = Impose | Lift | LiftAll | Cut | Watch | Unwatch | Decide
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """An order with a number of the sender's choice, by which its answer is recognised."""
+
+    id: int
+    order: Order
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer", omit_defaults=True):
+    """The answer to an order; `trouble` says why nothing was done."""
+
+    id: int
+    number: int = 0
+    effect: Effect = Effect()
+    trouble: str | None = None
+
+
+class FrameHeld(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
+    """The frame that a watch waited for. It waits until a `Decide` lets it pass."""
+
+    watch: int
+    hold: int
+    api_key: int
+    is_response: bool
+    client: str
+    server: str
+    size_bytes: int
+
+
+News = Answer | FrameHeld

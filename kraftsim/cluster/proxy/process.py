@@ -1,0 +1,99 @@
+"""Starts and stops the proxy's process, and knows where its door is."""
+
+import asyncio
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.proxy.orders import Plan, Post, ProxyState
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.world.real.clock import RealClock
+
+PROXY = "proxy"
+"""Name of its log."""
+READY_MS = 10_000
+STOP_SECONDS = 5.0
+POLL_SECONDS = 0.005
+
+
+class ProxyFailed(RuntimeError):
+    """The proxy did not come up; one line that says why."""
+
+
+def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> Plan:
+    """Return what the proxy of a cluster is told."""
+    posts = tuple(
+        Post(
+            name=node.name,
+            node_id=node.node_id,
+            host=node.host,
+            port=node.port,
+            behind_host=node.listens_host,
+            behind_port=node.listens_port,
+            outgoing_host=node.outgoing_host,
+        )
+        for node in spec.nodes()
+    )
+    return Plan(posts=posts, seed=spec.seed, follows_frames=follows_frames)
+
+
+class ProxyProcess:
+    """The proxy of one cluster. It ends with its parent, however that ends: its standard input is a pipe from it."""
+
+    def __init__(self, plan: Plan, directory: RunDirectory) -> None:
+        self._plan = plan
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self.door = 0
+        """Port of its door, on loopback."""
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    async def start(self) -> None:
+        """Start it and return when it listens for every node: nodes may dial at once. Raises ProxyFailed."""
+        self._launch()
+        clock = RealClock(0)
+        give_up_at_ms = clock.monotonic_ms() + READY_MS
+        while not self._state_file.exists():
+            if not self.is_running or clock.monotonic_ms() > give_up_at_ms:
+                self.stop()
+                words = self._directory.human_log(PROXY).read_text(errors="replace").strip().splitlines()
+                raise ProxyFailed(words[-1] if words else "the proxy did not come up")
+            await asyncio.sleep(POLL_SECONDS)
+        self.door = msgspec.json.decode(self._state_file.read_bytes(), type=ProxyState).door
+
+    def stop(self) -> None:
+        """End it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None, "it was started with a pipe"
+        process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+        process.kill()
+        process.wait()
+
+    @property
+    def _state_file(self) -> Path:
+        return self._directory.root / "proxy.json"
+
+    def _launch(self) -> None:
+        plan_file = self._directory.root / "config" / "proxy.json"
+        plan_file.write_bytes(msgspec.json.encode(self._plan))
+        self._state_file.unlink(missing_ok=True)
+        with open(self._directory.human_log(PROXY), "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "kraftsim.cluster.proxy", str(plan_file), str(self._state_file)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )

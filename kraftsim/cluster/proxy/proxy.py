@@ -1,0 +1,188 @@
+"""The proxy itself: listens for every node, knows all connections, and carries out orders."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from kraftsim.cluster.proxy.conditions import Conditions
+from kraftsim.cluster.proxy.flow import Flow
+from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
+from kraftsim.cluster.proxy.orders import Answer, Cut, Decide, FrameHeld, Impose, Lift, LiftAll, Order, Plan, Post, Unwatch, Watch
+from kraftsim.cluster.proxy.relay import Relay
+from kraftsim.faults.field import Effect, Link
+from kraftsim.world.chance import stream
+
+ALONE_SECONDS = 5.0
+"""How long the answer to a request that was repeated is waited for."""
+READ_BYTES = 1 << 16
+
+
+class NotDone(ValueError):
+    """An order that cannot be carried out; one line that says why."""
+
+
+@dataclass(eq=False, slots=True)
+class Hold:
+    """A frame that waits, and with it everything behind it."""
+
+    flow: Flow
+    tell: Callable[[FrameHeld], None]
+
+
+class Proxy:
+    """All that one process of the proxy knows."""
+
+    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.random = stream(plan.seed, "proxy", 1, "jitter")
+        self.follows_frames = plan.follows_frames
+        self.relays: dict[int, Relay] = {}
+        names = frozenset(post.name for post in plan.posts)
+        self.conditions = Conditions(names)
+        self.watches = FrameWatches(names)
+        self._plan = plan
+        self._names_at = {post.outgoing_host: post.name for post in plan.posts if post.outgoing_host is not None}
+        self._names_by_client_id = _client_ids(plan)
+        self._servers: list[asyncio.AbstractServer] = []
+        self._holds: dict[int, Hold] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections = 0
+        self._next_hold = 1
+
+    async def open(self) -> None:
+        """Listen for every node. Raises OSError naming the address."""
+        for post in self._plan.posts:
+            self._servers.append(await self.loop.create_server(self._acceptor(post), post.host, post.port, backlog=512))
+
+    def close(self) -> None:
+        """End everything."""
+        for server in self._servers:
+            server.close()
+        for relay in list(self.relays.values()):
+            relay.reset()
+
+    def _acceptor(self, post: Post) -> Callable[[], asyncio.Protocol]:
+        return lambda: Relay(self, post).near
+
+    # What connections ask -------------------------------------------------------------------------------------------------------------------------
+
+    def next_connection(self) -> int:
+        """Return a number for a new connection."""
+        self._connections += 1
+        return self._connections
+
+    def name_at(self, host: str) -> str | None:
+        """Return which node dials from an address; None if none does."""
+        return self._names_at.get(host)
+
+    def name_of_client(self, client_id: str) -> str:
+        """Return the node that calls itself so, where nodes have no address of their own; else the name itself."""
+        return self._names_by_client_id.get(client_id, client_id)
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Run something beside."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def hold(self, flow: Flow, frame: Frame, waiting: Waiting) -> None:
+        """A frame waits: tell whoever waited for it."""
+        number = self._next_hold
+        self._next_hold += 1
+        self._holds[number] = Hold(flow, waiting.tell)
+        waiting.tell(
+            FrameHeld(
+                watch=waiting.number,
+                hold=number,
+                api_key=frame.api_key,
+                is_response=frame.is_response,
+                client=frame.client,
+                server=frame.server,
+                size_bytes=frame.size_bytes,
+            )
+        )
+
+    async def send_alone(self, post: Post, frame: bytes) -> None:
+        """Send a frame on a connection of its own and hear its answer out."""
+        try:
+            async with asyncio.timeout(ALONE_SECONDS):
+                reader, writer = await asyncio.open_connection(post.behind_host, post.behind_port)
+                writer.write(frame)
+                await reader.read(READ_BYTES)
+                writer.close()
+        except OSError:  # a time-out is one
+            return
+
+    # Orders -----------------------------------------------------------------------------------------------------------------------------------------
+
+    def carry_out(self, number: int, order: Order, tell: Callable[[FrameHeld], None]) -> Answer:
+        """Do what was ordered; `tell` hears of frames that a watch of this order waits for. Raises NotDone."""
+        match order:
+            case Impose(links=links, condition=condition):
+                return Answer(id=number, number=self.conditions.impose(links, condition))
+            case Lift(number=condition_number):
+                try:
+                    return Answer(id=number, effect=self.conditions.lift(condition_number))
+                except KeyError:
+                    return Answer(id=number)  # somebody lifted everything
+            case LiftAll(nodes=nodes):
+                return Answer(id=number, number=self.conditions.lift_all(nodes))
+            case Cut(links=links):
+                return Answer(id=number, effect=self._cut(links))
+            case Watch():
+                if not self.follows_frames:
+                    raise NotDone("this proxy does not follow frames")
+                return Answer(id=number, number=self.watches.add(order, tell))
+            case Unwatch(number=watch):
+                self.watches.remove(watch)
+                return Answer(id=number)
+            case Decide():
+                self._decide(order)
+                return Answer(id=number)
+
+    def forget(self, tell: Callable[[FrameHeld], None]) -> None:
+        """Whoever gave orders is gone: nobody decides about frames any more, so they pass."""
+        self.watches.remove_those_of(tell)
+        for number in [number for number, hold in self._holds.items() if hold.tell == tell]:
+            self._holds.pop(number).flow.thaw()
+
+    def _cut(self, links: tuple[Link, ...]) -> Effect:
+        flows = {flow for state in self.conditions.over(links) for flow in state.flows}
+        cut = [relay for relay in self.relays.values() if relay.requests in flows or relay.responses in flows]
+        busy = [relay for relay in cut if relay.is_busy]
+        lost = sum(flow.queued_bytes for relay in cut for flow in (relay.requests, relay.responses) if flow is not None)
+        for relay in cut:
+            relay.reset()
+        return Effect(touched_bytes=lost, connections=len(busy), closed=len(cut))
+
+    def _decide(self, order: Decide) -> None:
+        hold = self._holds.get(order.hold)
+        if hold is None:
+            raise NotDone(f"nothing is held under {order.hold}")
+        frames = hold.flow.frames
+        assert frames is not None, "frames are followed"
+        match order.action:
+            case "cut":
+                frames.cut_after(int(order.value))
+            case "swallow":
+                frames.swallow()
+            case "repeat":
+                frames.copy(int(order.value))
+            case "delay":
+                del self._holds[order.hold]
+                self.loop.call_later(order.value / 1000, hold.flow.thaw)
+            case "pass":
+                del self._holds[order.hold]
+                hold.flow.thaw()
+            case other:
+                raise NotDone(f"a held frame can pass, be cut, swallowed, delayed or repeated, not {other!r}")
+
+
+def _client_ids(plan: Plan) -> dict[str, str]:
+    """How nodes without an address of their own call themselves: as replicas of the quorum, and towards controllers."""
+    named = {}
+    for post in plan.posts:
+        if post.outgoing_host is None:
+            named[str(post.node_id)] = post.name
+            named[f"raft-client-{post.node_id}"] = post.name
+    return named

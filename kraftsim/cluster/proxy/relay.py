@@ -1,0 +1,269 @@
+"""One connection through the proxy: a near end, from which somebody dialled a node, and a far end at the node itself.
+
+Who dialled is known by the address that the connection comes from, where every node has one of its own, and else by the client id of the first
+request: nodes call themselves by their id, and other clients whatever they like.
+"""
+
+import asyncio
+import struct
+from functools import partial
+from socket import SO_LINGER, SOL_SOCKET
+from typing import TYPE_CHECKING, Final, cast
+
+from kraftsim.cluster.proxy.flow import Flow
+from kraftsim.cluster.proxy.frame_stream import FrameStream
+from kraftsim.cluster.proxy.frame_watches import Frame, Waiting
+from kraftsim.cluster.proxy.orders import Post
+from kraftsim.faults.field import CLIENTS
+
+if TYPE_CHECKING:
+    from kraftsim.cluster.proxy.proxy import Proxy
+
+NO_LINGER: Final = struct.pack("ii", 1, 0)
+CLIENT_ID_AT: Final = 12
+"""Where a request's client id begins: behind size, API key, version and correlation id (request header 1 and 2)."""
+NAME_BYTES_MAX: Final = 256
+
+
+class Relay:
+    """Both directions of a connection. Nothing is sent to the node before the link to it lets something through."""
+
+    def __init__(self, proxy: "Proxy", post: Post) -> None:
+        self._proxy = proxy
+        self._loop = proxy.loop
+        self.post = post
+        self.number = proxy.next_connection()
+        self.source = ""
+        """Who dialled; empty as long as that is not known."""
+        self.near = NearEnd(self)
+        self.far = FarEnd(self)
+        self.requests: Flow | None = None
+        self.responses: Flow | None = None
+        self.is_unanswered = False
+        """Whether the last bytes that were seen were a request's: something is under way."""
+        self._has_begun = False
+        self._is_reset = False
+        self._unread = b""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request waits for its answer, as far as can be told from outside, or bytes wait here."""
+        flows = [flow for flow in (self.requests, self.responses) if flow is not None]
+        return self.is_unanswered or any(flow.queued_bytes for flow in flows)
+
+    # The near end: who is it ----------------------------------------------------------------------------------------------------------------------
+
+    def dialled(self, host: str) -> None:
+        """The near end is connected, from an address."""
+        self._proxy.relays[self.number] = self
+        name = self._proxy.name_at(host)
+        if name is not None:
+            self._recognised(name)
+
+    def introduced(self, data: bytes) -> None:
+        """The near end has sent something before it is known who it is."""
+        self._unread += data
+        name = client_id_of(self._unread)
+        if name is not None:
+            self._recognised(self._proxy.name_of_client(name))
+
+    def vanished_unknown(self) -> None:
+        """The near end went before it said who it is."""
+        self._forget()
+
+    def _recognised(self, source: str) -> None:
+        self.source = source
+        proxy, node = self._proxy, self.post.name
+        to_node, from_node = proxy.conditions.state(source, node), proxy.conditions.state(node, source)
+        refusing = [link for link in (to_node, from_node) if link.refuses]
+        if refusing:
+            for link in refusing:
+                link.touch(self.number, 0)
+            self.reset()
+            return
+        self.requests = Flow(self, to_node, self._loop, proxy.random)
+        self.responses = Flow(self, from_node, self._loop, proxy.random)
+        self.requests.source = self.responses.target = self.near.transport
+        if proxy.follows_frames:
+            self._follow_frames(self.requests, self.responses)
+        if to_node.holds:
+            to_node.touch(self.number, 0)
+        else:
+            self.begin()
+        unread, self._unread = self._unread, b""
+        if unread:
+            self.is_unanswered = True
+            self.requests.feed(unread)
+
+    def _follow_frames(self, requests: Flow, responses: Flow) -> None:
+        asked: dict[int, int] = {}
+        for flow, is_response in ((requests, False), (responses, True)):
+            flow.frames = FrameStream(
+                is_response=is_response,
+                names=(self.source, self.post.name, self.number),
+                asked=asked,
+                watches=self._proxy.watches,
+                send=flow.send,
+                cut=partial(flow.end, "reset"),
+                on_due=partial(self._on_due, flow),
+                on_copy=self._on_copy,
+            )
+
+    def _on_due(self, flow: Flow, frame: Frame, waiting: Waiting) -> None:
+        assert flow.frames is not None, "frames are followed"
+        self._proxy.hold(flow, frame, waiting)
+
+    def _on_copy(self, frame: bytes) -> None:
+        self._proxy.spawn(self._proxy.send_alone(self.post, frame))
+
+    # The far end: connect, when the link lets it ----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Connect to the node, once."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._proxy.spawn(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            await self._loop.create_connection(lambda: self.far, self.post.behind_host, self.post.behind_port)
+        except OSError:
+            self.reset()
+            return
+        if self._is_reset or self.requests is None or self.responses is None:
+            self.reset()
+            return
+        self.requests.target = self.responses.source = self.far.transport
+        self.requests.pump()
+
+    # Ends -----------------------------------------------------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Reset both ends: who waits for something hears that the connection is gone, and what is under way is lost."""
+        self._is_reset = True
+        for transport in (self.near.transport, self.far.transport):
+            if transport is not None and not transport.is_closing():
+                transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, NO_LINGER)
+                transport.abort()
+        self._forget()
+
+    def ended(self) -> None:
+        """A direction is over; with both of them the connection is."""
+        if all(flow is None or flow.is_over for flow in (self.requests, self.responses)):
+            for transport in (self.near.transport, self.far.transport):
+                if transport is not None and not transport.is_closing():
+                    transport.close()
+            self._forget()
+
+    def _forget(self) -> None:
+        for flow in (self.requests, self.responses):
+            if flow is not None:
+                flow.drop()
+        self._proxy.relays.pop(self.number, None)
+
+
+class _End(asyncio.Protocol):
+    """What both ends have in common: bytes go into one flow, and the pace of writing concerns the other."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over the transport."""
+        self.transport = cast(asyncio.Transport, transport)
+
+    def eof_received(self) -> bool:
+        """Nothing more comes; what goes out may go on."""
+        flow = self._into()
+        if flow is None:
+            self._relay.vanished_unknown()
+            return False
+        flow.end("eof")
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end is gone: what was meant for it goes nowhere, and what it sent is still delivered."""
+        into, out_of = self._into(), self._out_of()
+        if into is None or out_of is None:
+            self._relay.vanished_unknown()
+            return
+        out_of.drop()
+        if into.is_over:
+            self._relay.ended()
+        else:
+            into.end("eof" if exc is None else "reset")
+
+    def pause_writing(self) -> None:
+        """This end takes no more for the moment."""
+        flow = self._out_of()
+        if flow is not None:
+            flow.block()
+
+    def resume_writing(self) -> None:
+        """This end takes bytes again."""
+        flow = self._out_of()
+        if flow is not None:
+            flow.unblock()
+
+    def _into(self) -> Flow | None:
+        raise NotImplementedError
+
+    def _out_of(self) -> Flow | None:
+        raise NotImplementedError
+
+
+class NearEnd(_End):
+    """The end from which somebody dialled."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See where it comes from."""
+        super().connection_made(transport)
+        self._relay.dialled(str(transport.get_extra_info("peername")[0]))
+
+    def data_received(self, data: bytes) -> None:
+        """Pass requests on."""
+        relay = self._relay
+        relay.is_unanswered = True
+        if relay.requests is not None:
+            relay.requests.feed(data)
+        else:
+            relay.introduced(data)
+
+    def _into(self) -> Flow | None:
+        return self._relay.requests
+
+    def _out_of(self) -> Flow | None:
+        return self._relay.responses
+
+
+class FarEnd(_End):
+    """The end at the node."""
+
+    def data_received(self, data: bytes) -> None:
+        """Pass answers on."""
+        relay = self._relay
+        relay.is_unanswered = False
+        if relay.responses is not None:
+            relay.responses.feed(data)
+
+    def _into(self) -> Flow | None:
+        return self._relay.responses
+
+    def _out_of(self) -> Flow | None:
+        return self._relay.requests
+
+
+def client_id_of(begin: bytes) -> str | None:
+    """Return the client id of a request of which the beginning is there; None as long as more of it is needed. What is no request has no name."""
+    if len(begin) < CLIENT_ID_AT + 2:
+        return None
+    size = int.from_bytes(begin[CLIENT_ID_AT : CLIENT_ID_AT + 2], "big", signed=True)
+    if not 0 < size <= NAME_BYTES_MAX:
+        return CLIENTS
+    if len(begin) < CLIENT_ID_AT + 2 + size:
+        return None
+    try:
+        return begin[CLIENT_ID_AT + 2 : CLIENT_ID_AT + 2 + size].decode()
+    except UnicodeDecodeError:
+        return CLIENTS

@@ -1,0 +1,219 @@
+"""What a kind of fault works with over sockets and real time: the verbs of a cluster of processes or an embedded one, and the strike that uses them.
+
+In simulation a kind calls into the simulated world (`kraftsim.faults.strike`). Over sockets it can do less: signals to processes, and what a
+proxy in front of every node does to bytes. A kind says so with `FaultKind.over_sockets`, a coroutine function that begins the fault, waits for as
+long as it lasts, and ends it.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from kraftsim.events.runs import FaultBit
+from kraftsim.faults.targets import BOTH_WAYS, ONE_WAY, PATTERN_SIGNS, directions, is_group, members, names_leader, with_leader
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the harness)
+
+    from kraftsim.faults.fault import Fault, Value
+
+Link = tuple[str, str]
+"""Source and target: bytes that the first sends to the second."""
+CLIENTS = "clients"
+"""In a link: everybody who is no node of the cluster."""
+AT_THE_TRIGGER = "*"
+NODE_PREFIXES = ("broker-", "controller-")
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What links are like for a while; a zero or False leaves a side of them as it is.
+
+    `holds`: bytes wait until it is over, in order. `refuses`: new connections are reset. `latency_ms` and up to `jitter_ms` more for everything
+    that is sent; `bytes_per_second` at most; bytes arrive `piece_bytes` at a time.
+    """
+
+    holds: bool = False
+    refuses: bool = False
+    latency_ms: float = 0
+    jitter_ms: float = 0
+    bytes_per_second: int = 0
+    piece_bytes: int = 0
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a condition, or of a cut: how many bytes it touched (held, delayed, torn, thrown away), and how many connections.
+
+    Of a cut, `connections` are those with something under way, and `closed` are all that were reset.
+    """
+
+    touched_bytes: int = 0
+    connections: int = 0
+    closed: int = 0
+
+
+class HeldFrame(Protocol):
+    """A frame that waits in the proxy, with everything behind it on its connection, until the function of the kind has decided about it."""
+
+    api_key: int
+    is_response: bool
+    client: str
+    server: str
+    size_bytes: int
+
+    async def cut(self, after_bytes: int) -> None:
+        """Let so many bytes of it through (its size field included), then reset the connection at both ends."""
+        ...
+
+    async def swallow(self) -> None:
+        """Let it never arrive; the connection goes on."""
+        ...
+
+    async def delay(self, delay_ms: float) -> None:
+        """Let it, and everything behind it, wait."""
+        ...
+
+    async def repeat(self, *, times: int = 1) -> None:
+        """Send a copy of a request on a new connection each, whose answers nobody hears, and let the frame pass."""
+        ...
+
+
+class Field(Protocol):
+    """What can be done to a cluster over sockets. Nodes go by their names; embedded ones cannot be paused."""
+
+    node_names: Sequence[str]
+
+    async def leader(self) -> str:
+        """Return who leads the metadata quorum, as soon as somebody does."""
+        ...
+
+    def is_down(self, node: str) -> bool:
+        """Tell whether a node was taken down and not started again."""
+        ...
+
+    async def kill(self, node: str) -> None:
+        """End a node by SIGKILL; an embedded one is aborted."""
+        ...
+
+    async def stop(self, node: str) -> None:
+        """Let a node end cleanly (SIGTERM)."""
+        ...
+
+    async def restart(self, node: str) -> None:
+        """Start a node that is down."""
+        ...
+
+    async def pause(self, node: str) -> None:
+        """Let a node stand still (SIGSTOP)."""
+        ...
+
+    async def resume(self, node: str) -> None:
+        """Let a node go on (SIGCONT)."""
+        ...
+
+    async def impose(self, links: Iterable[Link], condition: Condition) -> int:
+        """Put a condition on links, and return the number by which it is lifted."""
+        ...
+
+    async def lift(self, number: int) -> Effect:
+        """End a condition; what was held is delivered."""
+        ...
+
+    async def cut(self, links: Iterable[Link]) -> Effect:
+        """Reset every connection whose bytes go over one of the links; the effect counts those that had something under way."""
+        ...
+
+
+class FieldStrike:
+    """One fault that is being done over sockets: what `FaultKind.over_sockets` is called with."""
+
+    def __init__(self, fault: "Fault", params: "Mapping[str, Value]", field: Field, *, random: "Random", note: Callable[[FaultBit], None]) -> None:
+        self.fault = fault
+        self.field = field
+        self.random = random
+        """Numbers of this fault's own, keyed by the seed of the run."""
+        self.frame: HeldFrame | None = None
+        """The frame that the trigger waited for, if it waited for one."""
+        self.host: str | None = None
+        """Where the trigger went off: who sends the frame."""
+        self.has_bitten = False
+        self._target = fault.target
+        self._params = params
+        self._note = note
+        self._over = asyncio.Event()
+
+    @property
+    def target(self) -> str:
+        """Who is struck, as it was understood when the trigger went off; before that, as the fault says it."""
+        return self._target
+
+    async def understand(self, *, is_one_host: bool) -> None:
+        """Find out who is meant: whoever leads, or sends the frame that the trigger waited for, or, where one host is struck, one of a group."""
+        target = self._target
+        if target == AT_THE_TRIGGER and self.host is not None:
+            target = self.host
+        if names_leader(target):
+            target = with_leader(target, await self.field.leader())
+        if is_one_host and is_group(target):
+            target = self.random.choice(members(target, self.field.node_names))
+        self._target = target
+
+    def integer(self, name: str) -> int:
+        """Return a parameter that is a number."""
+        value = self.fault.params.get(name, self._params[name])
+        assert isinstance(value, int), f"{name} of {self.fault.kind} is a number"
+        return value
+
+    def text(self, name: str) -> str | None:
+        """Return a parameter that is a text or absent."""
+        value = self.fault.params.get(name, self._params[name])
+        assert value is None or isinstance(value, str), f"{name} of {self.fault.kind} is a text"
+        return value
+
+    def nodes(self) -> list[str]:
+        """Return the nodes that the target names; all of them where it names nobody."""
+        return list(self.field.node_names) if self.target == AT_THE_TRIGGER else members(self.target, self.field.node_names)
+
+    def links(self) -> list[Link]:
+        """Return the links that the target names: see `kraftsim.faults.targets`; a node alone has links to all others and to CLIENTS."""
+        return links_of(self.target, self.field.node_names)
+
+    def bite(self, effect: str) -> None:
+        """Say that an outcome was changed; only the first time counts."""
+        if not self.has_bitten:
+            self.has_bitten = True
+            self._note(FaultBit(fault=self.fault.kind, target=self.target, effect=effect))
+
+    async def lasts(self, duration_ms: int) -> None:
+        """Return when the fault is to end: after a while, or as soon as everything is healed; 0 means not before that."""
+        try:
+            async with asyncio.timeout(duration_ms / 1000 if duration_ms else None):
+                await self._over.wait()
+        except TimeoutError:
+            return
+
+    def end(self) -> None:
+        """Let what lasts end now."""
+        self._over.set()
+
+    async def while_it_lasts(self, links: Iterable[Link], condition: Condition, duration_ms: int) -> None:
+        """Put a condition on links for a while; it bites if it touched something."""
+        number = await self.field.impose(links, condition)
+        try:
+            await self.lasts(duration_ms)
+        finally:
+            effect = await self.field.lift(number)
+        if effect.touched_bytes or effect.connections:
+            self.bite(f"{effect.touched_bytes} bytes on {effect.connections} connections")
+
+
+def links_of(target: str, nodes: Sequence[str]) -> list[Link]:
+    """Return the links that a target names. A name that is no node's is a client's: it dials nodes, and nobody dials it.
+
+    Raises KeyError for what looks like a node and is none.
+    """
+    words = [word for word in re.split(f"{BOTH_WAYS}|{ONE_WAY}|,", target) if not any(sign in word for sign in PATTERN_SIGNS)]
+    clients = [word for word in words if word not in nodes and not word.startswith(NODE_PREFIXES)]
+    return directions(target, [*nodes, *clients, *([] if clients else [CLIENTS])])
