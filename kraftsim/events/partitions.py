@@ -111,6 +111,15 @@ class PartitionTruncated(Event):
     high_watermark: int
 
 
+class CopyingFailed(Event):
+    """A follower could not copy from its leader, and waits or gives up; reason says why."""
+
+    topic: str
+    partition: int
+    leader_id: int
+    reason: str
+
+
 class IsrChangeAsked(Event):
     """A leader asks the controller for another set of in-sync replicas. isr is a list with commas."""
 

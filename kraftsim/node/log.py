@@ -171,6 +171,21 @@ class PartitionLog:
         self.epochs.truncate_to(self.log_end_offset)
         return cut_bytes
 
+    def restart_at(self, offset: int) -> int:
+        """Drop everything, begin anew with an empty log at `offset`, and return how many bytes went."""
+        removed = self._segments.remove_from(self.log_start_offset)
+        cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed)
+        self._begin_segment(offset)
+        self.flushed_offset = offset
+        self.epochs.truncate_to(0)
+        return cut_bytes
+
+    def replay(self, on_batch: Callable[[RecordBatch], None]) -> None:
+        """Hand every batch of the log to `on_batch`, in order."""
+        for segment in self._segments.segments:
+            for batch in SegmentScan(self._files.log_file(segment.base_offset)):
+                on_batch(batch)
+
     async def store_epochs(self) -> None:
         """Write leader-epoch-checkpoint: after every change of `epochs`."""
         await self._world.disk.replace(f"{self.directory}/{LEADER_EPOCHS}", build_leader_epoch_checkpoint(self.epochs.starts))

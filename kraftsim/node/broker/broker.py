@@ -21,6 +21,7 @@ from kraftsim.node.broker.metadata_publisher import MetadataPublisher
 from kraftsim.node.broker.partitions import NO_BROKER_EPOCH, PartitionKey, Partitions
 from kraftsim.node.broker.producer_ids import ProducerIds
 from kraftsim.node.broker.registration import Registration
+from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_creation import TopicCreation
 from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.call import Handler
@@ -67,8 +68,9 @@ class Broker:
         """Set once it is known whether the broker came into service."""
         self.shell = NodeShell(world, config, self._on_death)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
+        self.produces: Purgatory[PartitionKey] = Purgatory()
+        """Produce requests with acks=all that wait until others have copied what they appended."""
         self._incarnation_id = random_uuid(world, "incarnation id")
-        self.partitions = Partitions(self.shell, parts, self._incarnation_id, self.fetches.check)
         self._metadata = MetadataPublisher(world, parts.metadata_image, self._publish, self._on_leader)
         self._controller = ActiveController()
         self._own_versions = own_versions = spoken_versions(parts.release.controller_apis)
@@ -87,6 +89,23 @@ class Broker:
             request_timeout_ms=config.controller_socket_timeout_ms,
             own_versions=own_versions,
         )
+        self._alterations = ControllerChannel(
+            self.shell,
+            name="alter-partition",
+            controller=self._controller,
+            request_timeout_ms=config.controller_socket_timeout_ms,
+            own_versions=own_versions,
+        )
+        self.replication = Replication(
+            self.shell,
+            image=lambda: self.image,
+            broker_epoch=lambda: self.broker_epoch,
+            own_versions=spoken_versions(parts.release.broker_apis),
+            channel=self._alterations,
+            on_moved=self.on_partition_changed,
+            disk_failed=lambda path, operation, failure: self.partitions.disk_failed(path, operation, failure),
+        )
+        self.partitions = Partitions(self.shell, parts, self._incarnation_id, self.on_partition_changed, self.replication)
         self.forwarding = Forwarding(self._forwarded)
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
@@ -105,7 +124,7 @@ class Broker:
     async def start(self) -> None:
         """Listen, read what the last stop left, and begin to register. Raises ConfigError, OSError kinds; then nothing is left open."""
         self.shell.note_started()
-        directory_id = await load_identity(self.world, self.config)
+        directory_id = self.replication.directory_id = await load_identity(self.world, self.config)
         await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
         try:
             previous_broker_epoch = await self.partitions.load()
@@ -149,8 +168,11 @@ class Broker:
         await self._shut_down_controlled()
         await self._listeners.close()
         self.fetches.close()
+        self.produces.close()
+        self.replication.close()
         self._heartbeats.close()
         self._forwarded.close()
+        self._alterations.close()
         if self._raft is not None:
             await self._raft.hand_over()
             await self._raft.stop()
@@ -189,6 +211,11 @@ class Broker:
     def settings(self) -> BrokerSettings:
         """Return what holds for this broker: what was set while brokers run, and what its properties say."""
         return broker_settings(self.config, self.image)
+
+    def on_partition_changed(self, key: PartitionKey) -> None:
+        """Look again at whoever waits for something in a partition: its high watermark or its role has changed."""
+        self.produces.check(key)
+        self.fetches.check(key)
 
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether a broker is registered and not fenced."""
@@ -264,5 +291,8 @@ class Broker:
             self._raft.abort()
         self._heartbeats.abort()
         self._forwarded.abort()
+        self._alterations.abort()
+        self.replication.abort()
         self.fetches.close()
+        self.produces.close()
         self.partitions.abort()

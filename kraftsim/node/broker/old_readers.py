@@ -5,7 +5,7 @@ that were read, or its first batch.
 Source: KIP-74, KIP-283; KafkaApis.handleFetchRequest, LazyDownConversionRecords; asked of Apache Kafka 3.5.2 and 3.9.1.
 """
 
-from kraftsim.node.broker.led_partition import LedPartition
+from kraftsim.node.broker.hosted_partition import HostedPartition
 from protocol.compression import Compression
 from protocol.down_conversion import down_convert_in_pieces
 from protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ FIRST_VERSION_WITH_ZSTD = 10
 NO_OFFSET = -1
 
 
-def refuse_reader(hosted: LedPartition, version: int) -> ErrorCode | None:
+def refuse_reader(hosted: HostedPartition, version: int) -> ErrorCode | None:
     """Return why a topic is not read in an old version, whatever is in it: it keeps zstd, or nothing is converted for it.
 
     For releases that convert: 4.0 gave up both, so that a topic that keeps zstd is read in every version there is.

@@ -4,14 +4,15 @@ Source: kafka.server.ReplicaManager, kafka.log.LogManager.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.partitions.reign import Appointment, ReignRules
 from kraftsim.events.nodes import DiskFailed
-from kraftsim.node.broker.led_partition import LedPartition
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_settings import TopicSettings, topic_settings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.parts import Parts
@@ -32,21 +33,22 @@ OnChanged = Callable[[PartitionKey], None]
 class Partitions:
     """Every partition hosted here, by topic name and number. `on_changed` hears of each one whose leader changed."""
 
-    def __init__(self, shell: NodeShell, parts: Parts, incarnation_id: bytes, on_changed: OnChanged) -> None:
+    def __init__(self, shell: NodeShell, parts: Parts, incarnation_id: bytes, on_changed: OnChanged, replication: Replication) -> None:
         self._shell = shell
+        self._replication = replication
         self._incarnation_id = incarnation_id
         self._world = shell.world
         self._config = shell.config
         self._parts = parts
         self._on_changed = on_changed
-        self._hosted: dict[PartitionKey, LedPartition] = {}
+        self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._following = asyncio.Lock()
         """Held while partitions are hosted and deleted: one after the other."""
         self._was_stopped_cleanly = False
         self._recovery_points: dict[PartitionKey, int] = {}
         self._high_watermarks: dict[PartitionKey, int] = {}
 
-    def find(self, topic: str, partition: int) -> LedPartition | None:
+    def find(self, topic: str, partition: int) -> HostedPartition | None:
         """Return a partition that is hosted here, led or not."""
         return self._hosted.get((topic, partition))
 
@@ -55,11 +57,8 @@ class Partitions:
     async def load(self) -> int:
         """Read what the last stop left, and return the broker epoch of that stop if it was a clean one (else -1)."""
         disk = self._world.disk
-        if disk.exists(RECOVERY_POINTS):
-            try:
-                self._recovery_points = parse_offset_checkpoint(disk.read(RECOVERY_POINTS), RECOVERY_POINTS)
-            except MalformedMessage:
-                self._recovery_points = {}  # then every log is looked at from its beginning
+        self._recovery_points = self._stored(RECOVERY_POINTS)  # without it every log is looked at from its beginning
+        self._high_watermarks = self._stored(REPLICATION_OFFSETS)
         if not disk.exists(CLEAN_SHUTDOWN):
             return NO_BROKER_EPOCH
         self._was_stopped_cleanly = True
@@ -71,10 +70,19 @@ class Partitions:
         await disk.flush_directory("")  # or it would be back after a power loss, and vouch for logs that were not closed
         return previous_broker_epoch
 
+    def _stored(self, file: str) -> dict[PartitionKey, int]:
+        """Return the offsets that a checkpoint file of the last run holds; none if it cannot be read."""
+        try:
+            return parse_offset_checkpoint(self._world.disk.read(file), file) if self._world.disk.exists(file) else {}
+        except MalformedMessage:
+            return {}
+
     def begin_upkeep(self) -> None:
         """Start the tasks that checkpoint, flush and forget from time to time."""
         spawn = self._shell.tasks.spawn
         spawn(self._every(self._config.log_flush_offset_checkpoint_interval_ms, self._store_checkpoints), "checkpoints")
+        spawn(self._every(self._config.replica_high_watermark_checkpoint_interval_ms, self._store_high_watermarks), "high watermarks")
+        spawn(self._replication.shrink(self._hosted.values), "in-sync replicas")
         spawn(self._every(self._config.producer_id_expiration_check_interval_ms, self._expire_producers), "producer expiration")
         if self._config.log_flush_interval_ms is not None:
             spawn(self._every(self._config.log_flush_interval_ms, self._flush_all), "log flushes")
@@ -82,7 +90,7 @@ class Partitions:
     async def close(self, broker_epoch: int) -> None:
         """Flush and close every log, and leave the mark of a clean stop."""
         for hosted in self._hosted.values():
-            hosted.replica.resign()
+            self._stand_down(hosted)
             await self._flush(hosted)
             hosted.log.close()
         await self._store_checkpoints()
@@ -159,14 +167,22 @@ class Partitions:
         await self._take_role(image, hosted, registered)
         self._on_changed(key)
 
-    async def _take_role(self, image: MetadataImage, hosted: LedPartition, registered: PartitionRegistration) -> None:
+    def _stand_down(self, hosted: HostedPartition) -> None:
+        """Neither lead nor follow."""
+        hosted.replica.resign()
+        self._replication.leave((hosted.topic, hosted.partition))
+
+    async def _take_role(self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration) -> None:
         """Lead, or follow whoever leads."""
         if not self._is_meant(image):
-            hosted.replica.resign()
+            self._stand_down(hosted)
             return
         if registered.leader != self._config.node_id:
-            hosted.replica.follow(registered.leader, registered.leader_epoch)
+            following = hosted.replica.follow(registered.leader, registered.leader_epoch)
+            if following is not None:
+                await self._replication.follow(hosted, following)
             return
+        self._replication.leave((hosted.topic, hosted.partition))
         appointment = Appointment(
             leader_epoch=registered.leader_epoch,
             partition_epoch=registered.partition_epoch,
@@ -179,11 +195,8 @@ class Partitions:
             waits_for_min_in_sync=self._parts.bounds_min_in_sync_replicas,
         )
         now_ms = self._world.clock.wall_ms()
-        if hosted.replica.lead(appointment, now_ms=now_ms, rules=rules, eligible=self._is_eligible):
+        if hosted.replica.lead(appointment, now_ms=now_ms, rules=rules, eligible=self._replication.is_eligible):
             await hosted.log.store_epochs()
-
-    def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        return True
 
     def _is_meant(self, image: MetadataImage) -> bool:
         """Tell whether this incarnation is the one that the metadata speaks of: what an earlier one led is not ours until it is given to us."""
@@ -203,13 +216,14 @@ class Partitions:
         bounds = self._parts.bounds_min_in_sync_replicas
         return topic_settings(self._config, image, topic, replica_count=replica_count, bounds_min_in_sync_replicas=bounds)
 
-    async def _delete(self, hosted: LedPartition) -> None:
+    async def _delete(self, hosted: HostedPartition) -> None:
         """Host a partition no longer, and delete its files: its topic is gone, or it lives on other brokers now."""
         key = (hosted.topic, hosted.partition)
-        hosted.replica.resign()
+        self._stand_down(hosted)
         hosted.log.abort()
         del self._hosted[key]
         self._recovery_points.pop(key, None)
+        self._high_watermarks.pop(key, None)
         await self._delete_files(hosted.log.directory)
         self._on_changed(key)
 
@@ -224,7 +238,7 @@ class Partitions:
             self.disk_failed(directory, "delete", failure)
             raise
 
-    async def _host(self, image: MetadataImage, topic: TopicImage, partition: int) -> LedPartition | None:
+    async def _host(self, image: MetadataImage, topic: TopicImage, partition: int) -> HostedPartition | None:
         """Open the log of a partition, recovering it where there is one. None if its directory belongs to another topic of the same name."""
         settings = self._settings(image, topic.name, len(topic.partitions[partition].replicas))
         key = (topic.name, partition)
@@ -251,12 +265,12 @@ class Partitions:
             note=self._world.note,
             high_watermark=self._high_watermarks.get(key),
         )
-        hosted = self._hosted[key] = LedPartition(topic.topic_id, log, replica, settings)
+        hosted = self._hosted[key] = HostedPartition(topic.topic_id, log, replica, settings, lambda: self._parts.producer_state(self._config))
         return hosted
 
     # Flushing ------------------------------------------------------------------------------------------------------------------------------
 
-    def flush_then(self, owing: Sequence[LedPartition], on_flushed: Callable[[], None]) -> None:
+    def flush_then(self, owing: Sequence[HostedPartition], on_flushed: Callable[[], None]) -> None:
         """Flush the logs of some partitions, then go on."""
 
         async def flush_and_go_on() -> None:
@@ -271,7 +285,7 @@ class Partitions:
         if hosted is not None:
             self._shell.tasks.spawn(self._flush(hosted), f"flush of {key[0]}-{key[1]}")
 
-    async def _flush(self, hosted: LedPartition) -> None:
+    async def _flush(self, hosted: HostedPartition) -> None:
         try:
             await hosted.log.flush()
         except OSError as failure:
@@ -293,18 +307,22 @@ class Partitions:
             await work()
 
     async def _store_checkpoints(self) -> None:
-        """Write how far each log is durable, how far it is committed, and where it begins."""
-        hosted = dict(sorted(self._hosted.items()))
-        for file, offsets in (
-            (RECOVERY_POINTS, {key: each.log.flushed_offset for key, each in hosted.items()}),
-            (REPLICATION_OFFSETS, {key: each.replica.high_watermark for key, each in hosted.items()}),
-            (LOG_START_OFFSETS, {key: each.log.log_start_offset for key, each in hosted.items()}),
-        ):
-            try:
-                await self._world.disk.replace(file, build_offset_checkpoint(offsets))
-            except OSError as failure:
-                self.disk_failed(file, "write", failure)
-                raise
+        """Write how far each log is durable, how far it is replicated, and where it begins."""
+        hosted = self._hosted
+        await self._store(RECOVERY_POINTS, {key: each.log.flushed_offset for key, each in hosted.items()})
+        await self._store_high_watermarks()
+        await self._store(LOG_START_OFFSETS, {key: each.log.log_start_offset for key, each in hosted.items()})
+
+    async def _store_high_watermarks(self) -> None:
+        """Write how far each log is replicated: what its next run goes by if it is not its leader."""
+        await self._store(REPLICATION_OFFSETS, {key: each.replica.high_watermark for key, each in self._hosted.items()})
+
+    async def _store(self, file: str, offsets: Mapping[PartitionKey, int]) -> None:
+        try:
+            await self._world.disk.replace(file, build_offset_checkpoint(dict(sorted(offsets.items()))))
+        except OSError as failure:
+            self.disk_failed(file, "write", failure)
+            raise
 
     async def _expire_producers(self) -> None:
         now_ms = self._world.clock.wall_ms()

@@ -9,13 +9,13 @@ were asked of Apache Kafka 3.9.1.
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.batch_rules import client_batch
+from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, client_batch
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
-from kraftsim.node.broker.led_partition import LedPartition
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -55,6 +55,17 @@ ERRORS_BEFORE_THE_LOG = frozenset(
 """Errors that are answered without the log start offset."""
 
 
+class Unreplicated:
+    """A batch that others must copy before it is acknowledged: everything below `required_offset`."""
+
+    __slots__ = ("answer", "hosted", "required_offset")
+
+    def __init__(self, hosted: HostedPartition, required_offset: int, answer: PartitionProduceResponse) -> None:
+        self.hosted = hosted
+        self.required_offset = required_offset
+        self.answer = answer
+
+
 class ProduceWork:
     """One Produce request: the answer as it grows, and the logs that must be flushed before it may go out."""
 
@@ -66,7 +77,8 @@ class ProduceWork:
         self.transactional_id = request.transactional_id
         self.acks = request.acks
         self.now_ms = broker.world.clock.wall_ms()
-        self.owed: list[LedPartition] = []
+        self.owed: list[HostedPartition] = []
+        self.unreplicated: list[Unreplicated] = []
         self.first_error = ErrorCode.NONE
         self.leader_endpoints: dict[int, NodeEndpoint] = {}
         self.response = ProduceResponse()
@@ -102,22 +114,36 @@ class ProduceWork:
                     self.owed.append(partition)
                 self.broker.fetches.check((topic, data.index))
                 append_time = NO_TIMESTAMP if outcome.append_timestamp is None else outcome.append_timestamp
-                return self._appended(partition, outcome.first_offset, append_time)
+                return self._acknowledged(partition, outcome.last_offset, self._appended(partition, outcome.first_offset, append_time))
             case Duplicate():
                 if partition.owes_flush:
                     self.owed.append(partition)
-                return self._appended(partition, outcome.first_offset, outcome.log_append_time_ms)
+                answer = self._appended(partition, outcome.first_offset, outcome.log_append_time_ms)
+                return self._acknowledged(partition, outcome.last_offset, answer)
             case NothingToAppend():
                 return self._appended(partition, NO_OFFSET, NO_TIMESTAMP)
             case Refusal():
                 return self._answered(topic, data.index, outcome, partition)
+
+    def how_it_ended(self, each: Unreplicated) -> ErrorCode | None:
+        """Say what became of a batch that others must copy; None while that is not known."""
+        hosted = each.hosted
+        if self.broker.partitions.find(hosted.topic, hosted.partition) is hosted:
+            return hosted.replica.replicated(each.required_offset)
+        return self._not_here(hosted.topic, hosted.partition).error
+
+    def _acknowledged(self, partition: HostedPartition, last_offset: int, answer: PartitionProduceResponse) -> PartitionProduceResponse:
+        """Let the answer wait for the other replicas, if it has to."""
+        if self.acks == ALL_REPLICAS and partition.replica.high_watermark <= last_offset:
+            self.unreplicated.append(Unreplicated(partition, last_offset + 1, answer))
+        return answer
 
     def _not_here(self, topic: str, index: int) -> Refusal:
         if self.broker.image.partition(topic, index) is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
 
-    def _appended(self, partition: LedPartition, first_offset: int, append_time: int) -> PartitionProduceResponse:
+    def _appended(self, partition: HostedPartition, first_offset: int, append_time: int) -> PartitionProduceResponse:
         return PartitionProduceResponse(
             index=partition.partition,
             base_offset=first_offset,
@@ -140,7 +166,7 @@ class ProduceWork:
         )
         return self._answered(topic, index, refusal, None)
 
-    def _answered(self, topic: str, index: int, refusal: Refusal, partition: LedPartition | None) -> PartitionProduceResponse:
+    def _answered(self, topic: str, index: int, refusal: Refusal, partition: HostedPartition | None) -> PartitionProduceResponse:
         error = refusal.error
         if error is ErrorCode.INVALID_TXN_STATE and self.version >= FIRST_VERSION_WITH_ABORTABLE:
             error = ErrorCode.TRANSACTION_ABORTABLE  # the client has said that it understands (KIP-890)
@@ -167,6 +193,40 @@ class ProduceWork:
             self.leader_endpoints[registered.leader] = NodeEndpoint(node_id=registered.leader, host=found.host, port=found.port, rack=found.rack)
 
 
+class DelayedProduce:
+    """A Produce request with acks=all that waits until all who are in sync have what it appended.   Source: kafka.server.DelayedProduce."""
+
+    def __init__(self, work: ProduceWork, later: Deferred) -> None:
+        self._work = work
+        self._later = later
+
+    def keys(self) -> list[tuple[str, int]]:
+        """Return the partitions that are waited for."""
+        return [(each.hosted.topic, each.hosted.partition) for each in self._work.unreplicated]
+
+    def try_complete(self) -> bool:
+        """Answer once it is known of every partition how it ended."""
+        work = self._work
+        still = []
+        for each in work.unreplicated:
+            outcome = work.how_it_ended(each)
+            if outcome is None:
+                still.append(each)
+            elif outcome is not ErrorCode.NONE:
+                each.answer.error_code = outcome
+        work.unreplicated = still
+        if still:
+            return False
+        self._later.complete(_answer(work))
+        return True
+
+    def expire(self) -> None:
+        """Answer that it took too long; what was appended stays, and may be replicated later."""
+        for each in self._work.unreplicated:
+            each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._later.complete(_answer(self._work))
+
+
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Answer each partition with the offset of its batch or an error; with acks=0 nothing, or close after an error."""
     request = call.body
@@ -176,10 +236,23 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
         return Deferred()  # asked of Apache Kafka 3.9.1: no answer, ever, and nothing behind it on the connection is served
     work = ProduceWork(broker, call, request)
     work.run(request)
-    if not work.owed:
+    if not work.owed and not work.unreplicated:
         return _answer(work)
     later = Deferred()
-    broker.partitions.flush_then(work.owed, lambda: later.complete(_answer(work)))
+
+    def wait_for_replicas() -> None:
+        if not work.unreplicated:
+            later.complete(_answer(work))
+            return
+        delayed = DelayedProduce(work, later)
+        stay = broker.produces.admit(delayed, delayed.keys(), request.timeout_ms)
+        if stay is not None:
+            later.when_abandoned(lambda: broker.produces.leave(stay))
+
+    if work.owed:
+        broker.partitions.flush_then(work.owed, wait_for_replicas)
+    else:
+        wait_for_replicas()
     return later
 
 

@@ -12,7 +12,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.led_partition import LedPartition
+from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.old_readers import (
     FIRST_VERSION_OF_FORMAT_2,
     FIRST_VERSION_WITH_STORAGE_ERROR,
@@ -40,9 +40,13 @@ from protocol.messages.k01_fetch import (
     PartitionData,
 )
 
+FIRST_VERSION_OF_ANY_REPLICA = 11
+"""Since this version consumers may read from any replica, as far as it knows the records to be replicated (KIP-392)."""
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADER = 16
 NO_OFFSET = -1
+NO_BROKER_EPOCH = -1
 EMPTY = b""
 
 
@@ -55,6 +59,7 @@ class DelayedFetch:
         self._request = request
         self._version = call.api_version
         self._listener = call.listener
+        self._has_looked = False
 
     def keys(self) -> list[tuple[str, int]]:
         """Return the partitions whose changes are worth a look."""
@@ -85,14 +90,18 @@ class DelayedFetch:
         return topic_name(self._broker, topic, self._version)
 
     def _reader(self) -> "FetchReader":
-        return FetchReader(self._broker, self._request, self._version, self._listener)
+        reader = FetchReader(self._broker, self._request, self._version, self._listener, is_first_look=not self._has_looked)
+        self._has_looked = True
+        return reader
 
 
 class FetchReader:
     """One pass over the partitions of a request. `has_news`: something must be told at once, whatever its size."""
 
-    def __init__(self, broker: Broker, request: FetchRequest, version: int, listener: str) -> None:
+    def __init__(self, broker: Broker, request: FetchRequest, version: int, listener: str, *, is_first_look: bool) -> None:
         self._broker = broker
+        self._is_first_look = is_first_look
+        self._follower_id, self._follower_epoch = follower_of(request, version)
         self._listener = listener
         self._request = request
         self._version = version
@@ -127,12 +136,18 @@ class FetchReader:
             why = refuse_reader(hosted, self._version)
             if why is not None:
                 return self._refused(asked, why)
+        if self._follower_id >= 0:
+            refusal = self._refuse_follower(hosted, asked)
+            if refusal is not None:
+                return self._refused(asked, refusal.error, name)
         bounds = decide_read(
             hosted.replica,
             asked.fetch_offset,
             current_leader_epoch=asked.current_leader_epoch,
             last_fetched_epoch=asked.last_fetched_epoch,
             reads_committed=self._reads_committed,
+            is_follower=self._follower_id >= 0,
+            needs_leader=self._follower_id >= 0 or self._version < FIRST_VERSION_OF_ANY_REPLICA,
         )
         match bounds:
             case Refusal():
@@ -143,12 +158,33 @@ class FetchReader:
                 return self._filled(hosted, asked, None, EMPTY, diverging)
             case ReadBounds():
                 try:
-                    return self._filled(hosted, asked, bounds, self._records(hosted, asked, bounds))
+                    filled = self._filled(hosted, asked, bounds, self._records(hosted, asked, bounds))
+                    if self._follower_id >= 0 and self._is_first_look:
+                        self._note_follower(hosted, asked)
+                    return filled
                 except OSError as failure:
                     self._broker.partitions.disk_failed(hosted.log.directory, "read", failure)
                     return self._refused(asked, ErrorCode.KAFKA_STORAGE_ERROR, name)
 
-    def _records(self, hosted: LedPartition, asked: FetchPartition, bounds: ReadBounds) -> Chunk | FileSlice:
+    def _refuse_follower(self, hosted: HostedPartition, asked: FetchPartition) -> Refusal | None:
+        if self._broker.replication.is_stale(self._follower_id, self._follower_epoch):
+            return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._follower_id} has been started again since epoch {self._follower_epoch}")
+        return hosted.replica.refuse_follower(self._follower_id, asked.current_leader_epoch)
+
+    def _note_follower(self, hosted: HostedPartition, asked: FetchPartition) -> None:
+        """The follower has everything before what it asks for: that may move the high watermark, and let it join those in sync."""
+        fetched = hosted.replica.on_follower_fetch(
+            self._follower_id,
+            asked.fetch_offset,
+            asked.log_start_offset,
+            now_ms=self._broker.world.clock.wall_ms(),
+            broker_epoch=self._follower_epoch,
+        )
+        self._broker.replication.ask(hosted, fetched.proposal)
+        if fetched.has_moved:
+            self._broker.on_partition_changed((hosted.topic, hosted.partition))
+
+    def _records(self, hosted: HostedPartition, asked: FetchPartition, bounds: ReadBounds) -> Chunk | FileSlice:
         """Read whole batches; the first one that the request gets may be larger than it allows, or a consumer would never get past it."""
         if bounds.end_offset <= bounds.first_offset:
             return EMPTY
@@ -165,7 +201,7 @@ class FetchReader:
 
     def _filled(
         self,
-        hosted: LedPartition,
+        hosted: HostedPartition,
         asked: FetchPartition,
         bounds: ReadBounds | None,
         records: Chunk | FileSlice,
@@ -218,6 +254,13 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     if stay is not None:
         fetch.deferred.when_abandoned(lambda: broker.fetches.leave(stay))
     return fetch.deferred
+
+
+def follower_of(request: FetchRequest, version: int) -> tuple[int, int]:
+    """Return the id and the broker epoch of the follower that asks; -1 where a consumer does."""
+    if version >= FIRST_VERSION_WITH_REPLICA_STATE:
+        return request.replica_state.replica_id, request.replica_state.replica_epoch
+    return request.replica_id, NO_BROKER_EPOCH
 
 
 def topic_name(broker: Broker, topic: FetchTopic, version: int) -> str | None:

@@ -8,14 +8,14 @@ from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
 from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, OffsetAnswer, SearchMaxTimestamp, SearchTimestamp
 from kraftsim.core.partitions.reading import decide_list_offset
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.led_partition import LedPartition
+from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.call import Answer, Call, Handler
 from kraftsim.node.log import FoundRecord
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch
 from protocol.messages import k02_list_offsets
-from protocol.messages.k01_fetch import READ_COMMITTED
+from protocol.messages.k01_fetch import DEBUGGING_REPLICA_ID, READ_COMMITTED
 from protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -26,6 +26,7 @@ from protocol.messages.k02_list_offsets import (
 from protocol.records import INT64_MAX
 
 OLD_STYLE_VERSION = 0
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 
 
@@ -83,7 +84,7 @@ def _old_style(broker: Broker, topic: str, asked: ListOffsetsPartition) -> ListO
     return answer
 
 
-def _led(broker: Broker, topic: str, partition: int) -> LedPartition | Refusal:
+def _led(broker: Broker, topic: str, partition: int) -> HostedPartition | Refusal:
     hosted = broker.partitions.find(topic, partition)
     if hosted is not None:
         return hosted
@@ -102,6 +103,8 @@ def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, a
         api_version=call.api_version,
         current_leader_epoch=asked.current_leader_epoch,
         reads_committed=request.isolation_level == READ_COMMITTED,
+        is_follower=request.replica_id >= 0,
+        needs_leader=request.replica_id != DEBUGGING_REPLICA_ID,
     )
     match decided:
         case SearchTimestamp():
@@ -112,7 +115,7 @@ def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, a
             return decided
 
 
-def _searched(broker: Broker, hosted: LedPartition, timestamp: int | None, end_offset: int) -> OffsetAnswer | Refusal:
+def _searched(broker: Broker, hosted: HostedPartition, timestamp: int | None, end_offset: int) -> OffsetAnswer | Refusal:
     """Look into the segments: for the first record that is not older than a timestamp, or for the youngest one."""
     try:
         found: FoundRecord | None = (
@@ -129,7 +132,8 @@ def _searched(broker: Broker, hosted: LedPartition, timestamp: int | None, end_o
 def _answer(version: int, asked: ListOffsetsPartition, found: OffsetAnswer | Refusal) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, leader_epoch=NO_LEADER_EPOCH)
     if isinstance(found, Refusal):
-        answer.error_code = found.error
+        is_unknown = found.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE if is_unknown else found.error
     else:
         answer.offset, answer.timestamp = found.offset, found.timestamp
         if version >= FIRST_VERSION_WITH_LEADER_EPOCH:

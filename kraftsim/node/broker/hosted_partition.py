@@ -1,0 +1,98 @@
+"""One partition on this broker: its log on disk and the rules of its replica, joined.
+
+Source: kafka.cluster.Partition.
+"""
+
+from collections.abc import Callable
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.core.partitions.following import Accept, CutTo, RestartAt
+from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.node.broker.topic_settings import TopicSettings
+from kraftsim.node.log import PartitionLog
+from protocol.batches import RecordBatch, split_batches
+from protocol.malformed_batches import MalformedBatch
+
+
+class HostedPartition:
+    """A partition that this broker hosts. `replica` says whether it leads it or follows, and `new_producer_state` makes an empty one."""
+
+    __slots__ = ("_new_producer_state", "log", "partition", "replica", "settings", "topic", "topic_id")
+
+    def __init__(
+        self,
+        topic_id: bytes,
+        log: PartitionLog,
+        replica: PartitionReplica,
+        settings: TopicSettings,
+        new_producer_state: Callable[[], ProducerStateManager],
+    ) -> None:
+        self.topic = log.topic
+        self.partition = log.partition
+        self.topic_id = topic_id
+        self.log = log
+        self.replica = replica
+        self.settings = settings
+        self._new_producer_state = new_producer_state
+
+    def append(self, batch: RecordBatch | UncheckedRecords, acks: int, now_ms: int) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
+        """Append the batch of a client, or say why not. Raises OSError: then the log is lost and the node must not go on."""
+        decision: AppendDecision | Duplicate | NothingToAppend | Refusal
+        if isinstance(batch, RecordBatch):
+            decision = self.replica.decide_append(batch, acks, now_ms)
+        else:
+            decision = self.replica.decide_append_of_any_format(batch, acks, now_ms)
+        if isinstance(decision, AppendDecision):
+            self.log.append(
+                decision.chunks(),
+                first_offset=decision.first_offset,
+                last_offset=decision.last_offset,
+                size_bytes=decision.batch.size_bytes,
+                max_timestamp=decision.max_timestamp,
+                leader_epoch=decision.leader_epoch,
+            )
+            self.replica.apply_append(decision)
+        return decision
+
+    def copy(self, records: bytes | memoryview, accepted: Accept) -> bool:
+        """Append what was fetched from the leader, and tell whether readers see more (or less) than before.
+
+        Raises MalformedBatch for what is no sound batch: everything before it is in the log. Raises OSError: then the log is lost.
+        """
+        replica, log = self.replica, self.log
+        try:
+            for batch in split_batches(records):
+                if not batch.crc_is_valid():
+                    raise MalformedBatch(f"the batch at offset {batch.base_offset} has another checksum than it says", 0)
+                if batch.base_offset < replica.log_end_offset:
+                    raise MalformedBatch(f"offset {batch.base_offset} came, {replica.log_end_offset} is next", 0)
+                log.append(
+                    [batch.view()],
+                    first_offset=batch.base_offset,
+                    last_offset=batch.last_offset,
+                    size_bytes=batch.size_bytes,
+                    max_timestamp=batch.max_timestamp,
+                    leader_epoch=batch.partition_leader_epoch,
+                )
+                replica.apply_copied(batch)
+        finally:
+            has_moved = replica.on_copied(accepted.high_watermark)
+        return has_moved
+
+    def cut(self, step: CutTo | RestartAt) -> int:
+        """Cut the log back, or begin it anew; return how many bytes went. Store the log's epochs afterwards. Raises OSError."""
+        cut_bytes = self.log.truncate_to(step.offset) if isinstance(step, CutTo) else self.log.restart_at(step.offset)
+        self.replica.on_cut(self.log.log_start_offset, self.log.log_end_offset)
+        producer_state = self._new_producer_state()
+        self.log.replay(producer_state.replay)
+        self.replica.producer_state = producer_state
+        return cut_bytes
+
+    @property
+    def owes_flush(self) -> bool:
+        """Whether so many records are not durable yet that answers have to wait (log.flush.interval.messages)."""
+        return self.log.log_end_offset - self.log.flushed_offset >= self.settings.flush_messages

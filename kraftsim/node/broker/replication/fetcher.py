@@ -1,0 +1,307 @@
+"""Copies the partitions that one other broker leads: one Fetch after the other for all of them, and a ListOffsets for those that have lost the place.
+
+Whatever goes wrong with the connection, every partition waits for replica.fetch.backoff.ms; what goes wrong with one partition lets only that one wait.
+Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from kraftsim.core.partitions.following import Accept, AskForOffsets, BackOff, CutTo, FetchWish, Following, Halt, NextStep, OffsetWish, RestartAt
+from kraftsim.core.partitions.read_bounds import Diverging
+from kraftsim.events.partitions import CopyingFailed
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.outbound import PeerConnection, VersionRange
+from kraftsim.node.shell import NodeShell
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.malformed_batches import MalformedBatch
+from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
+from protocol.messages.k02_list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+FIRST_FETCH_WITH_TOPIC_IDS = 13
+FIRST_FETCH_WITH_REPLICA_STATE = 15
+EMPTY = b""
+PartitionKey = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Copied:
+    """A partition that is copied; nothing is asked for it before `not_before_ms` of the monotonic clock."""
+
+    hosted: HostedPartition
+    following: Following
+    not_before_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherPorts:
+    """What a fetcher needs of its broker. `address` says where the leader listens now, None if it is not known to be alive."""
+
+    address: Callable[[], tuple[str, int] | None]
+    broker_epoch: Callable[[], int]
+    directory_id: bytes
+    own_versions: dict[int, VersionRange]
+    on_moved: Callable[[PartitionKey], None]
+    disk_failed: Callable[[str, str, OSError], None]
+
+
+class ReplicaFetcher:
+    """One fetcher of one leader. It sleeps while it has nothing to copy."""
+
+    def __init__(self, shell: NodeShell, leader_id: int, number: int, ports: FetcherPorts) -> None:
+        self.leader_id = leader_id
+        self._shell = shell
+        self._config = shell.config
+        self._number = number
+        self._ports = ports
+        self._copied: dict[PartitionKey, _Copied] = {}
+        self._has_work = asyncio.Event()
+        self._connection: PeerConnection | None = None
+        self._is_running = False
+
+    @property
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """The partitions that are copied here."""
+        return tuple(self._copied)
+
+    def add(self, hosted: HostedPartition, following: Following) -> None:
+        """Copy a partition from now on."""
+        self._copied[hosted.topic, hosted.partition] = _Copied(hosted, following)
+        self._has_work.set()
+        if not self._is_running:
+            self._is_running = True
+            self._shell.tasks.spawn(self._run(), f"fetcher-{self._number}-{self.leader_id}")
+
+    def remove(self, key: PartitionKey) -> None:
+        """Copy a partition no longer; an answer that is under way says nothing any more."""
+        self._copied.pop(key, None)
+
+    def close(self) -> None:
+        """Copy nothing any more."""
+        self._copied.clear()
+        self._leave()
+
+    def abort(self) -> None:
+        """Drop the connection as a process that dies."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    # Rounds --------------------------------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            if not self._copied:
+                self._has_work.clear()
+                await self._has_work.wait()
+            try:
+                await self._round()
+            except OSError as failure:
+                self._leave()
+                await self._back_off_all(str(failure))
+
+    async def _round(self) -> None:
+        """Ask once for every partition that may be asked for."""
+        now_ms = self._now_ms()
+        due = [(each, wish) for each in self._copied.values() if each.not_before_ms <= now_ms and (wish := each.following.wish()) is not None]
+        if not due:
+            await self._sleep()
+            return
+        connection = await self._connected()
+        lost = [(each, wish) for each, wish in due if isinstance(wish, OffsetWish)]
+        if lost:
+            await self._ask_offsets(connection, lost)
+            return
+        await self._fetch(connection, [(each, wish) for each, wish in due if isinstance(wish, FetchWish)])
+
+    async def _sleep(self) -> None:
+        """Wait until somebody may be asked for, or something else is to be copied."""
+        self._has_work.clear()
+        waiting = [each.not_before_ms for each in self._copied.values() if each.following.wish() is not None]
+        if not waiting:
+            await self._has_work.wait()
+            return
+        try:
+            async with asyncio.timeout(max(min(waiting) - self._now_ms(), 1) / 1000):
+                await self._has_work.wait()
+        except TimeoutError:
+            return
+
+    async def _connected(self) -> PeerConnection:
+        if self._connection is not None and self._connection.is_open:
+            return self._connection
+        address = self._ports.address()
+        if address is None:
+            raise ConnectionError(f"broker {self.leader_id} is not known to be alive")
+        self._leave()
+        connection = self._connection = PeerConnection(
+            *address,
+            client_id=f"broker-{self._config.node_id}-fetcher-{self._number}",
+            world=self._shell.world,
+            request_timeout_ms=self._config.replica_socket_timeout_ms,
+            own_versions=self._ports.own_versions,
+            frame_events=self._config.frame_events,
+            number=self._shell.next_connection_number(),
+            local_host=self._config.outgoing_host,
+        )
+        await connection.connect(timeout_ms=self._config.replica_socket_timeout_ms)
+        return connection
+
+    def _leave(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _back_off_all(self, why: str) -> None:
+        """Nothing can be asked of this leader: let everything wait."""
+        for each in self._copied.values():
+            self._wait_for(each, why)
+        await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
+
+    # Asking --------------------------------------------------------------------------------------------------------------------------------
+
+    async def _fetch(self, connection: PeerConnection, due: list[tuple[_Copied, FetchWish]]) -> None:
+        version = connection.version_for(ApiKey.FETCH)
+        answer = await connection.request(self._fetch_request(due, version))
+        assert isinstance(answer, FetchResponse), "Fetch was asked"
+        if answer.error_code != ErrorCode.NONE:
+            raise ConnectionError(f"broker {self.leader_id} answered Fetch with {ErrorCode(answer.error_code).name}")
+        rows = {
+            (topic.topic_id if version >= FIRST_FETCH_WITH_TOPIC_IDS else topic.topic, partition.partition_index): partition
+            for topic in answer.responses
+            for partition in topic.partitions
+        }
+        for each, wish in due:
+            hosted = each.hosted
+            row = rows.get((hosted.topic_id if version >= FIRST_FETCH_WITH_TOPIC_IDS else hosted.topic, hosted.partition))
+            if row is not None and self._copied.get((hosted.topic, hosted.partition)) is each:
+                await self._take(each, wish, row)
+
+    def _fetch_request(self, due: list[tuple[_Copied, FetchWish]], version: int) -> FetchRequest:
+        topics: dict[bytes, FetchTopic] = {}
+        for each, wish in due:
+            hosted = each.hosted
+            topic = topics.setdefault(hosted.topic_id, FetchTopic(topic=hosted.topic, topic_id=hosted.topic_id))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=hosted.partition,
+                    current_leader_epoch=wish.leader_epoch,
+                    fetch_offset=wish.fetch_offset,
+                    last_fetched_epoch=wish.last_fetched_epoch,
+                    log_start_offset=wish.log_start_offset,
+                    partition_max_bytes=self._config.replica_fetch_max_bytes,
+                    replica_directory_id=self._ports.directory_id,
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=self._config.replica_fetch_wait_max_ms,
+            min_bytes=self._config.replica_fetch_min_bytes,
+            max_bytes=self._config.replica_fetch_response_max_bytes,
+            topics=list(topics.values()),
+        )
+        if version >= FIRST_FETCH_WITH_REPLICA_STATE:
+            request.replica_state = ReplicaState(replica_id=self._config.node_id, replica_epoch=self._ports.broker_epoch())
+        else:
+            request.replica_id = self._config.node_id
+        return request
+
+    async def _ask_offsets(self, connection: PeerConnection, lost: list[tuple[_Copied, OffsetWish]]) -> None:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for each, wish in lost:
+            hosted = each.hosted
+            topics.setdefault(hosted.topic, ListOffsetsTopic(name=hosted.topic)).partitions.append(
+                ListOffsetsPartition(
+                    partition_index=hosted.partition,
+                    current_leader_epoch=each.following.leader_epoch,
+                    timestamp=LATEST_TIMESTAMP if wish is OffsetWish.LATEST else EARLIEST_TIMESTAMP,
+                )
+            )
+        answer = await connection.request(ListOffsetsRequest(replica_id=self._config.node_id, topics=list(topics.values())))
+        assert isinstance(answer, ListOffsetsResponse), "ListOffsets was asked"
+        rows = {(topic.name, partition.partition_index): partition for topic in answer.topics for partition in topic.partitions}
+        for each, wish in lost:
+            key = (each.hosted.topic, each.hosted.partition)
+            row = rows.get(key)
+            if row is not None and self._copied.get(key) is each:
+                await self._carry_out(each, each.following.on_offset(wish, error=ErrorCode(row.error_code), offset=row.offset))
+
+    # Answers -------------------------------------------------------------------------------------------------------------------------------
+
+    async def _take(self, each: _Copied, wish: FetchWish, row: PartitionData) -> None:
+        diverging = None
+        if row.diverging_epoch.end_offset >= 0:
+            diverging = Diverging(leader_epoch=row.diverging_epoch.epoch, end_offset=row.diverging_epoch.end_offset)
+        step = each.following.on_fetched(
+            wish,
+            error=ErrorCode(row.error_code),
+            high_watermark=row.high_watermark,
+            log_start_offset=row.log_start_offset,
+            diverging=diverging,
+        )
+        if isinstance(step, Accept):
+            await self._append(each, row.records or EMPTY, step)
+        else:
+            await self._carry_out(each, step)
+
+    async def _append(self, each: _Copied, records: bytes | memoryview, accepted: Accept) -> None:
+        hosted = each.hosted
+        latest_epoch = hosted.log.epochs.latest_epoch
+        try:
+            has_moved = hosted.copy(records, accepted)
+        except MalformedBatch as malformed:
+            self._wait_for(each, malformed.reason)
+            has_moved = True
+        except OSError as failure:
+            self._ports.disk_failed(hosted.log.directory, "write", failure)
+            return
+        if has_moved or records:
+            self._ports.on_moved((hosted.topic, hosted.partition))
+        if hosted.log.epochs.latest_epoch != latest_epoch:
+            await self._on_disk(hosted, "write", hosted.log.store_epochs)
+
+    async def _carry_out(self, each: _Copied, step: NextStep) -> None:
+        match step:
+            case CutTo() | RestartAt():
+                await self.cut(each.hosted, step)
+            case BackOff():
+                self._wait_for(each, step.why)
+            case Halt():
+                self._note(each, step.why)
+            case _:
+                assert not isinstance(step, Accept), "taken before"
+                assert isinstance(step, AskForOffsets) or step, "asked again in the next round"
+
+    async def cut(self, hosted: HostedPartition, step: CutTo | RestartAt) -> None:
+        """Cut a log back to where it may be the leader's."""
+        try:
+            hosted.cut(step)
+        except OSError as failure:
+            self._ports.disk_failed(hosted.log.directory, "truncate", failure)
+            return
+        await self._on_disk(hosted, "write", hosted.log.store_epochs)
+        self._ports.on_moved((hosted.topic, hosted.partition))
+
+    async def _on_disk(self, hosted: HostedPartition, operation: str, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except OSError as failure:
+            self._ports.disk_failed(hosted.log.directory, operation, failure)
+
+    def _wait_for(self, each: _Copied, why: str) -> None:
+        each.not_before_ms = self._now_ms() + self._config.replica_fetch_backoff_ms
+        self._note(each, why)
+
+    def _note(self, each: _Copied, why: str) -> None:
+        hosted = each.hosted
+        self._shell.world.note(CopyingFailed(topic=hosted.topic, partition=hosted.partition, leader_id=self.leader_id, reason=why))
+
+    def _now_ms(self) -> int:
+        return self._shell.world.clock.monotonic_ms()

@@ -1,0 +1,129 @@
+"""What a broker does for partitions that have several replicas: copies those that others lead, and says of those that it leads who is in sync.
+
+Source: kafka.server.{ReplicaManager, ReplicaFetcherManager}, Partition.isReplicaIsrEligible (KIP-841, KIP-903).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from zlib import crc32
+
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.partitions.following import Following
+from kraftsim.core.partitions.in_sync_replicas import IsrProposal
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.replication.fetcher import FetcherPorts, ReplicaFetcher
+from kraftsim.node.broker.replication.isr_changes import IsrChanges
+from kraftsim.node.controller_channel import ControllerChannel
+from kraftsim.node.outbound import VersionRange
+from kraftsim.node.shell import NodeShell
+
+NO_BROKER_EPOCH = -1
+PartitionKey = tuple[str, int]
+
+
+class Replication:
+    """`on_moved` hears of partitions of which readers see more or less than before, or whose role changed."""
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        *,
+        image: Callable[[], MetadataImage],
+        broker_epoch: Callable[[], int],
+        own_versions: Mapping[int, VersionRange],
+        channel: ControllerChannel,
+        on_moved: Callable[[PartitionKey], None],
+        disk_failed: Callable[[str, str, OSError], None],
+    ) -> None:
+        self._shell = shell
+        self._image = image
+        self._broker_epoch = broker_epoch
+        self._own_versions = dict(own_versions)
+        self._on_moved = on_moved
+        self._disk_failed = disk_failed
+        self._changes = IsrChanges(shell, channel, broker_epoch, on_moved)
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._place: dict[PartitionKey, ReplicaFetcher] = {}
+        self.directory_id = bytes(16)
+        """Of the data directory; known once the broker has read what it is."""
+
+    # Copying -------------------------------------------------------------------------------------------------------------------------------
+
+    async def follow(self, hosted: HostedPartition, following: Following) -> None:
+        """Copy a partition from whoever leads it now; nobody, if that is not known."""
+        key = (hosted.topic, hosted.partition)
+        self.leave(key)
+        fetcher = self._fetcher(following.leader_id, key)
+        step = following.begin()
+        if step is not None:
+            await fetcher.cut(hosted, step)
+        if following.leader_id >= 0 and hosted.replica.following is following:
+            self._place[key] = fetcher
+            fetcher.add(hosted, following)
+
+    def leave(self, key: PartitionKey) -> None:
+        """Copy a partition no longer."""
+        fetcher = self._place.pop(key, None)
+        if fetcher is not None:
+            fetcher.remove(key)
+
+    def close(self) -> None:
+        """Copy nothing any more."""
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._place.clear()
+
+    def abort(self) -> None:
+        """Drop every connection as a process that dies."""
+        for fetcher in self._fetchers.values():
+            fetcher.abort()
+
+    def _fetcher(self, leader_id: int, key: PartitionKey) -> ReplicaFetcher:
+        topic, partition = key
+        number = (crc32(topic.encode()) + partition) % self._shell.config.num_replica_fetchers
+        fetcher = self._fetchers.get((leader_id, number))
+        if fetcher is None:
+            ports = FetcherPorts(
+                address=lambda: self._address(leader_id),
+                broker_epoch=self._broker_epoch,
+                directory_id=self.directory_id,
+                own_versions=self._own_versions,
+                on_moved=self._on_moved,
+                disk_failed=self._disk_failed,
+            )
+            fetcher = self._fetchers[leader_id, number] = ReplicaFetcher(self._shell, leader_id, number, ports)
+        return fetcher
+
+    def _address(self, broker_id: int) -> tuple[str, int] | None:
+        registered = self._image().broker(broker_id)
+        if registered is None or registered.fenced:
+            return None
+        found = registered.listener(self._shell.config.inter_broker_listener_name)
+        return None if found is None else (found.host, found.port)
+
+    # Leading -------------------------------------------------------------------------------------------------------------------------------
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Tell whether a follower may join those in sync: alive, not about to go, and of the incarnation that is registered."""
+        registered = self._image().broker(broker_id)
+        if registered is None or registered.fenced or registered.in_controlled_shutdown:
+            return False
+        return broker_epoch in (NO_BROKER_EPOCH, registered.broker_epoch)
+
+    def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
+        """Tell whether a follower asks with the epoch of an incarnation that has been replaced."""
+        registered = self._image().broker(broker_id)
+        return registered is not None and broker_epoch != NO_BROKER_EPOCH and registered.broker_epoch > broker_epoch
+
+    def ask(self, hosted: HostedPartition, proposal: IsrProposal | None) -> None:
+        """Put a change of those in sync to the controller."""
+        if proposal is not None:
+            self._changes.ask(hosted, proposal)
+
+    async def shrink(self, hosted: Callable[[], Iterable[HostedPartition]]) -> None:
+        """Let followers that are behind for too long leave those in sync, for ever. Looked at every half of replica.lag.time.max.ms."""
+        while True:
+            await asyncio.sleep(max(self._shell.config.replica_lag_time_max_ms // 2, 1) / 1000)
+            now_ms = self._shell.world.clock.wall_ms()
+            for each in list(hosted()):
+                self.ask(each, each.replica.shrinking(now_ms))
