@@ -37,7 +37,7 @@ NOBODIES = (11, 12, 13)
 PARTITIONS_PER_TOPIC = 1000
 CAUGHT_UP = 1 << 40
 HOUR_MS = 3_600_000
-SETTINGS = {"broker.session.timeout.ms": str(HOUR_MS), "kraftsim.replication.factor.max": "3"}
+SETTINGS = {"broker.session.timeout.ms": str(HOUR_MS)}
 SNAPSHOT_BYTES = 100
 """Of log for each partition: less than it takes, so that one snapshot is due, and more than half of it, so that no second one is."""
 READY = f'"kind":"{NodeReady.__name__}"'

@@ -133,7 +133,6 @@ class NodeConfig:
     metadata_max_retention_ms: int = setting("metadata.max.retention.ms", long_integer(), "604800000")
 
     # ours
-    replication_factor_max: int = setting("kraftsim.replication.factor.max", integer(at_least=1, at_most=32767), "1")
     release: str = setting("kraftsim.release", text_value, "3.9")
     cluster_id: str = setting("kraftsim.cluster.id", text_value, DEFAULT_CLUSTER_ID)
     run: str = setting("kraftsim.run", text_value, "run")

@@ -59,7 +59,6 @@ def our_controller(directory: Path) -> Iterator[str]:
         "controller.quorum.voters": f"1@127.0.0.1:{port}",
         "log.dirs": str(directory / "data"),
         "kraftsim.cluster.id": CLUSTER_ID,
-        "kraftsim.replication.factor.max": "5",
         **QUIET,
     }
     (directory / "controller.properties").write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

@@ -20,7 +20,7 @@ from protocol.metadata.m17_broker_registration_change import BrokerRegistrationC
 from tests.core.chance import Drawn
 
 ID = b"i" * 16
-DEFAULTS = TopicDefaults(num_partitions=4, replication_factor_max=1)
+DEFAULTS = TopicDefaults(num_partitions=4)
 
 
 def controller(fenced: tuple[int, ...] = (3,), defaults: TopicDefaults = DEFAULTS) -> ControllerState:
@@ -69,7 +69,6 @@ REFUSED = [
     (topic(replicas=0), ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value."),
     (topic(replicas=-2), ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0"),
     (topic(replicas=4), ErrorCode.INVALID_REPLICATION_FACTOR, "cannot be reached because only 3 broker(s) are registered."),
-    (topic(replicas=2), ErrorCode.INVALID_REPLICATION_FACTOR, "kraftsim keeps 1 replica(s) of a partition for now."),
     (by_hand((0, [1]), replicas=1), ErrorCode.INVALID_REQUEST, "replication factor was not set to -1."),
     (by_hand((0, [1]), partitions=1), ErrorCode.INVALID_REQUEST, "numPartitions was not set to -1."),
     (by_hand((0, [1]), (0, [2])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Found multiple manual partition assignments for partition 0"),
@@ -80,7 +79,6 @@ REFUSED = [
     (by_hand((0, [7])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "includes broker 7, but no such broker is registered."),
     (by_hand((0, [1]), (1, [1, 2])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition with 2 replica(s), but this is not consistent"),
     (by_hand((0, [3])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "for partition 0 are fenced or in controlled shutdown."),
-    (by_hand((0, [1, 2])), ErrorCode.INVALID_REPLICATION_FACTOR, "kraftsim keeps 1 replica(s) of a partition for now."),
     (configured("segment.bytes", None), ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: segment.bytes"),
     (configured("segment.bites", "1"), ErrorCode.INVALID_CONFIG, "Unknown topic config name: segment.bites"),
     (configured("segment.bytes", "1"), ErrorCode.INVALID_CONFIG, "Invalid value 1 for configuration segment.bytes: Value must be at least 14"),
@@ -153,10 +151,10 @@ def test_a_topic_is_a_record_its_configs_and_its_partitions() -> None:
 
 
 def test_what_a_request_leaves_open_comes_from_the_controller() -> None:
-    """-1 stands for num.partitions and default.replication.factor; where the default is more than can be built, it says so."""
+    """-1 stands for num.partitions and default.replication.factor; where the default is more than there are brokers, it says so."""
     decision = decide(controller(), topic(partitions=-1, replicas=-1))
     assert isinstance(decision, Decision) and isinstance(decision.result[0], NewTopic) and decision.result[0].partition_count == 4
-    decision = decide(controller(defaults=TopicDefaults(replication_factor=3, replication_factor_max=1)), topic(replicas=-1))
+    decision = decide(controller(defaults=TopicDefaults(replication_factor=4)), topic(replicas=-1))
     assert isinstance(decision, Decision) and isinstance(decision.result[0], RefusedTopic)
 
 

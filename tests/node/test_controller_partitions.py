@@ -84,7 +84,7 @@ class Stage:
 
 @asynccontextmanager
 async def staged(make_world: MakeWorld, **settings: str) -> AsyncIterator[Stage]:
-    async with running_controller(make_world(), **{"kraftsim_replication_factor_max": "3"} | settings) as controller, AsyncExitStack() as stack:
+    async with running_controller(make_world(), **settings) as controller, AsyncExitStack() as stack:
         address = controller.addresses["CONTROLLER"]
         brokers = {broker_id: await stack.enter_async_context(connected(address, broker_id)) for broker_id in (1, 2, 3)}
         for broker in brokers.values():

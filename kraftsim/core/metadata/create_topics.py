@@ -93,9 +93,6 @@ def _decide_topic(view: ReplicationView, topic: CreatableTopic, chance: Chance) 
     placement = _placement_by_hand(view, topic) if topic.assignments else _placement_by_number(view, topic, chance)
     if isinstance(placement, Refusal):
         return placement
-    refusal = view.refuse_replication_factor(len(placement[0]))
-    if refusal is not None:
-        return refusal
     topic_id = _draw_topic_id(chance)
     new_topic = NewTopic(
         name=topic.name,

@@ -94,7 +94,7 @@ def _decide_partition(view: ReplicationView, name: str, topic: Topic | None, ask
     key = (topic.topic_id, asked.partition_index)
     if asked.replicas is None:
         return _called_off(view, topic, key, partition)
-    refusal = refuse_assignment(asked.replicas, view.cluster) or view.refuse_replication_factor(len(asked.replicas))
+    refusal = refuse_assignment(asked.replicas, view.cluster)
     if refusal is not None:
         return refusal
     move = reassignment_to(asked.replicas, partition.replicas)

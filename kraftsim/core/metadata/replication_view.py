@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ConfigControl
@@ -17,7 +16,6 @@ from kraftsim.core.metadata.partition_change import ChangeRules, Election, Parti
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.topic_table import PartitionKey, TopicTable
 from protocol.config_resources import ConfigResourceType
-from protocol.errors import ErrorCode
 from protocol.metadata.m05_partition_change import PartitionChangeRecord
 from protocol.uuids import LOST_DIRECTORY_ID, MIGRATING_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID
 
@@ -35,8 +33,6 @@ class TopicDefaults:
 
     num_partitions: int = 1
     replication_factor: int = 1
-    replication_factor_max: int | None = None
-    """How many replicas brokers can keep, where that is limited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +72,6 @@ class ReplicationView:
         if not broker.directories:
             return MIGRATING_DIRECTORY_ID
         return broker.directories[0] if len(broker.directories) == 1 else UNASSIGNED_DIRECTORY_ID
-
-    def refuse_replication_factor(self, replica_count: int) -> Refusal | None:
-        """Return why a partition cannot have so many replicas, or None."""
-        most = self.defaults.replication_factor_max
-        if most is None or replica_count <= most:
-            return None
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"kraftsim keeps {most} replica(s) of a partition for now.")
 
     def active_of(self, replicas: Iterable[int]) -> tuple[int, ...]:
         """Return those of some replicas that are in service: the first ISR of a new partition."""

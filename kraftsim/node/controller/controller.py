@@ -268,7 +268,6 @@ class Controller:
             topic_defaults=TopicDefaults(
                 num_partitions=config.num_partitions,
                 replication_factor=config.default_replication_factor,
-                replication_factor_max=config.replication_factor_max,
             ),
             producer_id_control=self._parts.producer_id_control,
             node=self._parts.controller_node(config),
