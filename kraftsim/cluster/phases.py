@@ -1,7 +1,7 @@
 """The two phases of every run: first faults strike while the scenario's work goes on, then all is mended and must settle within bounds.
 
 A system that is safe because it does nothing would pass without the second one. Each bound is noted with its figure, and the invariant
-settles-after-heal judges it: whether a leader is there, all brokers serve, and every call of a client came back.
+settles-after-heal judges it: whether a leader is there, all brokers serve, all controllers have caught up, and every call of a client came back.
 Source: TigerBeetle's liveness mode; the bounds are far above what Kafka's time-outs add up to.
 """
 
@@ -14,6 +14,7 @@ from kraftsim.events.runs import PhaseBegan, Settled
 
 LEADER_SECONDS = 10.0
 BROKERS_SECONDS = 30.0
+CONTROLLERS_SECONDS = 30.0
 CALLS_SECONDS = 2 * ProducerSettings().delivery_timeout_ms / 1000
 """A call is tried for one delivery time-out; what began just before the faults ended gets as much again."""
 FAULTS, LIVENESS = "faults", "liveness"
@@ -42,6 +43,7 @@ async def _heal(stage: Stage, seconds: float, finished: asyncio.Event) -> None:
     began = stage.now_seconds()
     await _settle(stage, "leader", stage.wait_for_leader(), LEADER_SECONDS, began)
     await _settle(stage, "brokers", stage.wait_for_brokers(), BROKERS_SECONDS, began)
+    await _settle(stage, "controllers", stage.wait_for_controllers(), CONTROLLERS_SECONDS, began)
     await _settle(stage, "calls", finished.wait(), CALLS_SECONDS, began)
 
 

@@ -130,6 +130,9 @@ class RealStage:
         """Return when every broker answers and knows every other one as alive."""
         await self.cluster.answering(timeout_seconds=ANSWERING_SECONDS)
 
+    async def wait_for_controllers(self) -> None:
+        """Return at once: from outside nobody sees how much a controller has applied."""
+
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic and wait for its leaders."""
         await create_topic(self._addresses, topic, partitions)

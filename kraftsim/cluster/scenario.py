@@ -91,6 +91,10 @@ class Stage(Protocol):
         """Return when every broker answers and knows every other one as alive."""
         ...
 
+    async def wait_for_controllers(self) -> None:
+        """Return when every controller knows all that is committed now, as far as this mode lets anybody see that."""
+        ...
+
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic with replication factor 1 and return when every partition has a leader that answers."""
         ...

@@ -1,4 +1,4 @@
-"""Once every fault is healed, somebody leads, all brokers serve, and every call of a client comes back, each within its bound.
+"""Once every fault is healed, somebody leads, brokers serve, controllers catch up, and clients' calls come back, each within its bound.
 
 A cluster that promises nothing because it does nothing would keep every other invariant. Source: TigerBeetle's liveness mode.
 """
@@ -33,8 +33,8 @@ class WithinBounds:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="After all faults are healed there is a leader within 10 s, all brokers serve within 30 s, and every call of a client is settled within 2"
-    " delivery time-outs.",
+    rule="After all faults are healed there is a leader within 10 s, all brokers serve and all controllers have caught up within 30 s, and every call"
+    " of a client is settled within 2 delivery time-outs.",
     source="TigerBeetle's liveness mode",
     watches=(Settled,),
     check=WithinBounds,
