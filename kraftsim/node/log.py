@@ -41,6 +41,14 @@ class FoundRecord:
     leader_epoch: int
 
 
+class FlushedRecordsMissing(ValueError):
+    """A log that cannot be read up to where it was flushed. Its files are as they were found: perhaps the disk can read them again one day."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"the log ends at offset {offset}")
+        self.offset = offset
+
+
 class PartitionLog:
     """One log. `recover` first; afterwards every batch that `append` was given can be read back until `truncate_to` cuts it off.
 
@@ -83,18 +91,18 @@ class PartitionLog:
 
     # Opening and closing -------------------------------------------------------------------------------------------------------------------
 
-    def recover(self, on_batch: Callable[[RecordBatch], None], *, verify_from_offset: int | None = 0) -> LogRecovered:
+    def recover(self, on_batch: Callable[[RecordBatch], None], *, verify_from_offset: int | None = 0, sure_until: int = 0) -> LogRecovered:
         """Read the whole log, hand every batch to `on_batch`, and cut off what is torn or corrupt. The event returned is noted already.
 
         Checksums are looked at from `verify_from_offset` on: the recovery point after a crash, None after a clean stop. What lies before it is taken
-        as flushed.
+        as flushed. Raises FlushedRecordsMissing where it would have to cut before `sure_until`.
         """
         assert self._active_file is None, "a log is recovered once"
         cut_bytes = 0
         found = self._files.found_base_offsets() or [0]
         for index, base_offset in enumerate(found):
             self._begin_segment(base_offset)
-            cut_bytes += self._fill_active(on_batch, verify_from_offset)
+            cut_bytes += self._fill_active(on_batch, verify_from_offset, sure_until=sure_until)
             following = found[index + 1 :]
             if following and (cut_bytes or following[0] < self.log_end_offset):
                 cut_bytes += sum(self._files.remove_segment(later) for later in following)
@@ -353,7 +361,9 @@ class PartitionLog:
             self._pending_index.times.append(last_time)
         self._files.write_indexes(active.base_offset, self._pending_index)
 
-    def _fill_active(self, on_batch: Callable[[RecordBatch], None], verify_from_offset: int | None, end_offset: int | None = None) -> int:
+    def _fill_active(
+        self, on_batch: Callable[[RecordBatch], None], verify_from_offset: int | None, *, end_offset: int | None = None, sure_until: int = 0
+    ) -> int:
         """Count the batches of the active segment's file, as far as they are good and end before end_offset; cut off the rest, return its bytes."""
         assert self._active_file is not None, "a segment was begun"
         file, active = self._active_file, self._segments.active
@@ -371,6 +381,8 @@ class PartitionLog:
             self._note_epoch(batch.partition_leader_epoch, batch.base_offset)
             on_batch(batch)
         cut_bytes = file.size_bytes - active.size_bytes
+        if cut_bytes and self.log_end_offset < sure_until:
+            raise FlushedRecordsMissing(self.log_end_offset)
         if cut_bytes:
             file.truncate(active.size_bytes)
             self._files.remove_indexes(active.base_offset)

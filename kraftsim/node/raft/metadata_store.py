@@ -17,7 +17,7 @@ from kraftsim.events.nodes import DiskFailed
 from kraftsim.events.raft import MetadataWritten
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.log import PartitionLog
+from kraftsim.node.log import FlushedRecordsMissing, PartitionLog
 from kraftsim.node.raft.recovery_point import RecoveryPoint
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
 from kraftsim.world.interface import World
@@ -45,8 +45,11 @@ class Recovered:
 class SegmentedLog(PartitionLog):
     """A log without gaps, which can give way to a snapshot: all of it, or its beginning."""
 
-    def recover_without_gaps(self, on_batch: Callable[[RecordBatch], None]) -> None:
-        """Read the whole log, and end it where something is missing: a loss of power may leave a segment, and not the end of the one before it."""
+    def recover_without_gaps(self, on_batch: Callable[[RecordBatch], None], *, sure_until: int) -> None:
+        """Read the whole log, and end it where something is missing: a loss of power may leave a segment, and not the end of the one before it.
+
+        Raises FlushedRecordsMissing if that is before `sure_until`; then nothing has changed.
+        """
         expected: int | None = None
         gap: int | None = None
 
@@ -58,8 +61,10 @@ class SegmentedLog(PartitionLog):
             if gap is None:
                 on_batch(batch)
 
-        self.recover(look)
+        self.recover(look, sure_until=sure_until)
         end_offset = self.log_start_offset if expected is None else expected
+        if gap is not None and gap < sure_until:
+            raise FlushedRecordsMissing(gap)
         self.truncate_to(end_offset if gap is None else gap)
 
     def begin_at(self, offset: int) -> None:
@@ -130,7 +135,10 @@ class MetadataStore:
                 self.bytes_since_snapshot += batch.size_bytes
 
         try:
-            self._log.recover_without_gaps(take)
+            self._log.recover_without_gaps(take, sure_until=self._sure_until(snapshots))
+        except FlushedRecordsMissing as missing:
+            assert self._recovery_point is not None, "without it nothing is sure"
+            self._recovery_point.require(missing.offset, self._config.log_dir)
         except MalformedMessage as malformed:
             raise ConfigError(f"log.dirs: the metadata log in {self._config.log_dir} cannot be read: {malformed}") from malformed
         snapshots = self._usable(snapshots)
@@ -140,7 +148,6 @@ class MetadataStore:
         if latest is not None and latest > FORMAT_SNAPSHOT:
             self._base_epoch = latest.epoch
         if self._recovery_point is not None:
-            self._recovery_point.load()
             self._recovery_point.require(self._log.log_end_offset, self._config.log_dir)
         voters = self._voters(static_voters, latest, controls)
         if self._log.stored_topic_id() != METADATA_TOPIC_ID:
@@ -280,6 +287,13 @@ class MetadataStore:
             raise ConfigError(f"log.dirs: {QUORUM_STATE_PATH} cannot be read: {malformed.reason}") from malformed
 
     # Loading ------------------------------------------------------------------------------------------------------------------------------------
+
+    def _sure_until(self, snapshots: list[SnapshotId]) -> int:
+        """Return up to where the log was on disk for certain, and is not covered by a snapshot."""
+        if self._recovery_point is None:
+            return 0
+        self._recovery_point.load()
+        return 0 if snapshots and snapshots[-1].end_offset >= self._recovery_point.offset else self._recovery_point.offset
 
     def _ends_before(self, snapshot: SnapshotId) -> bool:
         """Tell whether the log lacks something that a snapshot has: the node died after it had fetched it, or the files are of two minds."""
