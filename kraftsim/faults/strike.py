@@ -16,6 +16,8 @@ from kraftsim.world.simulated import FileClass, Host, Occasion, Simulation
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself is keyed by the fault)
 
+    from kraftsim.faults.recorded_answers import RecordedAnswers
+
 NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 
@@ -31,6 +33,8 @@ class Strike:
         self.has_bitten = False
         self.is_over = False
         """Whether it will do nothing any more: it was disarmed, or it lasted and was ended."""
+        self.recorded: RecordedAnswers | None = None
+        """What was answered since it was armed, for kinds that repeat answers."""
         self._kind = kind
         self._key = key if key is not None else msgspec.json.encode(fault, order="sorted").decode()
         self._random: Random | None = None
@@ -82,6 +86,11 @@ class Strike:
 
     # ---- for the kinds
 
+    @property
+    def is_before(self) -> bool:
+        """Tell whether the trigger went off before what it waited for: only then the fate of a frame can be decided."""
+        return getattr(self.fault.trigger, "moment", "") == "before"
+
     def bite(self, effect: str) -> None:
         """Say that an outcome was changed; only the first time counts."""
         if not self.has_bitten:
@@ -114,6 +123,10 @@ class Strike:
                 self.simulation.restart(host)
 
         self.after(after_ms, start)
+
+    def number_or_none(self, name: str) -> int | None:
+        """Return a parameter that is a number or absent."""
+        return None if self._value(name) is None else self.integer(name)
 
     def flag(self, name: str) -> bool:
         """Return a parameter that is true or false."""

@@ -32,7 +32,7 @@ class FrameSeen:
     """
 
     __slots__ = (
-        "_cut_after", "_is_held", "_rewrites", "api_key", "api_version", "correlation_id", "data", "is_response", "request", "size_bytes",
+        "_cut_after", "_holds", "_rewrites", "api_key", "api_version", "correlation_id", "data", "is_response", "request", "size_bytes",
         "transport",
     )  # fmt: skip
 
@@ -58,7 +58,7 @@ class FrameSeen:
         self.data = b""
         """All of its bytes, once it was written, if somebody asked for that by `rewrite`."""
         self._cut_after: int | None = None
-        self._is_held = False
+        self._holds = 0
         self._rewrites: list[Rewrite] = []
 
     @property
@@ -76,16 +76,18 @@ class FrameSeen:
         after_bytes = max(0, min(after_bytes, self.size_bytes))
         self._cut_after = after_bytes if self._cut_after is None else min(self._cut_after, after_bytes)
 
-    def hold(self) -> None:
-        """Keep the frame and everything behind it in its direction back until `release`."""
-        assert not self._is_held, "who holds a frame twice must let it go twice"
-        self._is_held = True
+    def hold(self) -> Callable[[], None]:
+        """Keep the frame, and everything behind it in its direction, back. Returns what ends that; a second call of it does nothing."""
+        self._holds += 1
+        is_held = True
 
-    def release(self) -> None:
-        """Let a frame that was held, and what came behind it, go on."""
-        if self._is_held:
-            self._is_held = False
-            self.transport.out.release()
+        def release() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self.transport.out.release()
+
+        return release
 
     def rewrite(self, function: Rewrite) -> None:
         """Give the frame to a function once it is written as a whole, and send what that returns."""
@@ -97,9 +99,9 @@ class FrameSeen:
         return self._cut_after
 
     @property
-    def is_held(self) -> bool:
-        """Tell whether it is to wait."""
-        return self._is_held
+    def holds(self) -> int:
+        """How many want it to wait."""
+        return self._holds
 
     @property
     def is_rewritten(self) -> bool:
@@ -197,10 +199,11 @@ class FrameWatch:
 
     def _prepare(self, frame: FrameSeen, transport: "SimulatedTransport", ready: bytearray) -> None:
         """Do what was decided about a frame that goes out now; what stands before it in the write goes first."""
-        if frame.is_held:
+        if frame.holds:
             transport.push(bytes(ready))
             ready.clear()
-            transport.out.hold()
+            for _ in range(frame.holds):
+                transport.out.hold()
         if frame.cut_after is not None:
             transport.cut_after(len(ready) + frame.cut_after)
 

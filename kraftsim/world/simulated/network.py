@@ -15,6 +15,7 @@ from kraftsim.world.simulated.frames import FrameSeen, FrameWatch
 from kraftsim.world.simulated.host import Host, Process
 from kraftsim.world.simulated.link import NANOSECONDS_PER_MILLISECOND, Bite, Gate, Link, NetworkSettings
 from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
+from kraftsim.world.simulated.repeated_request import say_again
 from kraftsim.world.simulated.server import SimulatedServer
 from kraftsim.world.simulated.transport import SimulatedTransport
 
@@ -171,10 +172,19 @@ class Network:
         busy = 0
         for ends in self.between(one, other):
             busy += ends[0].is_busy
-            self.cut_count += 1
-            for end in ends:
-                end.cut()
+            self.cut_ends(ends)
         return busy
+
+    def cut_ends(self, ends: tuple[SimulatedTransport, SimulatedTransport]) -> None:
+        """Reset one connection, losing what is on its way."""
+        self.cut_count += 1
+        for end in ends:
+            end.cut()
+
+    def say_again(self, client: Host, address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
+        """Say bytes on a new connection of a host's process, if it lives, and throw the answer away; it is told how long that began to be."""
+        if client.is_alive:
+            self.loop.create_task(say_again(self.loop, address, port, data, on_answer), context=client.process.context.copy())
 
     def watch_frames(self, report: Callable[[FrameSeen, str], None]) -> None:
         """Report every frame, on the connections that are open and on those to come."""

@@ -1,0 +1,66 @@
+"""A request is overtaken: it waits in the network, with its connection, while later requests of the same API reach the server on other connections.
+
+A client that gave up on it has asked again by then; the old request is done after the new one, and its answer finds nobody. On one connection TCP
+keeps the order; between connections nothing does.
+"""
+
+from collections.abc import Callable
+
+from kraftsim.faults.awaited_frame import apis_of, await_frame
+from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
+from kraftsim.faults.strike import Strike
+from kraftsim.world.simulated import FrameSeen
+
+
+def strike(strike: Strike) -> None:
+    """Hold the request of the trigger, or the target's next one, until others have overtaken it; it bites when it goes on after them."""
+    releases: list[Callable[[], None]] = []
+
+    def act(frame: FrameSeen) -> bool:
+        release = frame.hold()
+        releases.append(release)
+        wanted = strike.integer("overtaken_by")
+        is_same_client = strike.flag("same_client")
+
+        def look(other: FrameSeen, moment: str) -> None:
+            nonlocal wanted
+            if moment != "after" or other.is_response or (other.api_key, other.server) != (frame.api_key, frame.server):
+                return
+            if other.transport is frame.transport or (is_same_client and other.client != frame.client):
+                return
+            wanted -= 1
+            if wanted == 0:
+                end()
+                strike.after(strike.integer("after_ms"), let_go)
+
+        def let_go() -> None:
+            if not strike.is_over:
+                strike.bite(f"a request of API {frame.api_key} was overtaken by {strike.integer('overtaken_by')} later ones")
+            release()
+
+        end = strike.simulation.triggers.follow_frames(look)
+        strike.finally_(end)
+        return True
+
+    def deliver() -> None:
+        for release in releases:
+            release()
+
+    await_frame(strike, act, is_response=False, apis=apis_of(strike))
+    strike.lasting(deliver, strike.integer("duration_ms"))
+
+
+FAULT = FaultKind(
+    name="overtaken-request",
+    title="a request that later ones overtake",
+    family=Family.PROTOCOL,
+    strike=strike,
+    params={"api_key": None, "overtaken_by": 1, "same_client": True, "after_ms": 20, "duration_ms": 30_000},
+    strikes_on=("time", "frame", "event", "state"),
+    draws={
+        "overtaken_by": OneOf((1, 1, 2, 5)),
+        "same_client": OneOf((True, False)),
+        "after_ms": OneOf((5, 20, 500)),
+        "duration_ms": Between(1000, 30_000),
+    },
+)

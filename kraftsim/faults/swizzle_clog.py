@@ -1,0 +1,54 @@
+"""A random part of the hosts is clogged one by one, and unclogged one by one in another order.
+
+So at almost every moment another set of hosts can talk, and what was held comes out in another order than it went in.
+Source: FoundationDB's simulator (swizzled clogging), whose authors call it their best finder of bugs.
+"""
+
+from functools import partial
+
+from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.strike import Strike
+
+
+def strike(strike: Strike) -> None:
+    """Clog hosts one after the other over the first part of the duration, and unclog them over the last; it bites when something is held."""
+    hosts = [name for name in strike.hosts() if strike.random.random() * 100 < strike.integer("percent")] or [strike.random.choice(strike.hosts())]
+    strike.random.shuffle(hosts)
+    back = list(hosts)
+    strike.random.shuffle(back)
+    duration_ms, spread_ms = strike.integer("duration_ms"), strike.integer("spread_ms")
+    clogged: dict[str, list[tuple[str, str]]] = {}
+    network = strike.simulation.network
+    bite = strike.bite
+
+    def clog(host: str) -> None:
+        if strike.is_over:
+            return
+        clogged[host] = [pair for other in strike.simulation.hosts if other != host for pair in ((host, other), (other, host))]
+        for source, target in clogged[host]:
+            network.clog(source, target, bite)
+
+    def unclog(host: str) -> None:
+        for source, target in clogged.pop(host, []):
+            network.unclog(source, target, bite)
+
+    def unclog_all() -> None:
+        for host in list(clogged):
+            unclog(host)
+
+    for host in hosts:
+        strike.after(strike.random.randint(0, spread_ms), partial(clog, host))
+    for host in back:
+        strike.after(spread_ms + duration_ms + strike.random.randint(1, spread_ms + 1), partial(unclog, host))
+    strike.lasting(unclog_all, duration_ms + 2 * spread_ms + 2)
+
+
+FAULT = FaultKind(
+    name="swizzle-clog",
+    title="hosts that are clogged one by one and unclogged in another order",
+    family=Family.NETWORK,
+    strike=strike,
+    params={"percent": 50, "spread_ms": 1000, "duration_ms": 2000},
+    aim=Aim.ALL,
+    draws={"percent": OneOf((20, 50, 80)), "spread_ms": Between(50, 2000), "duration_ms": Between(50, 4000)},
+)

@@ -1,0 +1,72 @@
+"""What was written at once is read in pieces: byte by byte, or torn in two at a boundary that moves on by one byte with every write.
+
+A parser that believes to find a whole frame, a whole size field or a whole head in one read is found out by the first, and one that errs at a single
+place by the second.
+"""
+
+from collections.abc import Iterator
+
+from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.strike import Strike
+
+NANOSECONDS_PER_MICROSECOND = 1000
+EVERY_BOUNDARY = 0
+
+
+def strike(strike: Strike) -> None:
+    """Tear what is written over the links of the target for a while; it bites when bytes that were written together arrive apart."""
+    links = [strike.simulation.network.link(source, target) for source, target in strike.directions()]
+    tear = _Tear(strike).pieces
+    for link in links:
+        link.begin_tearing(tear)
+
+    def mend() -> None:
+        for link in links:
+            link.end_tearing(tear)
+
+    strike.lasting(mend, strike.integer("duration_ms"))
+
+
+class _Tear:
+    """Where writes are torn, and how far their pieces are apart."""
+
+    def __init__(self, strike: Strike) -> None:
+        self._strike = strike
+        self._piece_bytes = strike.integer("piece_bytes")
+        self._pieces_max = strike.integer("pieces_max")
+        self._gap_ns = strike.integer("gap_us") * NANOSECONDS_PER_MICROSECOND
+        self._writes = 0
+
+    def pieces(self, data: bytes) -> Iterator[tuple[bytes, int]]:
+        """Yield the pieces of a write with the nanoseconds before each."""
+        ends = self._ends(len(data))
+        if len(ends) > 1:
+            self._strike.bite(f"{len(data)} bytes arrived in {len(ends)} pieces")
+        start = 0
+        for end in ends:
+            yield data[start:end], int(self._strike.random.random() * self._gap_ns)
+            start = end
+
+    def _ends(self, size_bytes: int) -> list[int]:
+        self._writes += 1
+        if self._piece_bytes == EVERY_BOUNDARY:
+            tear = (self._writes - 1) % size_bytes
+            return [tear, size_bytes] if tear else [size_bytes]
+        ends = list(range(self._piece_bytes, size_bytes, self._piece_bytes))[: self._pieces_max - 1]
+        return [*ends, size_bytes]
+
+
+FAULT = FaultKind(
+    name="torn-reads",
+    title="bytes that arrive in pieces",
+    family=Family.NETWORK,
+    strike=strike,
+    params={"piece_bytes": 1, "pieces_max": 100, "gap_us": 50, "duration_ms": 5000},
+    aim=Aim.LINK,
+    draws={
+        "piece_bytes": OneOf((EVERY_BOUNDARY, EVERY_BOUNDARY, 1, 3, 100)),
+        "pieces_max": Between(2, 100),
+        "gap_us": OneOf((0, 50, 2000)),
+        "duration_ms": Between(100, 4000),
+    },
+)

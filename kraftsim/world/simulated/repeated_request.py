@@ -1,0 +1,43 @@
+"""Says bytes to a server once more, on a connection of their own whose answers nobody wants: how a fault lets a request come twice."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kraftsim.world.simulated.loop import VirtualLoop
+
+PATIENCE_SECONDS = 30.0
+
+
+class Unheard(asyncio.Protocol):
+    """Tells how many bytes were answered first, and wants no more."""
+
+    def __init__(self, on_answer: Callable[[int], object]) -> None:
+        self.is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_answer = on_answer
+
+    def data_received(self, data: bytes) -> None:
+        """Tell of the answer."""
+        if not self.is_over.done():
+            self._on_answer(len(data))
+            self.is_over.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        if not self.is_over.done():
+            self.is_over.set_result(None)
+
+
+async def say_again(loop: "VirtualLoop", address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
+    """Connect, say the bytes, wait for a while for an answer, and close. Whether the server can be reached does not matter."""
+    with suppress(OSError):
+        transport, protocol = await loop.create_connection(lambda: Unheard(on_answer), address, port)
+        assert isinstance(transport, asyncio.Transport) and isinstance(protocol, Unheard), "a simulated connection of ours"
+        try:
+            transport.write(data)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(protocol.is_over, PATIENCE_SECONDS)
+        finally:
+            transport.close()
