@@ -13,9 +13,11 @@ from kraftsim.cluster.topics import create_topic
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
+from kraftsim.events.nodes import NodeFailed
 from kraftsim.faults.schedule import FaultSchedule
 from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient, ReadRecord
 from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.node import Node
 from kraftsim.world.simulated import Host, Simulation
@@ -46,6 +48,7 @@ class SimulatedCluster:
         """The last incarnation of each node that came up: one that is still coming up has nothing yet to stop in good order."""
         self._names = {host.name: name for name, host in self.hosts.items()}
         simulation.on_restart = self._main_of
+        simulation.on_stop = self._ending_of
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -78,8 +81,9 @@ class SimulatedCluster:
     async def stop(self) -> None:
         """Stop brokers, then controllers, cleanly."""
         for name in (*self.spec.broker_names, *self.spec.controller_names):
-            if self.hosts[name].is_alive and self._came_up.get(name) == self.hosts[name].process.incarnation:
-                await self.simulation.spawn(self.hosts[name], self.nodes.pop(name).stop())
+            ending = self._ending_of(self.hosts[name])
+            if ending is not None:
+                await self.simulation.spawn(self.hosts[name], ending)
 
     def segment_files(self) -> dict[str, bytes]:
         """Return the bytes of every partition segment on the brokers' disks, by 'NODE/TOPIC-PARTITION/FILE'."""
@@ -121,13 +125,22 @@ class SimulatedCluster:
             await node.start()
             self._came_up[name] = host.process.incarnation
             trouble = await node.failed()
-        except OSError as failure:
+        except (OSError, ConfigError) as failure:
+            self.simulation.world_of(host).note(NodeFailed(reason=f"{type(failure).__name__}: {failure}"))
             trouble = failure
         incarnation = host.process.incarnation
         self.simulation.triggers.at(self.simulation.now_ns, lambda occasion: self._end(host, incarnation))
-        if not isinstance(trouble, OSError):
+        if not isinstance(trouble, OSError) and (incarnation == 1 or not isinstance(trouble, ConfigError)):
             self.failures.append(f"{name}: {type(trouble).__name__}: {trouble}")
             self.simulation.violation("nodes-believe-the-truth", self.failures[-1], ())
+
+    def _ending_of(self, host: Host) -> Coroutine[object, object, object] | None:
+        """Return how the node on a host ends in good order; None for one that is down, coming up, or ending already."""
+        name = self._names.get(host.name)
+        if name is None or not host.is_alive or self._came_up.get(name) != host.process.incarnation:
+            return None
+        del self._came_up[name]
+        return self.nodes[name].stop()
 
     def _end(self, host: Host, incarnation: int) -> None:
         """The process of a node that gave up is gone, as `kraftsim node` would be."""

@@ -1,8 +1,10 @@
-"""The clocks of a simulated machine: driven by virtual time, and as wrong as a fault makes them.
+"""The clocks of a simulated machine: driven by virtual time, and as wrong as faults make them.
 
-The wall clock has an offset and may jump. The monotonic clock never jumps; a drift makes both run too fast or too slow.
+The wall clock may be off, jump, or stand still. The monotonic clock never jumps; a drift makes both run too fast or too slow. What a fault did to
+the wall clock is undone when it ends, without a jump where the fault had none either.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 NANOSECONDS = 1_000_000_000
@@ -10,6 +12,12 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 PARTS = 1_000_000
 FIRST_MOMENT_NS = 1_700_000_000 * NANOSECONDS
 """The wall clock at the beginning of every simulation (2023-11-14): a constant, so that a seed always gives the same timestamps."""
+SLOWEST_PPM = -900_000
+"""Faults together do not let a clock run slower than at a tenth of its speed."""
+SLEW_DIVISOR = 2
+"""A clock that is set right without a jump runs half as fast again, or half as fast, until it is."""
+
+Bite = Callable[[str], None]
 
 
 class TrueTime(Protocol):
@@ -18,10 +26,62 @@ class TrueTime(Protocol):
     now_ns: int
 
 
+class Oddity(Protocol):
+    """Something that makes a wall clock wrong."""
+
+    bite: Bite | None
+
+    def shift_ns(self, right_ns: int) -> int:
+        """Return how far the wall clock is ahead (negative: behind) when it should say `right_ns`."""
+        ...
+
+
+class Step:
+    """The wall clock is off, from one moment to the next."""
+
+    def __init__(self, by_ns: int, bite: Bite | None) -> None:
+        self.by_ns = by_ns
+        self.bite = bite
+
+    def shift_ns(self, right_ns: int) -> int:
+        """Return the same at every time."""
+        return self.by_ns
+
+
+class Freeze:
+    """The wall clock stands still."""
+
+    def __init__(self, at_ns: int, bite: Bite | None) -> None:
+        self.at_ns = at_ns
+        self.bite = bite
+
+    def shift_ns(self, right_ns: int) -> int:
+        """Return how far it has fallen behind."""
+        return self.at_ns - right_ns
+
+
+class Slew:
+    """The wall clock goes from one offset to another little by little; it never jumps and never goes back."""
+
+    def __init__(self, *, from_ns: int, to_ns: int, since_ns: int, bite: Bite | None) -> None:
+        self.from_ns = from_ns
+        self.to_ns = to_ns
+        self.since_ns = since_ns
+        self.bite = bite
+
+    def shift_ns(self, right_ns: int) -> int:
+        """Return how far it has come."""
+        most_ns = (right_ns - self.since_ns) // SLEW_DIVISOR
+        distance_ns = self.to_ns - self.from_ns
+        return self.from_ns + (min(distance_ns, most_ns) if distance_ns > 0 else max(distance_ns, -most_ns))
+
+
 class HostClock:
     """All clocks of one host."""
 
-    __slots__ = ("_local_base_ns", "_offset_ns", "_shift_ns", "_true", "_true_base_ns", "drift_ppm")
+    __slots__ = (
+        "_drifts", "_local_base_ns", "_oddities", "_offset_ns", "_shift_ns", "_true", "_true_base_ns", "_undrifted_lead_ns", "drift_ppm",
+    )  # fmt: skip
 
     def __init__(self, true: TrueTime) -> None:
         self._true = true
@@ -31,20 +91,38 @@ class HostClock:
         self._local_base_ns = 0
         self._shift_ns = 0
         """What the monotonic clock is ahead of true time, as long as it does not drift."""
+        self._oddities: list[Oddity] = []
+        self._drifts: list[tuple[int, Bite]] = []
+        self._undrifted_lead_ns = 0
+        """What the monotonic clock was ahead of true time before faults let it drift."""
 
     def wall_ns(self) -> int:
         """Return nanoseconds since 1970 by this host."""
-        return self.monotonic_ns() + self._offset_ns
+        return self._told_ns() if self._oddities else self.monotonic_ns() + self._offset_ns
 
     def wall_ms(self) -> int:
         """Return milliseconds since 1970 by this host."""
+        if self._oddities:
+            return self._told_ns() // NANOSECONDS_PER_MILLISECOND
         return (self.monotonic_ns() + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
+
+    def stamp_ms(self) -> int:
+        """Return the same for somebody who only writes it down: no outcome depends on it."""
+        right_ns = self._right_ns()
+        if self._oddities:
+            right_ns += sum(oddity.shift_ns(right_ns) for oddity in self._oddities)
+        return right_ns // NANOSECONDS_PER_MILLISECOND
 
     def monotonic_ns(self) -> int:
         """Return nanoseconds since the run began by this host."""
         if self.drift_ppm == 0:
             return self._true.now_ns + self._shift_ns
-        return self._local_base_ns + (self._true.now_ns - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
+        local_ns = self._drifting_ns()
+        lead_ns = local_ns - self._true.now_ns - self._shift_ns
+        if abs(lead_ns) >= NANOSECONDS_PER_MILLISECOND:
+            for _, bite in self._drifts:
+                bite(f"a clock was read that has drifted by {lead_ns // NANOSECONDS_PER_MILLISECOND} ms")
+        return local_ns
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of the monotonic clock."""
@@ -55,12 +133,97 @@ class HostClock:
         return local_delay_ns * PARTS // (PARTS + self.drift_ppm) if self.drift_ppm else local_delay_ns
 
     def jump(self, by_ns: int) -> None:
-        """Set the wall clock forward or, if negative, back."""
+        """Set the wall clock forward or, if negative, back, for good."""
         self._offset_ns += by_ns
 
     def drift(self, drift_ppm: int) -> None:
         """Let the clocks run too fast (positive) or too slow by parts per million, from now on."""
         assert drift_ppm > -PARTS, "a clock does not run backwards"
-        self._local_base_ns, self._true_base_ns = self.monotonic_ns(), self._true.now_ns
+        self._local_base_ns, self._true_base_ns = self._drifting_ns() if self.drift_ppm else self.monotonic_ns(), self._true.now_ns
         self._shift_ns = self._local_base_ns - self._true_base_ns
         self.drift_ppm = drift_ppm
+
+    # ---- what faults do
+
+    def step_for(self, by_ns: int, bite: Bite) -> Callable[[], None]:
+        """Let the wall clock jump, until the function that is returned is called."""
+        return self._odd_for(Step(by_ns, bite))
+
+    def freeze_for(self, bite: Bite) -> Callable[[], None]:
+        """Let the wall clock stand still, until the function that is returned is called."""
+        right_ns = self._right_ns()
+        return self._odd_for(Freeze(right_ns, bite))
+
+    def slew_for(self, by_ns: int, bite: Bite) -> Callable[[], None]:
+        """Let the wall clock run into an offset without a jump; the function that is returned lets it run back."""
+        slew = Slew(from_ns=0, to_ns=by_ns, since_ns=self._right_ns(), bite=bite)
+        self._oddities.append(slew)
+
+        def turn_back() -> None:
+            self._oddities.remove(slew)
+            self._slew_back(slew.shift_ns(self._right_ns()))
+
+        return turn_back
+
+    def drift_for(self, drift_ppm: int, bite: Bite) -> Callable[[], None]:
+        """Let both clocks drift, together with what makes them drift already; the function that is returned ends it.
+
+        Afterwards the monotonic clock keeps its lead, as it must; the wall clock loses it without a jump.
+        """
+        drift = (drift_ppm, bite)
+        if not self._drifts:
+            self._undrifted_lead_ns = self._lead_ns()
+        self._drifts.append(drift)
+        self._drift_on()
+
+        def stop() -> None:
+            self._drifts.remove(drift)
+            self._drift_on()
+            if not self._drifts:
+                gained_ns = self._lead_ns() - self._undrifted_lead_ns
+                self._offset_ns -= gained_ns
+                self._slew_back(gained_ns)
+
+        return stop
+
+    def _drift_on(self) -> None:
+        self.drift(max(sum(drift_ppm for drift_ppm, _ in self._drifts), SLOWEST_PPM))
+
+    @property
+    def error_ns(self) -> int:
+        """How far the wall clock is ahead of true time."""
+        right_ns = self._right_ns()
+        return right_ns + sum(oddity.shift_ns(right_ns) for oddity in self._oddities) - FIRST_MOMENT_NS - self._true.now_ns
+
+    def _odd_for(self, oddity: Oddity) -> Callable[[], None]:
+        self._oddities.append(oddity)
+        return lambda: self._oddities.remove(oddity)
+
+    def _slew_back(self, from_ns: int) -> None:
+        self._oddities.append(Slew(from_ns=from_ns, to_ns=0, since_ns=self._right_ns(), bite=None))
+
+    def _told_ns(self) -> int:
+        """Return the wall clock with everything that is wrong with it, and say so to whoever did it."""
+        right_ns = self._right_ns()
+        told_ns = right_ns
+        for oddity in list(self._oddities):
+            shift_ns = oddity.shift_ns(right_ns)
+            told_ns += shift_ns
+            if oddity.bite is None:
+                if shift_ns == 0:
+                    self._oddities.remove(oddity)  # it has run back
+            elif abs(shift_ns) >= NANOSECONDS_PER_MILLISECOND:
+                oddity.bite(f"the wall clock was read {abs(shift_ns) // NANOSECONDS_PER_MILLISECOND} ms {'ahead' if shift_ns > 0 else 'behind'}")
+        return told_ns
+
+    def _right_ns(self) -> int:
+        """Return what the wall clock says without oddities."""
+        local_ns = self._drifting_ns() if self.drift_ppm else self._true.now_ns + self._shift_ns
+        return local_ns + self._offset_ns
+
+    def _drifting_ns(self) -> int:
+        return self._local_base_ns + (self._true.now_ns - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
+
+    def _lead_ns(self) -> int:
+        """Return what the monotonic clock is ahead of true time."""
+        return (self._drifting_ns() if self.drift_ppm else self._true.now_ns + self._shift_ns) - self._true.now_ns

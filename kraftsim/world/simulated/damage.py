@@ -8,18 +8,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Damage:
     """At `position` stands `wrong` in place of `right`. An empty `wrong` is an end that is gone."""
 
-    number: int
-    """Tells one damage from another, through all incarnations."""
     position: int
     right: bytes
     wrong: bytes
     effect: str
     bite: Callable[[str], None]
-    is_seen: bool = False
+    unseen: "Damage | None" = None
+    """What it was before it came to light."""
+
+    @property
+    def is_seen(self) -> bool:
+        """Tell whether it is what processes get to read."""
+        return self.unseen is not None
+
+    @property
+    def origin(self) -> "Damage":
+        """Return what a fault has put on the disk: the same through all incarnations."""
+        return self.unseen or self
 
     def is_within(self, first: int, end: int) -> bool:
         """Tell whether somebody who reads from `first` to before `end` gets something else than was written."""
@@ -33,7 +42,7 @@ class Damage:
         if content[self.position : end] != self.right or (not self.wrong and end != len(content)):
             return None
         content[self.position : end] = self.wrong
-        return replace(self, is_seen=True)
+        return replace(self, unseen=self)
 
     def undo(self, content: bytearray) -> int:
         """Put the right bytes back if the wrong ones are still there; return by how much the content has become longer."""

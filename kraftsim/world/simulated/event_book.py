@@ -37,7 +37,7 @@ class EventLog:
         book = self._book
         t_ns = book.true_time.now_ns
         n = len(self.entries)
-        self.entries.append((t_ns, self._clock.wall_ms(), event))
+        self.entries.append((t_ns, self._clock.stamp_ms(), event))
         for observer in book.observers:
             observer(self.node, self.incarnation, n, t_ns, event)
 

@@ -122,7 +122,7 @@ class Inode:
 
     def mend(self, damage: Damage) -> None:
         """Let the medium give back again what was written, if the process has not put anything else in its place."""
-        for own in [own for own in self.damages if own.number == damage.number]:
+        for own in [own for own in self.damages if own.origin is damage]:
             self.damages.remove(own)
             if own.is_seen:
                 self.flushed_bytes += own.undo(self.cache)

@@ -1,0 +1,21 @@
+"""A host's clocks run too fast or too slow for a while, the monotonic one as well: its time-outs come too early or too late."""
+
+from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
+from kraftsim.faults.strike import Strike
+
+
+def strike(strike: Strike) -> None:
+    """Let both clocks drift; it bites once somebody reads one that is a millisecond off."""
+    clock = strike.simulation.host(strike.target).clock
+    strike.lasting(clock.drift_for(strike.integer("ppm"), strike.bite), strike.integer("duration_ms"))
+
+
+FAULT = FaultKind(
+    name="clock-drift",
+    title="clocks that run too fast or too slow",
+    family=Family.CLOCK,
+    strike=strike,
+    strikes_on=("time", "event"),
+    params={"ppm": 100_000, "duration_ms": 0},
+    draws={"ppm": OneOf((-500_000, -100_000, -1000, 1000, 100_000, 1_000_000)), "duration_ms": Between(1000, 8000)},
+)

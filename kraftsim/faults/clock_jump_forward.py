@@ -1,0 +1,20 @@
+"""A host's wall clock jumps forward: a virtual machine that slept, a first answer of NTP. It is set right again when the fault is healed."""
+
+from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
+from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
+
+
+def strike(strike: Strike) -> None:
+    """Set the wall clock forward; it bites when it is read so."""
+    clock = strike.simulation.host(strike.target).clock
+    strike.lasting(clock.step_for(strike.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, strike.bite), strike.integer("duration_ms"))
+
+
+FAULT = FaultKind(
+    name="clock-jump-forward",
+    title="a wall clock that jumps forward",
+    family=Family.CLOCK,
+    strike=strike,
+    params={"by_ms": 3_600_000, "duration_ms": 0},
+    draws={"by_ms": OneOf((50, 10_000, 3_600_000, 8 * 86_400_000)), "duration_ms": Between(200, 6000)},
+)

@@ -1,0 +1,47 @@
+"""The end of the newest snapshot of the metadata log is gone when the next incarnation reads it.
+
+A node that has the records in its log as well does without the snapshot; another one must say what is wrong and not start. Healed, the file is
+whole again and the node is started.
+"""
+
+from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
+from kraftsim.faults.strike import Strike
+from kraftsim.world.simulated import FileClass
+from kraftsim.world.simulated.damage import Damage
+
+SUFFIX = ".checkpoint"
+PERMILLE = 1000
+
+
+def strike(strike: Strike) -> None:
+    """Cut the file, kill the process, and start it again; it bites when somebody reads the file to its end."""
+    host = strike.simulation.host(strike.target)
+    paths = [path for path in host.platter.durable_files(FileClass.CHECKPOINT) if path.endswith(SUFFIX)]
+    if not paths or not host.is_alive:
+        return
+    path = paths[-1]
+    inode = host.platter.names[path]
+    kept_bytes = len(inode.cache) * strike.integer("kept_permille") // PERMILLE
+    effect = f"{path} ends after {kept_bytes} of {len(inode.cache)} bytes"
+    damage = Damage(position=kept_bytes, right=bytes(inode.cache[kept_bytes:]), wrong=b"", effect=effect, bite=strike.bite)
+    inode.hurt(damage)
+    strike.simulation.kill(host)
+
+    def heal() -> None:
+        found = host.platter.names.get(path)
+        if found is not None:
+            found.mend(damage)
+        strike.start_later(host, 0)
+
+    strike.start_later(host, strike.integer("after_ms"))
+    strike.lasting(heal, strike.integer("duration_ms"))
+
+
+FAULT = FaultKind(
+    name="truncated-snapshot",
+    title="a snapshot whose end is gone",
+    family=Family.DISK,
+    strike=strike,
+    params={"kept_permille": 500, "after_ms": 100, "duration_ms": 5000},
+    draws={"kept_permille": OneOf((0, 100, 500, 900, 999)), "after_ms": Between(20, 2000), "duration_ms": Between(2000, 8000)},
+)
