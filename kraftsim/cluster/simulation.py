@@ -60,9 +60,6 @@ class SimulatedCluster:
         """The active controller; None while there is none."""
         return next((name for name in self.spec.controller_names if self._is_active(name)), None)
 
-    def start(self) -> None:
-        """Let every node begin; nothing runs before the simulation does."""
-        for host in self.hosts.values():
     def applied_by_controllers(self) -> list[int]:
         """Return how far each controller has applied what is committed; 0 for one that is down or coming up."""
         found = []
@@ -72,6 +69,9 @@ class SimulatedCluster:
             found.append(min(node.raft.applied_end_offset, node.raft.high_watermark or 0) if is_up and isinstance(node, Controller) else 0)
         return found
 
+    def start(self) -> None:
+        """Let every node begin; nothing runs before the simulation does."""
+        for host in self.hosts.values():
             self.simulation.spawn(host, self._main_of(host))
 
     async def wait_until_ready(self) -> None:
@@ -274,6 +274,12 @@ class SimulatedStage:
         """Return when every broker answers and knows every other one as alive."""
         await self.cluster.wait_until_ready()
 
+    async def wait_for_controllers(self) -> None:
+        """Return when every controller has applied what any of them knows to be committed now."""
+        committed = max(self.cluster.applied_by_controllers(), default=0)
+        while min(self.cluster.applied_by_controllers(), default=0) < committed:
+            await asyncio.sleep(LOOK_SECONDS)
+
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic and wait for its leaders."""
         await self.cluster.wait_until_ready()
@@ -286,12 +292,6 @@ class SimulatedStage:
             self._simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=client_id, settings=ProducerSettings(), frame_events=True
         )
         return SimulatedProducer(self._simulation, host, client)
-
-    async def wait_for_controllers(self) -> None:
-        """Return when every controller has applied what any of them knows to be committed now."""
-        committed = max(self.cluster.applied_by_controllers(), default=0)
-        while min(self.cluster.applied_by_controllers(), default=0) < committed:
-            await asyncio.sleep(LOOK_SECONDS)
 
     def reader(self, client_id: str) -> ReaderDriver:
         """Return a new reader on a host of its own."""
