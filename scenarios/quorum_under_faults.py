@@ -3,7 +3,7 @@
 Askers use up block after block of producer ids, so that the metadata log grows all the time; snapshots are written every few kilobytes and the log
 is cut behind them, so that whoever was away begins with one. In simulation faults strike at the moments that matter: a vote that is given and not
 yet written down, a leader that was just elected, a record that is written and not yet committed, a flush of any file of the quorum. Over sockets
-controllers and brokers are killed at times.
+nodes are killed, stand still, and are cut off at times, and connections break in the middle of a frame.
 
 Every run draws some kinds of faults and leaves out others (swarm testing): kinds that come together all the time hide what one of them would show.
 Power losses and refused flushes never come together: after a refused flush nobody can know what the next loss of power takes.
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, OneOf
+from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, Fault, OneOf
+from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.terrain import ASKER_APIS, cluster_terrain
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
@@ -46,9 +47,11 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets restarts at times; in simulation some of the kinds below, most of them tied to what the quorum does."""
+    """Draw a schedule: over sockets of kinds that have a meaning there; in simulation of all below, most of them tied to what the quorum does."""
     if mode is not Mode.SIM:
-        return tuple(_restart(random, random.choice((*CONTROLLERS, *CONTROLLERS, *BROKERS)), _time(random)) for _ in range(random.randint(2, 4)))
+        kinds = random.sample(KINDS_OVER_SOCKETS, 3)
+        schedule = [_killed_in_time(random), *(random.choice(kinds)(random) for _ in range(random.randint(2, 4)))]
+        return tuple(fault for fault in schedule if mode.value in FAULTS.named(fault.kind).modes)
     story = random.random()
     if story < FIGURE_8_SHARE:
         return _figure_8(random)
@@ -78,6 +81,11 @@ def _kill(random: "Random") -> Fault:
     return _restart(random, AT_THE_TRIGGER, _moment(random))
 
 
+def _killed_in_time(random: "Random") -> Fault:
+    """A node dies at some time, and comes back."""
+    return _restart(random, random.choice((*CONTROLLERS, *CONTROLLERS, *BROKERS)), _time(random))
+
+
 def _power_loss(random: "Random") -> Fault:
     """A controller loses its power at a moment of the quorum: what it had not flushed is gone."""
     return _restart(random, AT_THE_TRIGGER, _moment(random), power_loss=True)
@@ -95,6 +103,11 @@ def _cut(random: "Random") -> Fault:
     return Fault(kind="partition", target=target, trigger=_time(random), params={"duration_ms": random.randint(300, 6000)})
 
 
+def _cut_leader(random: "Random") -> Fault:
+    """Whoever leads at some time is cut off from everybody."""
+    return Fault(kind="partition", target=LEADER_WORD, trigger=_time(random), params={"duration_ms": random.randint(500, 4000)})
+
+
 def _isolated_leader(random: "Random") -> Fault:
     """Whoever was just elected is cut off from everybody."""
     return Fault(kind="partition", trigger=_elected(random), params={"duration_ms": random.randint(500, 6000)})
@@ -110,6 +123,11 @@ def _pause(random: "Random") -> Fault:
     trigger = random.choice((_time(random), _elected(random)))
     target = random.choice(CONTROLLERS) if isinstance(trigger, AtTime) else AT_THE_TRIGGER
     return Fault(kind="pause", target=target, trigger=trigger, params={"duration_ms": random.randint(100, 6000)})
+
+
+def _standstill(random: "Random") -> Fault:
+    """A controller stands still at some time."""
+    return Fault(kind="pause", target=random.choice(CONTROLLERS), trigger=_time(random), params={"duration_ms": random.randint(100, 4000)})
 
 
 def _slow_network(random: "Random") -> Fault:
@@ -148,6 +166,7 @@ KINDS: tuple[Callable[["Random"], Fault], ...] = (
     _full_disk,
     _refused_flush,
 )
+KINDS_OVER_SOCKETS: tuple[Callable[["Random"], Fault], ...] = (_killed_in_time, _cut, _cut_leader, _cut_frame, _standstill, _slow_network)
 FIGURE_8_SHARE = 0.15
 LOST_TAIL_SHARE = 0.15
 EPOCHS_OF_FIGURE_8 = range(3, 9)

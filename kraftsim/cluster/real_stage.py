@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.field_of_cluster import RealCluster
+from kraftsim.cluster.field_schedule import FieldSchedule
 from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.quorum_question import leader_of
 from kraftsim.cluster.scenario import Mode
-from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.events.event import Event
-from kraftsim.events.runs import FaultArmed, FaultEnded, FaultFired
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime
 from kraftsim.node.clients import InitProducerIdClient, ProducerClient
 from kraftsim.node.clients import ReaderClient as OwnReader
 from kraftsim.world.interface import World
@@ -24,38 +24,12 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the world)
 
 HARNESS = "harness"
-RESTART = "restart"
-"""The one kind of fault that has a meaning over sockets."""
-DOWN_MS = 1000
 ANSWERING_SECONDS = 60.0
 """Patience of the cluster's own probe; the bounds of `phases` are shorter."""
 
 
-class RealCluster(Protocol):
-    """What the stage asks of a cluster, however its nodes run."""
-
-    spec: ClusterSpec
-    started_ns: int
-
-    async def kill_node(self, name: str) -> None:
-        """End a node as SIGKILL would."""
-        ...
-
-    async def restart_node(self, name: str) -> None:
-        """Start a node that is down."""
-        ...
-
-    def is_down(self, name: str) -> bool:
-        """Tell whether a node was killed and not restarted."""
-        ...
-
-    async def answering(self, *, timeout_seconds: float) -> None:
-        """Return when every broker answers and knows every other one as alive. Raises TimeoutError or ClusterFailed."""
-        ...
-
-
 class RealStage:
-    """Plays over sockets. Faults with a trigger other than a time are left out; power loss is played as a kill: see `kraftsim.cluster.scenario`."""
+    """Plays over sockets. Faults that only a simulated world can have are left out: see `kraftsim.cluster.scenario`."""
 
     def __init__(
         self,
@@ -73,12 +47,7 @@ class RealStage:
         self._workload = workload
         self._worlds: list[RealWorld] = []
         self._harness = self._world_of(HARNESS)
-        self._schedule = [fault for fault in schedule if self.can_play(fault)]
-        self._under_way: list[asyncio.Task[None]] = []
-
-    def can_play(self, fault: Fault) -> bool:
-        """Tell whether a fault has a meaning over sockets."""
-        return fault.kind == RESTART and isinstance(fault.trigger, AtTime)
+        self._faults = FieldSchedule(cluster, schedule, self.note)
 
     def random(self, purpose: str) -> "Random":
         """Return the stream of random numbers for a purpose."""
@@ -111,20 +80,16 @@ class RealStage:
                 task.cancel()
 
     def inject(self) -> None:
-        """Start a task for each fault that has a time."""
-        for fault in self._schedule:
-            self.note(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
-            self._under_way.append(asyncio.ensure_future(self._carry_out(fault)))
+        """Let every fault wait for its trigger."""
+        self._faults.inject()
 
     async def mend(self) -> None:
-        """Let the faults under way end, and start again what is down."""
-        await asyncio.gather(*self._under_way)
-        for name in self.spec.node_names:
-            if self.cluster.is_down(name):
-                await self.cluster.restart_node(name)
+        """Let nothing strike any more, end what lasts, and start again what is down."""
+        await self._faults.mend()
 
     async def wait_for_leader(self) -> None:
-        """Return at once: from outside nobody sees who leads before the brokers answer."""
+        """Return when a controller says that it leads."""
+        await leader_of(self.spec)
 
     async def wait_for_brokers(self) -> None:
         """Return when every broker answers and knows every other one as alive."""
@@ -157,10 +122,12 @@ class RealStage:
         """Return a new asker, our own in every mode."""
         return InitProducerIdClient(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, retry_backoff_ms=20)
 
+    async def leave(self) -> None:
+        """Have nothing more to do with the cluster."""
+        await self._faults.close()
+
     def close(self) -> None:
         """Let the event logs of harness and clients go."""
-        for task in self._under_way:
-            task.cancel()
         for world in self._worlds:
             world.close()
         self._worlds.clear()
@@ -168,19 +135,6 @@ class RealStage:
     @property
     def _addresses(self) -> list[tuple[str, int]]:
         return [(node.host, node.port) for node in (self.spec.node(name) for name in self.spec.broker_names)]
-
-    async def _carry_out(self, fault: Fault) -> None:
-        assert isinstance(fault.trigger, AtTime), "only faults with a time are played over sockets"
-        down_ms = fault.params.get("after_ms", DOWN_MS)
-        assert isinstance(down_ms, int), "after_ms is a number"
-        await asyncio.sleep(fault.trigger.at_ms / 1000)
-        if self.cluster.is_down(fault.target):
-            return
-        self.note(FaultFired(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
-        await self.cluster.kill_node(fault.target)
-        await asyncio.sleep(down_ms / 1000)
-        await self.cluster.restart_node(fault.target)
-        self.note(FaultEnded(fault=fault.kind, target=fault.target))
 
     def _world_of(self, name: str) -> World:
         world = real_world(

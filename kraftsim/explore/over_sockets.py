@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.field_schedule import can_play, follows_frames, wants_proxy
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ClusterFailed, ProcessCluster
 from kraftsim.cluster.real_stage import RealStage
@@ -13,7 +15,7 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.core.metadata.final_metadata import final_metadata_events
 from kraftsim.core.partitions.final_log import final_log_events
 from kraftsim.events.event import Event
-from kraftsim.events.runs import FaultFired, RunEnded, RunStarted
+from kraftsim.events.runs import FaultBit, FaultFired, RunEnded, RunStarted
 from kraftsim.explore.conclude import Ending, FaultCounts, conclude
 from kraftsim.explore.judge import Noted, judge, read_events
 from kraftsim.explore.record import wall_text
@@ -29,12 +31,15 @@ FINAL = "final"
 
 def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
     """Play the scenario on free ports of this machine."""
+    schedule = request.schedule()
+    played = [fault for fault in schedule if can_play(fault, request.mode)]
     wanted = request.spec(port=ANY_PORT)
     spec = request.spec(port=free_port_range(wanted.brokers, controllers=wanted.controllers))
-    schedule = request.schedule()
+    spec = replace(spec, behind_proxy=wants_proxy(played))
     directory.create()
-    cluster = EmbeddedCluster(spec, directory) if request.mode is Mode.EMBEDDED else ProcessCluster(spec, directory)
-    stage = RealStage(cluster, request.mode, directory, schedule, request.work())
+    kind = EmbeddedCluster if request.mode is Mode.EMBEDDED else ProcessCluster
+    cluster = kind(spec, directory, follows_frames=follows_frames(played))
+    stage = RealStage(cluster, request.mode, directory, played, request.work())
     started = wall_text(RealClock(0))
     trouble: str | None = None
     try:
@@ -51,8 +56,8 @@ def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult
         verdicts=judge(noted, request.scenario.must_exercise),
         trouble=trouble,
         faults=_counts(schedule, noted),
-        played=[str(fault) for fault in schedule if stage.can_play(fault)],
-        left_out=[str(fault) for fault in schedule if not stage.can_play(fault)],
+        played=[str(fault) for fault in played],
+        left_out=[str(fault) for fault in schedule if fault not in played],
         event_count=len(noted),
         seconds=seconds,
         started=started,
@@ -62,7 +67,10 @@ def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult
 
 async def _play(request: RunRequest, cluster: ProcessCluster | EmbeddedCluster, stage: RealStage) -> None:
     async with asyncio.timeout(request.scenario.limit_seconds), cluster:
-        await request.scenario.play(stage)
+        try:
+            await request.scenario.play(stage)
+        finally:
+            await stage.leave()
 
 
 def _note_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int) -> None:
@@ -102,7 +110,8 @@ def final_metadata(directory: RunDirectory, controllers: Sequence[str]) -> list[
 
 
 def _counts(schedule: Sequence[Fault], noted: Sequence[Noted]) -> FaultCounts:
-    """Return armed and fired by kind; what a kill over sockets changed is not observed, so it counts as a bite when it was done."""
+    """Return armed, fired and bit by kind. What was drawn and cannot be played here is armed and never fires."""
     fired = [event.fault for _, event in noted if isinstance(event, FaultFired)]
+    bit = [event.fault for _, event in noted if isinstance(event, FaultBit)]
     kinds = sorted({fault.kind for fault in schedule})
-    return {kind: (sum(fault.kind == kind for fault in schedule), fired.count(kind), fired.count(kind)) for kind in kinds}
+    return {kind: (sum(fault.kind == kind for fault in schedule), fired.count(kind), bit.count(kind)) for kind in kinds}

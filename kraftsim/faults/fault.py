@@ -1,6 +1,6 @@
 """What a fault is: a kind, a target, parameters and a trigger, all plain data; and what a kind of fault is: the function that strikes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from kraftsim.catalogue import Catalogue
 from kraftsim.faults.trigger import Trigger
 
 if TYPE_CHECKING:
+    from kraftsim.faults.field import FieldStrike
     from kraftsim.faults.strike import Strike
 
 Value = int | str | bool | None
@@ -101,6 +102,7 @@ class FaultKind:
     spoils: Spoils = Spoils.NOTHING
     spoils_if: str | None = None
     prepare: "Callable[[Strike], None] | None" = None
+    over_sockets: "Callable[[FieldStrike], Awaitable[None]] | None" = None
 
 
 APART = (

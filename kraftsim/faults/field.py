@@ -54,6 +54,25 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     closed: int = 0
 
 
+class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which frame is waited for: the nth that fits, of an API or of any, between two names or any; CLIENTS is whoever is no node.
+
+    Of one connection, or not of one; with one correlation id. `moment` 'before' holds the frame itself, 'after' what follows it.
+    """
+
+    api_key: int | None = None
+    is_response: bool = False
+    client: str | None = None
+    server: str | None = None
+    nth: int = 1
+    moment: str = "before"
+    sent_by_node: bool = False
+    """Whether frames that clients send are passed over."""
+    connection: int | None = None
+    not_connection: int | None = None
+    correlation_id: int | None = None
+
+
 class HeldFrame(Protocol):
     """A frame that waits in the proxy, with everything behind it on its connection, until the function of the kind has decided about it."""
 
@@ -62,6 +81,12 @@ class HeldFrame(Protocol):
     client: str
     server: str
     size_bytes: int
+    connection: int
+    correlation_id: int
+
+    async def let_pass(self) -> None:
+        """Let it go now, with what was decided about it."""
+        ...
 
     async def cut(self, after_bytes: int) -> None:
         """Let so many bytes of it through (its size field included), then reset the connection at both ends."""
@@ -83,7 +108,10 @@ class HeldFrame(Protocol):
 class Field(Protocol):
     """What can be done to a cluster over sockets. Nodes go by their names; embedded ones cannot be paused."""
 
-    node_names: Sequence[str]
+    @property
+    def node_names(self) -> Sequence[str]:
+        """All nodes of the cluster."""
+        ...
 
     async def leader(self) -> str:
         """Return who leads the metadata quorum, as soon as somebody does."""
@@ -93,24 +121,24 @@ class Field(Protocol):
         """Tell whether a node was taken down and not started again."""
         ...
 
-    async def kill(self, node: str) -> None:
-        """End a node by SIGKILL; an embedded one is aborted."""
+    async def kill(self, node: str) -> bool:
+        """End a node by SIGKILL; an embedded one is aborted. Return whether there was anything to do."""
         ...
 
-    async def stop(self, node: str) -> None:
-        """Let a node end cleanly (SIGTERM)."""
+    async def stop(self, node: str) -> bool:
+        """Let a node end cleanly (SIGTERM). Return whether there was anything to do."""
         ...
 
-    async def restart(self, node: str) -> None:
-        """Start a node that is down."""
+    async def restart(self, node: str) -> bool:
+        """Start a node that is down. Return whether there was anything to do."""
         ...
 
-    async def pause(self, node: str) -> None:
-        """Let a node stand still (SIGSTOP)."""
+    async def pause(self, node: str) -> bool:
+        """Let a node stand still (SIGSTOP). Return whether there was anything to do."""
         ...
 
-    async def resume(self, node: str) -> None:
-        """Let a node go on (SIGCONT)."""
+    async def resume(self, node: str) -> bool:
+        """Let a node go on (SIGCONT). Return whether there was anything to do."""
         ...
 
     async def impose(self, links: Iterable[Link], condition: Condition) -> int:
@@ -119,6 +147,10 @@ class Field(Protocol):
 
     async def lift(self, number: int) -> Effect:
         """End a condition; what was held is delivered."""
+        ...
+
+    async def next_frame(self, watch: Watch) -> HeldFrame:
+        """Wait for a frame, and return it held."""
         ...
 
     async def cut(self, links: Iterable[Link]) -> Effect:
@@ -187,12 +219,22 @@ class FieldStrike:
             self._note(FaultBit(fault=self.fault.kind, target=self.target, effect=effect))
 
     async def lasts(self, duration_ms: int) -> None:
-        """Return when the fault is to end: after a while, or as soon as everything is healed; 0 means not before that."""
+        """Let the frame go that the trigger waited for, and return when the fault is to end: after a while, or as soon as everything is mended.
+
+        0 means not before that.
+        """
+        if self.frame is not None:
+            await self.frame.let_pass()
         try:
             async with asyncio.timeout(duration_ms / 1000 if duration_ms else None):
                 await self._over.wait()
         except TimeoutError:
             return
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything is being mended."""
+        return self._over.is_set()
 
     def end(self) -> None:
         """Let what lasts end now."""

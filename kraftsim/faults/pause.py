@@ -1,6 +1,7 @@
 """A process stands still for a while, as in a long garbage collection: its peers hear nothing, and all that waited happens at once afterwards."""
 
-from kraftsim.faults.fault import Between, Family, FaultKind
+from kraftsim.faults.fault import PROCESSES, SIM, Between, Family, FaultKind
+from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
@@ -18,11 +19,22 @@ def strike(strike: Strike) -> None:
     strike.lasting(resume, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Send SIGSTOP, and SIGCONT later; nodes of one process cannot stand still by themselves."""
+    if not await strike.field.pause(strike.target):
+        return
+    await strike.lasts(strike.integer("duration_ms"))
+    if await strike.field.resume(strike.target):
+        strike.bite("a node stood still")
+
+
 FAULT = FaultKind(
     name="pause",
     title="a process that stands still",
     family=Family.PROCESS,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=(SIM, PROCESSES),
     params={"duration_ms": 5000},
     draws={"duration_ms": Between(100, 6000)},
 )

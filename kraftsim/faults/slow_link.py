@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
+from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
 
 
@@ -32,11 +33,19 @@ def slow_links(strike: Strike, delay: Callable[[int], int]) -> None:
     strike.lasting(hasten, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy delay what is sent."""
+    condition = Condition(latency_ms=strike.integer("latency_ms"), jitter_ms=strike.integer("jitter_ms"))
+    await strike.while_it_lasts(strike.links(), condition, strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="slow-link",
     title="a slow network",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"latency_ms": 500, "jitter_ms": 1000, "duration_ms": 10_000},
     aim=Aim.LINK,
     draws={"latency_ms": Between(5, 300), "jitter_ms": Between(5, 300), "duration_ms": Between(500, 6000)},

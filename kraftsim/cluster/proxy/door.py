@@ -11,6 +11,7 @@ from kraftsim.cluster.proxy.orders import (
     Cut,
     Decide,
     Envelope,
+    Follow,
     FrameHeld,
     Impose,
     Lift,
@@ -18,10 +19,9 @@ from kraftsim.cluster.proxy.orders import (
     News,
     Order,
     Unwatch,
-    Watch,
 )
 from kraftsim.cluster.proxy.proxy import NotDone, Proxy
-from kraftsim.faults.field import Condition, Effect, Link
+from kraftsim.faults.field import Condition, Effect, Link, Watch
 
 LOOPBACK: Final = "127.0.0.1"
 OnHeld = Callable[["Held"], None]
@@ -83,6 +83,8 @@ class Held:
         self.client = news.client
         self.server = news.server
         self.size_bytes = news.size_bytes
+        self.connection = news.connection
+        self.correlation_id = news.correlation_id
         self._door = door
         self._hold = news.hold
         self._is_decided = False
@@ -159,7 +161,7 @@ class Door:
 
     async def watch(self, watch: Watch, on_held: OnHeld) -> int:
         """Wait for a frame: `on_held` is called with it, and must see to it that it is let pass."""
-        number = (await self.order(watch)).number
+        number = (await self.order(Follow(watch=watch))).number
         self._watches[number] = on_held
         early = self._early.pop(number, None)
         if early is not None:

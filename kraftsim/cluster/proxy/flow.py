@@ -106,6 +106,8 @@ class Flow:
             self.end_kind = kind
             if self.frames is not None and not self.frames.is_frozen:
                 self.frames.finish()
+            elif self.frames is not None and not self.frames.is_under_way:
+                self.frames.abandon()
         elif kind == "reset":
             self.end_kind = kind
         self.pump()

@@ -47,6 +47,7 @@ class FrameStream:
         "_send",
         "_swallows",
         "_watches",
+        "is_under_way",
     )
 
     def __init__(
@@ -77,6 +78,8 @@ class FrameStream:
         """Whether the frame at the beginning of what is kept was looked at already."""
         self._frame: Frame | None = None
         self._due_after: list[Waiting] = []
+        self.is_under_way = False
+        """Whether what waits was sent, and is only late: it arrives even if its sender is gone."""
         self._forget_decisions()
 
     @property
@@ -101,7 +104,12 @@ class FrameStream:
     def thaw(self) -> None:
         """One decision less to wait for."""
         self._freezes -= 1
+        self.is_under_way = False
         self._go_on()
+
+    def abandon(self) -> None:
+        """The sender is gone while something was held that it was about to send: it never did."""
+        self._kept = b""
 
     def finish(self) -> None:
         """Nothing more comes: let the beginning of a head go, which no frame will follow."""

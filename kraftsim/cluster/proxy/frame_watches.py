@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftsim.cluster.proxy.orders import FrameHeld, Watch
-from kraftsim.faults.field import CLIENTS
+from kraftsim.cluster.proxy.orders import FrameHeld
+from kraftsim.faults.field import CLIENTS, Watch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,10 +68,13 @@ class FrameWatches:
 
     def _fits(self, watch: Watch, frame: Frame) -> bool:
         return (
-            watch.api_key == frame.api_key
+            watch.api_key in (None, frame.api_key)
             and watch.is_response == frame.is_response
             and self._is_called(frame.client, watch.client)
             and self._is_called(frame.server, watch.server)
+            and watch.connection in (None, frame.connection)
+            and watch.not_connection != frame.connection
+            and watch.correlation_id in (None, frame.correlation_id)
             and not (watch.sent_by_node and (frame.server if frame.is_response else frame.client) not in self._node_names)
         )
 

@@ -5,7 +5,7 @@ The proxy is told what it stands in front of in a file; everything else comes th
 
 import msgspec
 
-from kraftsim.faults.field import Condition, Effect, Link
+from kraftsim.faults.field import Condition, Effect, Link, Watch
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,17 +60,10 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, tag="cut"):
     links: tuple[Link, ...]
 
 
-class Watch(msgspec.Struct, frozen=True, kw_only=True, tag="watch"):
-    """Hold the nth frame of a kind, or what follows it, and send a `FrameHeld`. Answered with the watch's number."""
+class Follow(msgspec.Struct, frozen=True, kw_only=True, tag="follow"):
+    """Hold the frame that a watch waits for, or what follows it, and send a `FrameHeld`. Answered with the watch's number."""
 
-    api_key: int
-    is_response: bool = False
-    client: str | None = None
-    server: str | None = None
-    nth: int = 1
-    moment: str = "before"
-    sent_by_node: bool = False
-    """Whether frames that clients send are passed over."""
+    watch: Watch
 
 
 class Unwatch(msgspec.Struct, frozen=True, kw_only=True, tag="unwatch"):
@@ -90,7 +83,7 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, tag="decide"):
     value: float = 0
 
 
-Order = Impose | Lift | LiftAll | Cut | Watch | Unwatch | Decide
+Order = Impose | Lift | LiftAll | Cut | Follow | Unwatch | Decide
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +112,8 @@ class FrameHeld(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
     client: str
     server: str
     size_bytes: int
+    connection: int
+    correlation_id: int
 
 
 News = Answer | FrameHeld

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kraftsim.cluster.proxy.conditions import Conditions
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
-from kraftsim.cluster.proxy.orders import Answer, Cut, Decide, FrameHeld, Impose, Lift, LiftAll, Order, Plan, Post, Unwatch, Watch
+from kraftsim.cluster.proxy.orders import Answer, Cut, Decide, Follow, FrameHeld, Impose, Lift, LiftAll, Order, Plan, Post, Unwatch
 from kraftsim.cluster.proxy.relay import Relay
 from kraftsim.faults.field import Effect, Link
 from kraftsim.world.chance import stream
@@ -26,6 +26,7 @@ class Hold:
     """A frame that waits, and with it everything behind it."""
 
     flow: Flow
+    is_before: bool
     tell: Callable[[FrameHeld], None]
 
 
@@ -89,7 +90,7 @@ class Proxy:
         """A frame waits: tell whoever waited for it."""
         number = self._next_hold
         self._next_hold += 1
-        self._holds[number] = Hold(flow, waiting.tell)
+        self._holds[number] = Hold(flow, waiting.watch.moment != "after", waiting.tell)
         waiting.tell(
             FrameHeld(
                 watch=waiting.number,
@@ -99,6 +100,8 @@ class Proxy:
                 client=frame.client,
                 server=frame.server,
                 size_bytes=frame.size_bytes,
+                connection=frame.connection,
+                correlation_id=frame.correlation_id,
             )
         )
 
@@ -129,12 +132,12 @@ class Proxy:
                 return Answer(id=number, number=self.conditions.lift_all(nodes))
             case Cut(links=links):
                 return Answer(id=number, effect=self._cut(links))
-            case Watch():
+            case Follow(watch=wanted):
                 if not self.follows_frames:
                     raise NotDone("this proxy does not follow frames")
-                return Answer(id=number, number=self.watches.add(order, tell))
-            case Unwatch(number=watch):
-                self.watches.remove(watch)
+                return Answer(id=number, number=self.watches.add(wanted, tell))
+            case Unwatch(number=watch_number):
+                self.watches.remove(watch_number)
                 return Answer(id=number)
             case Decide():
                 self._decide(order)
@@ -162,6 +165,8 @@ class Proxy:
         frames = hold.flow.frames
         assert frames is not None, "frames are followed"
         match order.action:
+            case "cut" if not hold.is_before:
+                hold.flow.end("reset")
             case "cut":
                 frames.cut_after(int(order.value))
             case "swallow":
@@ -170,6 +175,7 @@ class Proxy:
                 frames.copy(int(order.value))
             case "delay":
                 del self._holds[order.hold]
+                frames.is_under_way = True
                 self.loop.call_later(order.value / 1000, hold.flow.thaw)
             case "pass":
                 del self._holds[order.hold]

@@ -1,0 +1,111 @@
+"""All faults of one run over sockets: each waits for its time or its frame, is played, and ends at the latest when all is mended."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from kraftsim.cluster.field_of_cluster import FieldOfCluster, RealCluster
+from kraftsim.cluster.proxy.door import Held
+from kraftsim.events.event import Event
+from kraftsim.events.runs import FaultArmed, FaultEnded, FaultFired
+from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, Aim, Family, Fault, FaultKind
+from kraftsim.faults.field import FieldStrike, Watch
+from kraftsim.faults.trigger import AtTime, OnFrame
+from kraftsim.world.chance import stream
+
+BETWEEN_NODES: Final = (Family.NETWORK, Family.PROTOCOL)
+
+
+def can_play(fault: Fault, mode: str) -> bool:
+    """Tell whether a fault has a meaning over sockets: its kind says so for the mode, and its trigger is a time or a frame."""
+    kind = FAULTS.named(fault.kind)
+    return mode in kind.modes and kind.over_sockets is not None and isinstance(fault.trigger, AtTime | OnFrame)
+
+
+def wants_proxy(faults: Iterable[Fault]) -> bool:
+    """Tell whether somebody must stand between the nodes."""
+    return any(FAULTS.named(fault.kind).family in BETWEEN_NODES for fault in faults) or follows_frames(faults)
+
+
+def follows_frames(faults: Iterable[Fault]) -> bool:
+    """Tell whether a fault waits for a frame."""
+    return any(isinstance(fault.trigger, OnFrame) for fault in faults)
+
+
+class FieldSchedule:
+    """The faults that can be played. Times count from `inject`."""
+
+    def __init__(self, cluster: RealCluster, faults: Sequence[Fault], note: Callable[[Event], None]) -> None:
+        self.faults = tuple(faults)
+        self.field = FieldOfCluster(cluster)
+        self._seed = cluster.spec.seed
+        self._note = note
+        self._strikes: list[FieldStrike] = []
+        self._waiting: dict[FieldStrike, asyncio.Task[None]] = {}
+        self._under_way: dict[FieldStrike, asyncio.Task[None]] = {}
+
+    def inject(self) -> None:
+        """Let every fault wait for its trigger."""
+        for fault in self.faults:
+            kind = FAULTS.named(fault.kind)
+            self._note(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
+            numbers = stream(self._seed, "fault", 1, msgspec.json.encode(fault, order="sorted").decode())
+            strike = FieldStrike(fault, kind.params, self.field, random=numbers, note=self._note)
+            self._waiting[strike] = asyncio.ensure_future(self._carry_out(strike, kind))
+
+    async def mend(self) -> None:
+        """Let nothing strike any more, end what lasts, and start again what is down. Raises what went wrong in a strike."""
+        for task in self._waiting.values():
+            task.cancel()
+        for strike in self._under_way:
+            strike.end()
+        done = await asyncio.gather(*self._waiting.values(), *self._under_way.values(), return_exceptions=True)
+        await self.field.mend()
+        for result in done:
+            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+                raise result
+
+    async def close(self) -> None:
+        """Leave everything as it is."""
+        for task in (*self._waiting.values(), *self._under_way.values()):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await self.field.close()
+
+    async def _carry_out(self, strike: FieldStrike, kind: FaultKind) -> None:
+        held = await self._triggered(strike, kind)
+        self._under_way[strike] = self._waiting.pop(strike)
+        fault = strike.fault
+        try:
+            await strike.understand(is_one_host=kind.aim is Aim.HOST)
+            self._note(FaultFired(fault=fault.kind, target=strike.target, trigger=str(fault.trigger)))
+            assert kind.over_sockets is not None, "what cannot be played was left out"
+            await kind.over_sockets(strike)
+            self._note(FaultEnded(fault=fault.kind, target=strike.target))
+        finally:
+            if held is not None:
+                await held.let_pass()
+
+    async def _triggered(self, strike: FieldStrike, kind: FaultKind) -> Held | None:
+        """Wait for the time, or for the frame, which is held then."""
+        trigger = strike.fault.trigger
+        if isinstance(trigger, AtTime):
+            await asyncio.sleep(trigger.at_ms / 1000)
+            return None
+        assert isinstance(trigger, OnFrame), "other triggers cannot be waited for over sockets"
+        watch = Watch(
+            api_key=trigger.api_key,
+            is_response=trigger.is_response,
+            client=trigger.client,
+            server=trigger.server,
+            nth=trigger.nth,
+            moment=trigger.moment,
+            sent_by_node=kind.aim is Aim.HOST and strike.fault.target == AT_THE_TRIGGER,
+        )
+        held = await self.field.next_frame(watch)
+        strike.frame, strike.host = held, held.sender
+        return held
