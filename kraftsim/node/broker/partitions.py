@@ -45,6 +45,8 @@ class Partitions:
         self._following = asyncio.Lock()
         """Held while partitions are hosted and deleted: one after the other."""
         self._was_stopped_cleanly = False
+        self._is_in_office = False
+        """Whether this incarnation has been seen in the metadata: before that it neither leads nor follows."""
         self._recovery_points: dict[PartitionKey, int] = {}
         self._high_watermarks: dict[PartitionKey, int] = {}
 
@@ -128,6 +130,17 @@ class Partitions:
             except OSError as failure:
                 self.disk_failed(f"{topic.name}-{partition}", "open", failure)
                 raise
+        if not self._is_in_office and self._is_meant(image):
+            self._is_in_office = True
+            await self._take_roles(image)
+
+    async def _take_roles(self, image: MetadataImage) -> None:
+        """This incarnation is registered: what the metadata said of its partitions before is now said of it."""
+        for key, hosted in list(self._hosted.items()):
+            registered = image.partition(*key)
+            if registered is not None and self._config.node_id in registered.replicas:
+                await self._take_role(image, hosted, registered)
+                self._on_changed(key)
 
     async def remove_strays(self, image: MetadataImage) -> None:
         """Delete partitions on disk that are not this broker's any more, and host those whose place they held. The image must be up to date.
