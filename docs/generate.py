@@ -12,11 +12,13 @@ import msgspec
 
 from docs.protocol_pages import pages as protocol_pages
 from kraftsim.catalogue import Catalogue
+from kraftsim.cli.fault_kinds import families
 from kraftsim.cli.kinds import listing
 from kraftsim.cli.main import VERBS, kraftsim
 from kraftsim.conformance.selection import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
+from kraftsim.faults.states import STATES
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
@@ -112,8 +114,46 @@ def catalogue() -> str:
     """Scenarios, invariants, faults, bugs and releases."""
     lines = ["# Catalogue\n", "What there is, one file each; `kraftsim list KIND` prints the same.\n"]
     for kind, title in LISTS:
+        if kind == "faults":
+            lines += [f"## {title}\n", *_faults()]
+            continue
         lines += [f"## {title}\n", "| name | what |", "|---|---|", *(f"| `{name}` | {about} |" for name, about in listing(kind)), ""]
     return "\n".join(lines)
+
+
+def _faults() -> list[str]:
+    """Return the kinds of faults as a table for each family."""
+    lines = [
+        "What a kind strikes is named by the target of a fault: a host, a group of hosts (`controller-*`, `a,b`), `leader`; of links, `a>b` is one",
+        "direction, `a<>b` both, `a` all of them. It strikes at a time, at the nth operation on a disk, the nth frame or event, or when a node comes",
+        "into a state. A parameter stands with its usual value and, in brackets, with what a search draws it from.\n",
+    ]
+    for family, kinds in families().items():
+        lines += [
+            f"### {family.value.capitalize()} ({len(kinds)})\n",
+            "| name | what | strikes | on | in | parameters |",
+            "|---|---|---|---|---|---|",
+        ]
+        for kind in kinds:
+            words = (
+                _escaped(kind.about),
+                kind.aim,
+                ", ".join(kind.strikes_on),
+                ", ".join(kind.modes),
+                "<br>".join(f"`{param}`" for param in kind.params),
+            )
+            lines.append(f"| `{kind.name}` | {' | '.join(words)} |".replace("|  |", "| |"))
+        lines.append("")
+    states = [f"| `{name}` | {state.about} |" for name, state in STATES.items()]
+    return [
+        *lines,
+        "### States\n",
+        "What a trigger can wait for a node to come into; several at once, too.\n",
+        "| name | the node |",
+        "|---|---|",
+        *states,
+        "",
+    ]
 
 
 def command_line() -> str:

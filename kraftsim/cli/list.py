@@ -15,9 +15,25 @@ def list(kind: str, json_file: Path | None) -> None:
     """List the entries of a KIND: name first, then one sentence about it."""
     from kraftsim.cli.kinds import listing
 
+    if kind == "faults":
+        _list_faults(json_file)
+        return
     rows = listing(kind)
     width = max((len(name) for name, _ in rows), default=0)
     if str(json_file) != "-":
         for name, sentence in rows:
             click.echo(f"{name:<{width}}  {sentence}".rstrip())
     write_json(json_file, [{"name": name, "about": sentence} for name, sentence in rows])
+
+
+def _list_faults(json_file: Path | None) -> None:
+    """Print every kind of fault with its family, what it strikes, where it can be played, and its parameters: usual value, and what is drawn."""
+    from kraftsim.cli.fault_kinds import families
+
+    found = [line for lines in families().values() for line in lines]
+    if str(json_file) != "-":
+        widths = [max(map(len, column)) for column in zip(*(line.columns() for line in found), strict=True)][:-1]
+        for line in found:
+            *short, last = line.columns()
+            click.echo("  ".join([*(f"{text:<{width}}" for text, width in zip(short, widths, strict=True)), last]))
+    write_json(json_file, [line.as_json() for line in found])

@@ -1,4 +1,4 @@
-"""Whoever leads the metadata quorum is cut off: from everybody, or from its peers only; in both directions, or so that it still hears or is heard.
+"""Whoever leads the metadata quorum is cut off from everybody, or from the hosts that the target names: it is deaf, mute, or both.
 
 Who leads is known from what the nodes noted. If nobody does, the next leader is cut off as soon as it is elected. A leader that hears nobody and is
 heard goes on for a while in the belief that it leads (KIP-595, check quorum). Source: Jepsen (partition of the primaries).

@@ -1,0 +1,73 @@
+"""What there is to know of each kind of fault, in words: for `kraftsim list faults` and for the catalogue in the documentation."""
+
+from dataclasses import dataclass
+
+from kraftsim.cli.kinds import listing
+from kraftsim.faults.fault import FAULTS, Aim, Between, Family, FaultKind, OneOf, Value
+
+AIMS = {Aim.HOST: "a host", Aim.LINK: "links", Aim.ALL: "the whole cluster"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FaultLine:
+    """One kind. `params` says of each parameter what it usually is and what a search draws it from."""
+
+    name: str
+    about: str
+    family: str
+    aim: str
+    modes: tuple[str, ...]
+    strikes_on: tuple[str, ...]
+    params: tuple[str, ...]
+
+    def columns(self) -> tuple[str, ...]:
+        """Return what a line of a terminal shows, column by column."""
+        params = f" [{'; '.join(self.params)}]" if self.params else ""
+        return self.name, self.family, self.aim, ", ".join(self.modes), self.about + params
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as data."""
+        return {
+            "name": self.name,
+            "about": self.about,
+            "family": self.family,
+            "aim": self.aim,
+            "modes": list(self.modes),
+            "strikes_on": list(self.strikes_on),
+            "params": list(self.params),
+        }
+
+
+def families() -> dict[Family, list[FaultLine]]:
+    """Return every kind there is by its family, both in the order in which people look for them."""
+    about = dict(listing("faults"))
+    found: dict[Family, list[FaultLine]] = {family: [] for family in Family}
+    for kind in sorted(FAULTS.all(), key=lambda kind: kind.name):
+        found[kind.family].append(_line(kind, about[kind.name]))
+    return found
+
+
+def _line(kind: FaultKind, about: str) -> FaultLine:
+    return FaultLine(
+        name=kind.name,
+        about=about,
+        family=kind.family.value,
+        aim=AIMS[kind.aim],
+        modes=kind.modes,
+        strikes_on=kind.strikes_on,
+        params=tuple(_param(name, usual, kind.draws.get(name)) for name, usual in kind.params.items()),
+    )
+
+
+def _param(name: str, usual: Value, draw: Between | OneOf | None) -> str:
+    text = f"{name} {_text(usual)}"
+    match draw:
+        case Between(low=low, high=high):
+            return f"{text} ({low} to {high})"
+        case OneOf(values=values):
+            return f"{text} ({', '.join(_text(value) for value in dict.fromkeys(values))})"
+    return text
+
+
+def _text(value: Value) -> str:
+    return "any" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
