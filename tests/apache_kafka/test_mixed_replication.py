@@ -1,0 +1,123 @@
+"""Partitions with three replicas, one of them on Apache Kafka: ours copy from theirs and theirs from ours, and the bytes are the same."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.processes import ProcessCluster
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
+from tests.apache_kafka.harness import ApacheKafka, dump_log
+from tests.apache_kafka.mixed import Workload, apache, cluster_of_ours, complaints, mixed_port, wait_until, what_is_known
+from tests.cluster.running import address_of
+
+pytestmark = pytest.mark.interop
+FIRST, SECOND, THEIRS = 1, 2, 7
+REPLICAS = {FIRST, SECOND, THEIRS}
+PARTITIONS = 6
+RECORDS = 1500
+SETTINGS = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "4000"}
+WHILE_BROKERS_DIE = ("Connection to node", "Error sending fetch request", "java.net.ConnectException", "java.io.IOException", "Error for partition")
+"""What a follower of Apache Kafka finds to be an error while the leader that it copies from is away."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The cluster."""
+
+    ours: ProcessCluster
+    theirs: ApacheKafka
+
+    @property
+    def addresses(self) -> dict[int, str]:
+        """The address of each broker."""
+        return {FIRST: address_of(self.ours, "broker-1"), SECOND: address_of(self.ours, "broker-2"), THEIRS: self.theirs.bootstrap}
+
+    def create(self, topic: str) -> Workload:
+        """Create a topic whose partitions all have three replicas, and return what writes to it and reads it."""
+        self.theirs.tool("topics", "--create", "--topic", topic, "--partitions", str(PARTITIONS), "--replication-factor", "3")
+        self.wait_for(topic, REPLICAS)
+        return Workload(",".join(self.addresses.values()), topic, PARTITIONS)
+
+    def wait_for(self, topic: str, in_sync: set[int]) -> None:
+        """Wait until every broker that is in sync says that exactly these are, for every partition."""
+        for broker_id in in_sync:
+            address = self.addresses[broker_id]
+            wait_until(lambda at=address: self._in_sync(at, topic) == [in_sync] * PARTITIONS, f"{sorted(in_sync)} are in sync, says {broker_id}")
+
+    def elect(self, topic: str) -> None:
+        """Let the first replica of every partition lead again."""
+        self.theirs.tool("leader-election", "--election-type", "preferred", "--all-topic-partitions")
+        wait_until(lambda: {row[1] for row in what_is_known(self.theirs.bootstrap, topic)[-1]} == REPLICAS, "every broker leads something")
+
+    def logs(self, topic: str, partition: int) -> dict[int, bytes]:
+        """Return the bytes of one partition's log on each broker."""
+        name = f"{topic}-{partition}/00000000000000000000.log"
+        directories: dict[int, Path] = {FIRST: self.ours.directory.data("broker-1"), SECOND: self.ours.directory.data("broker-2")}
+        return {broker_id: (path / name).read_bytes() for broker_id, path in {**directories, THEIRS: self.theirs.data}.items()}
+
+    def wait_for_equal_logs(self, topic: str) -> None:
+        """Wait until all three replicas of every partition hold the same bytes."""
+        for partition in range(PARTITIONS):
+            wait_until(lambda at=partition: len(set(self.logs(topic, at).values())) == 1, f"the replicas of {topic}-{partition} are equal")
+
+    def _in_sync(self, address: str, topic: str) -> list[set[int]]:
+        try:
+            return [set(in_sync) for *_, in_sync in what_is_known(address, topic)[-1]]
+        except OSError:
+            return []  # it is coming up
+
+
+@pytest.fixture(scope="module", params=[DEFAULT_RELEASE, NEWEST_RELEASE])
+def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
+    """Two brokers of ours and one of Apache Kafka under a controller of ours; whoever ends one brings it back."""
+    directory = tmp_path_factory.mktemp("replicated") / "run"
+    with cluster_of_ours(directory, port=mixed_port(1), controllers=1, brokers=2, settings=SETTINGS) as ours:
+        voters = ours.spec.node("broker-1").properties["controller.quorum.voters"]
+        settings = {**SETTINGS, "process.roles": "broker", "node.id": str(THEIRS), "controller.quorum.voters": voters}
+        with apache(request.param, settings) as theirs:
+            yield Mixed(ours, theirs)
+            ours.require_running()
+            assert not complaints(theirs, but=WHILE_BROKERS_DIE)
+
+
+def test_both_kinds_copy_from_each_other_byte_for_byte(mixed: Mixed):
+    """Six partitions, led by all three in turn: every record is acknowledged by all replicas, and the segments are the same bytes."""
+    workload = mixed.create("copied")
+    workload.write(RECORDS)
+    workload.flush()
+    workload.check()
+    assert {row[1] for row in what_is_known(mixed.theirs.bootstrap, "copied")[-1]} == REPLICAS
+    mixed.wait_for_equal_logs("copied")
+    log = mixed.ours.directory.data("broker-1") / "copied-0/00000000000000000000.log"
+    assert "isvalid: true" in dump_log(log, release=mixed.theirs.release)
+
+
+@pytest.mark.parametrize("name", ["broker-1", "theirs"])
+def test_a_leader_that_is_killed_is_replaced_and_copies_what_it_missed(mixed: Mixed, name: str):
+    """Nothing acknowledged is lost, nothing is doubled; whoever was away is in sync again with the same bytes."""
+    topic = f"killed-{name}"
+    workload = mixed.create(topic)
+    workload.write(RECORDS)
+    gone = THEIRS if name == "theirs" else FIRST
+    if name == "theirs":
+        mixed.theirs.stop(cleanly=False)
+    else:
+        mixed.ours.kill(name)
+    killed = time.monotonic()
+    workload.write(RECORDS)
+    workload.flush()
+    print(f"{name} killed: every record acknowledged after {time.monotonic() - killed:.2f} s")
+    mixed.wait_for(topic, REPLICAS - {gone})
+    if name == "theirs":
+        mixed.theirs.start()
+    else:
+        mixed.ours.restart(name)
+    mixed.wait_for(topic, REPLICAS)
+    mixed.elect(topic)
+    workload.write(RECORDS)
+    workload.flush()
+    workload.check()
+    mixed.wait_for_equal_logs(topic)
