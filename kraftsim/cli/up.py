@@ -14,7 +14,9 @@ Examples:
   kraftsim up                                        one controller, three brokers, clients at 127.0.0.1:9092
   kraftsim up --brokers 1 --port 19092 --data runs/small
   kraftsim up --release 3.5 --set log.segment.bytes=65536
-  kraftsim up --data runs/first --detach && kraftsim down --data runs/first"""
+  kraftsim up --data runs/first --detach && kraftsim down --data runs/first
+  kraftsim up --proxy --detach && kraftsim cut broker-1 && kraftsim heal
+  kraftsim kill broker-1 && kraftsim restart broker-1"""
 )
 @click.option("--controllers", default=1, show_default=True, help="How many controllers.")
 @click.option("--brokers", default=3, show_default=True, help="How many brokers.")
@@ -24,6 +26,9 @@ Examples:
 )
 @click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="Where disks, logs and events go.")
 @click.option("--detach", is_flag=True, help="Return as soon as every broker answers.")
+@click.option(
+    "--proxy", is_flag=True, help="Put a proxy in front of every node, so that `kraftsim cut`, `slow` and `heal` can be used; it costs speed."
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of what the nodes draw by chance.")
 @release_option
 @bugs_option
@@ -35,6 +40,7 @@ def up(
     host: str,
     data: Path,
     detach: bool,
+    proxy: bool,
     seed: int,
     release: str,
     bugs: tuple[str, ...],
@@ -43,6 +49,8 @@ def up(
     """Start a cluster of processes on this machine.
 
     Prints one line with the bootstrap address when every broker answers, then stays until SIGTERM or Ctrl-C and stops the nodes cleanly.
+    While it runs, `kraftsim kill|restart|pause|resume NODE...` does things to its nodes, and with --proxy `kraftsim cut|slow|heal` to what lies
+    between them.
     """
     from kraftsim.cluster.processes import ClusterFailed
     from kraftsim.cluster.spec import ClusterSpec, SpecError
@@ -58,6 +66,7 @@ def up(
             release=release,
             bugs=bugs,
             seed=seed,
+            behind_proxy=proxy,
             run=data.name or "up",
             settings=parse_settings(settings),
         )

@@ -163,8 +163,7 @@ class ProcessCluster:
 
     async def stop_node(self, name: str) -> None:
         """Let a node end cleanly; it is down then."""
-        await self._stop_all([self.nodes[name]])
-        del self.nodes[name]
+        await self._stop_all([self.nodes.pop(name)])
 
     async def pause_node(self, name: str) -> None:
         """Let a node stand still."""

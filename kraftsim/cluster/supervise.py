@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from kraftsim.cluster.by_hand import HandDoor
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked, locked
 from kraftsim.cluster.processes import STOP_SECONDS, ClusterFailed, ProcessCluster
@@ -21,11 +22,12 @@ Announce = Callable[[str], None]
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` leaves for `down` and for people: who supervises, and the process id of every node."""
+    """What `up` leaves for other verbs and for people: who supervises, the port of its door, and the process id of every node that is up."""
 
     supervisor: int
     bootstrap: str
     nodes: dict[str, int]
+    door: int = 0
 
 
 def up(spec: ClusterSpec, data: Path, detach: bool, announce: Announce) -> int:
@@ -62,6 +64,7 @@ def down(data: Path) -> int:
         orphans = [name for name in state.nodes if name.startswith(role) and is_locked(directory.data(name))]
         for name in orphans:
             os.kill(state.nodes[name], signal.SIGTERM)
+            os.kill(state.nodes[name], signal.SIGCONT)  # one that stands still would not hear it
         asyncio.run(_wait_until_free([directory.data(name) for name in orphans], STOP_SECONDS))
     directory.state_file.unlink(missing_ok=True)
     return len(running)
@@ -81,14 +84,24 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     cluster = ProcessCluster(spec, directory)
+    door = HandDoor(cluster, lambda: write_state())
     starting = asyncio.ensure_future(cluster.start())
     stopping = asyncio.ensure_future(stop.wait())
+    port = 0
+
+    def write_state() -> None:
+        nodes = {name: cluster.pid(name) for name in spec.node_names if not cluster.is_down(name)}
+        state = ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes, door=port)
+        fresh = directory.state_file.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(state))
+        fresh.rename(directory.state_file)
+
     try:
         if not await _first_of(starting, stopping):
             starting.cancel()
             return 0
-        nodes = {name: cluster.pid(name) for name in spec.node_names}
-        directory.state_file.write_bytes(msgspec.json.encode(ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes)))
+        port = await door.open()
+        write_state()
         announce(f"bootstrap.servers={spec.bootstrap}")
         while not stop.is_set():
             cluster.require_running()
@@ -96,6 +109,7 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
         return 0
     finally:
         stopping.cancel()
+        await door.close()
         await cluster.stop()
         directory.state_file.unlink(missing_ok=True)
 

@@ -1,0 +1,23 @@
+"""`kraftsim heal`: what was done to the network of a running cluster ends."""
+
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.by_hand import carry_out, data_option, nodes_argument
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim cut broker-1 && sleep 20 && kraftsim heal
+  kraftsim heal broker-1 --data runs/first"""
+)
+@nodes_argument(required=False)
+@data_option
+def heal(nodes: tuple[str, ...], data: Path) -> None:
+    """End what `kraftsim cut` and `slow` did: to all links of the nodes that are named, or to all.
+
+    What was held is delivered. Paused nodes and dead ones stay so: see `kraftsim resume` and `restart`.
+    """
+    carry_out(data, "heal", nodes)

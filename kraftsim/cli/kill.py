@@ -1,0 +1,25 @@
+"""`kraftsim kill`: nodes of a running cluster die."""
+
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.by_hand import carry_out, data_option, nodes_argument
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim kill broker-1
+  kraftsim kill leader --data runs/first
+  kraftsim kill 'broker-*' && kraftsim restart 'broker-*'"""
+)
+@nodes_argument(required=True)
+@data_option
+def kill(nodes: tuple[str, ...], data: Path) -> None:
+    """Kill nodes of a cluster that `kraftsim up` started, as kill -9 does.
+
+    A node keeps what the operating system was given, and says goodbye to nobody. It stays down until `kraftsim restart`. NODE is a name, a pattern
+    ('controller-*'), or `leader`: the controller that leads.
+    """
+    carry_out(data, "kill", nodes)

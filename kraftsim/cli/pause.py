@@ -1,0 +1,23 @@
+"""`kraftsim pause`: nodes of a running cluster stand still."""
+
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.by_hand import carry_out, data_option, nodes_argument
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim pause broker-1 && sleep 20 && kraftsim resume broker-1
+  kraftsim pause leader --data runs/first"""
+)
+@nodes_argument(required=True)
+@data_option
+def pause(nodes: tuple[str, ...], data: Path) -> None:
+    """Let nodes of a running cluster stand still (SIGSTOP), as in a long garbage collection.
+
+    Their connections stay open and nobody answers on them. `kraftsim resume` lets them go on.
+    """
+    carry_out(data, "pause", nodes)

@@ -1,0 +1,23 @@
+"""`kraftsim restart`: nodes of a running cluster are started again."""
+
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.by_hand import carry_out, data_option, nodes_argument
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim kill broker-1 && kraftsim restart broker-1
+  kraftsim restart 'controller-*' --data runs/first"""
+)
+@nodes_argument(required=True)
+@data_option
+def restart(nodes: tuple[str, ...], data: Path) -> None:
+    """Start nodes of a running cluster again, on the disks that they left; a node that is up is stopped in good order first.
+
+    Returns when they serve, or says that they do not yet: a broker waits for its controller.
+    """
+    carry_out(data, "restart", nodes)

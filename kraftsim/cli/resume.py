@@ -1,0 +1,20 @@
+"""`kraftsim resume`: paused nodes go on."""
+
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.by_hand import carry_out, data_option, nodes_argument
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim resume broker-1
+  kraftsim resume"""
+)
+@nodes_argument(required=False)
+@data_option
+def resume(nodes: tuple[str, ...], data: Path) -> None:
+    """Let paused nodes of a running cluster go on (SIGCONT): those named, or all."""
+    carry_out(data, "resume", nodes)

@@ -1,0 +1,32 @@
+"""`kraftsim slow`: what nodes of a running cluster send and hear takes its time."""
+
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.by_hand import carry_out, data_option
+from kraftsim.cli.failure import Failure
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim slow broker-1 --latency 200 --jitter 100
+  kraftsim slow 'broker-1<>controller-101' --latency 3000
+  kraftsim slow 'clients>broker-*' --bandwidth 50000 && sleep 20 && kraftsim heal"""
+)
+@click.argument("links", nargs=-1, required=True, metavar="NODE|LINK...")
+@click.option("--latency", type=click.IntRange(min=0), default=0, metavar="MS", help="So many milliseconds more, in each direction.")
+@click.option("--jitter", type=click.IntRange(min=0), default=0, metavar="MS", help="Up to so many milliseconds more than that, drawn each time.")
+@click.option("--bandwidth", type=click.IntRange(min=0), default=0, metavar="BYTES", help="At most so many bytes a second over each link.")
+@data_option
+def slow(links: tuple[str, ...], latency: int, jitter: int, bandwidth: int, data: Path) -> None:
+    """Slow all links of nodes of a running cluster, or some links, until `kraftsim heal`.
+
+    Needs a cluster of `kraftsim up --proxy`. NODE and LINK are written as for `kraftsim cut`.
+    """
+    from kraftsim.faults.field import Condition
+
+    if not latency and not jitter and not bandwidth:
+        raise Failure("nothing would be slower: give --latency, --jitter or --bandwidth")
+    carry_out(data, "slow", links, Condition(latency_ms=latency, jitter_ms=jitter, bytes_per_second=bandwidth))
