@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,9 @@ async def _until_stopped(config: "NodeConfig", started_ns: int, stopping: "async
     from kraftsim.cluster.launch import parts_of
 
     parts = parts_of(config)
-    with locked(Path(config.log_dir)):
+    with ExitStack() as held:
+        for directory in dict.fromkeys((config.log_dir, config.metadata_directory)):
+            held.enter_context(locked(Path(directory)))
         await _hold(config, parts, started_ns, stopping)
 
 

@@ -8,6 +8,7 @@ Source: kafka.server.KafkaConfig, org.apache.kafka.server.config.*, org.apache.k
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from posixpath import normpath
 from typing import cast
 
 from kraftsim.core.metadata.topic_configs import COMPRESSIONS
@@ -59,6 +60,7 @@ class NodeConfig:
     controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting("controller.quorum.bootstrap.servers", addresses)
     broker_rack: str | None = setting("broker.rack", optional_text)
     log_dirs: tuple[str, ...] = setting("log.dirs", names, "/tmp/kraftsim-logs")
+    metadata_log_dir: str | None = setting("metadata.log.dir", optional_text)
 
     # connections
     socket_request_max_bytes: int = setting("socket.request.max.bytes", integer(at_least=1), "104857600")
@@ -180,6 +182,21 @@ class NodeConfig:
     def log_dir(self) -> str:
         """The one data directory."""
         return self.log_dirs[0]
+
+    @property
+    def has_metadata_directory(self) -> bool:
+        """Whether the metadata log has a directory of its own."""
+        return self.metadata_log_dir is not None and normpath(self.metadata_log_dir) != normpath(self.log_dir)
+
+    @property
+    def metadata_directory(self) -> str:
+        """Where the metadata log is, and all that belongs to the quorum."""
+        return self.log_dir if self.metadata_log_dir is None else self.metadata_log_dir
+
+    @property
+    def metadata_key(self) -> str:
+        """The key that says so."""
+        return "metadata.log.dir" if self.has_metadata_directory else "log.dirs"
 
     @property
     def segment_ms(self) -> int:

@@ -25,7 +25,6 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "max.connections",
         "max.connections.per.ip",
         "max.incremental.fetch.session.cache.slots",
-        "metadata.log.dir",
         "metric.reporters",
         "num.io.threads",
         "num.network.threads",

@@ -2,20 +2,22 @@
 
 A directory that was once another node's must never be served: its logs would be taken for this node's.
 
-Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.tools.StorageTool.
+Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.tools.StorageTool, kafka.server.KafkaRaftServer.initializeLogDirs.
 """
 
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.releases.catalogue import release
 from kraftsim.releases.traits import DIRECTORY_IDS
 from kraftsim.world.interface import World
-from protocol.disk.file_names import META_PROPERTIES
+from protocol.disk.file_names import META_PROPERTIES, METADATA_TOPIC, partition_directory_name
 from protocol.disk.meta_properties import MetaProperties, build_meta_properties, parse_meta_properties
 from protocol.malformed import MalformedMessage
 from protocol.uuids import ZERO_UUID, uuid_text
 
 UUID_BYTES = 16
+METADATA_DIRECTORY = partition_directory_name(METADATA_TOPIC, 0)
 NO_DIRECTORY_ID = ZERO_UUID
 RESERVED_PREFIX = bytes(15)
 """Kafka keeps the uuids below 100 for itself; those up to 255 are not worth the difference."""
@@ -30,16 +32,32 @@ async def load_identity(world: World, config: NodeConfig) -> bytes:
 
     Raises ForeignDirectory, ConfigError, OSError.
     """
+    return await _load(world, config, f"log.dirs: {config.log_dir}")
+
+
+async def load_metadata_identity(world: World, config: NodeConfig, directory_id: bytes) -> bytes:
+    """Return the id of the directory that the metadata log is in: that of the data directory, which was loaded before, unless it has one of its own.
+
+    Raises ForeignDirectory, ConfigError, OSError.
+    """
+    if not config.has_metadata_directory:
+        return directory_id
+    if world.disk.list(METADATA_DIRECTORY):
+        raise ConfigError(f"log.dirs: {config.log_dir} holds a metadata log, and metadata.log.dir says {config.metadata_log_dir}")
+    return await _load(metadata_world(world, config), config, f"metadata.log.dir: {config.metadata_log_dir}")
+
+
+async def _load(world: World, config: NodeConfig, place: str) -> bytes:
     if not world.disk.exists(META_PROPERTIES):
         return await _take_over(world, config, directory_id=None)
     try:
         found = parse_meta_properties(world.disk.read(META_PROPERTIES))
     except MalformedMessage as malformed:
-        raise ConfigError(f"log.dirs: {config.log_dir}/{META_PROPERTIES} cannot be read: {malformed.reason}") from malformed
+        raise ConfigError(f"{place}/{META_PROPERTIES} cannot be read: {malformed.reason}") from malformed
     if found.cluster_id is not None and found.cluster_id != config.cluster_id:
-        raise ForeignDirectory(f"log.dirs: {config.log_dir} belongs to cluster {found.cluster_id}, not to {config.cluster_id} (kraftsim.cluster.id)")
+        raise ForeignDirectory(f"{place} belongs to cluster {found.cluster_id}, not to {config.cluster_id} (kraftsim.cluster.id)")
     if found.node_id is not None and found.node_id != config.node_id:
-        raise ForeignDirectory(f"log.dirs: {config.log_dir} belongs to node {found.node_id}, not to {config.node_id} (node.id)")
+        raise ForeignDirectory(f"{place} belongs to node {found.node_id}, not to {config.node_id} (node.id)")
     lacks_directory_id = found.directory_id is None and release(config.release).has(DIRECTORY_IDS)
     if lacks_directory_id or found.cluster_id is None or found.node_id is None:
         return await _take_over(world, config, found.directory_id)

@@ -30,6 +30,7 @@ from kraftsim.releases.traits import (
     BOUNDED_MIN_IN_SYNC_REPLICAS,
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
+    MIGRATES_IN_TRANSACTIONS,
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
     RETRIABLE_BLOCK_TIMEOUT,
@@ -57,6 +58,7 @@ class Parts:
     bounds_min_in_sync_replicas: bool
     keeps_shutdown_epoch: bool
     has_pre_vote: bool
+    migrates_in_transactions: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
     partition_replica: type[PartitionReplica] = PartitionReplica
     metadata_image: type[MetadataImage] = MetadataImage
@@ -79,6 +81,7 @@ class Parts:
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
             has_pre_vote=release.has(PRE_VOTE),
+            migrates_in_transactions=release.has(MIGRATES_IN_TRANSACTIONS),
         )
 
     def replacing(self, **parts: object) -> "Parts":

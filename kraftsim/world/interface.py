@@ -140,6 +140,10 @@ class World(Protocol):
         """
         ...
 
+    def elsewhere(self, directory: str) -> "World":
+        """Return this world with another directory of the node as its disk, by its path on the machine. Raises OSError."""
+        ...
+
     async def breathe(self, place: str) -> None:
         """A named place where Kafka drops a lock: nothing in a real world, a scheduling choice in simulation."""
         ...

@@ -74,10 +74,12 @@ def apache(release: str, settings: Mapping[str, str], controller_port: int = 0, 
 class OurNode:
     """One `kraftsim node` from a property file, as anybody would start it beside an Apache Kafka. Use as a context manager."""
 
-    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str], *, data: Path | None = None) -> None:
         directory.mkdir(parents=True)
         self.file = directory / "node.properties"
-        self.file.write_text(properties_text({**properties, "log.dirs": str(directory / "data"), "kraftsim.events.dir": str(directory / "events")}))
+        self.file.write_text(
+            properties_text({**properties, "log.dirs": str(data or directory / "data"), "kraftsim.events.dir": str(directory / "events")})
+        )
         self.log = directory / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.activation import bootstrap_records
+from kraftsim.core.metadata.activation import bootstrap_at, bootstrap_records
 from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, BrokerWish, next_state
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.replication_view import TopicDefaults
@@ -49,7 +49,7 @@ class Controller:
         self.state = new_state()
         self.next_offset = 0
         self.now_ms = 0
-        self.write(bootstrap_records(LEVEL))
+        self.write(bootstrap_records(bootstrap_at(LEVEL)))
 
     def write(self, records: Sequence[Message]) -> list[str]:
         """Append and replay records, and tell what they say."""

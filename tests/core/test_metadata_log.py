@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.activation import bootstrap_records, takeover_records
+from kraftsim.core.metadata.activation import bootstrap_at, bootstrap_records, takeover_records
 from kraftsim.core.metadata.controller_state import ControllerState, kinds_of
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.metadata_level import MetadataLevel
@@ -35,16 +35,17 @@ def new_state() -> ControllerState:
 
 
 @pytest.mark.parametrize(
-    ("level", "kinds"),
+    ("level", "is_3_9", "kinds"),
     [
-        (7, "FeatureLevelRecord"),
-        (11, "FeatureLevelRecord,ZkMigrationStateRecord"),
-        (21, "BeginTransactionRecord,FeatureLevelRecord,ZkMigrationStateRecord,EndTransactionRecord"),
+        (7, False, "FeatureLevelRecord"),
+        (11, False, "FeatureLevelRecord,ZkMigrationStateRecord"),
+        (11, True, "FeatureLevelRecord"),
+        (21, True, "BeginTransactionRecord,FeatureLevelRecord,ZkMigrationStateRecord,EndTransactionRecord"),
     ],
 )
-def test_an_empty_log_begins_with_the_level_of_the_cluster(level: int, kinds: str) -> None:
-    """Since 3.4 also with the migration state, since 3.6 inside a transaction.   Source: ActivationRecordsGenerator."""
-    records = bootstrap_records(level)
+def test_an_empty_log_begins_with_the_level_of_the_cluster(level: int, is_3_9: bool, kinds: str) -> None:
+    """Since 3.4 also with the migration state (by 3.9 not below 3.6: KAFKA-17457), since 3.6 inside a transaction."""
+    records = bootstrap_records(bootstrap_at(level), migrates_in_transactions=is_3_9)
     assert kinds_of(records) == kinds
     assert FeatureLevelRecord(name="metadata.version", feature_level=level) in records
 
@@ -186,7 +187,7 @@ def propose(state: ControllerState, operation: str, number: int, next_offset: in
 @given(operations, st.data())
 def test_the_log_alone_makes_the_state(story: list[tuple[str, int]], data: st.DataObject) -> None:
     """A fresh controller, an image fed with the bytes, and a controller that reverted to a cut all know what the log up to there says."""
-    leader, log = new_state(), [parse_record(build_record(record, 0)) for record in bootstrap_records(21)]
+    leader, log = new_state(), [parse_record(build_record(record, 0)) for record in bootstrap_records(bootstrap_at(21))]
     for offset, record in enumerate(log):
         leader.replay(record, offset)
     for step, (operation, number) in enumerate(story):
@@ -196,7 +197,7 @@ def test_the_log_alone_makes_the_state(story: list[tuple[str, int]], data: st.Da
             assert parse_record(value) == record and record_version(value) == leader.record_version(record)
             leader.replay(record, len(log))
             log.append(record)
-    cut = data.draw(st.integers(len(bootstrap_records(21)), len(log)))
+    cut = data.draw(st.integers(len(bootstrap_records(bootstrap_at(21))), len(log)))
     for end_offset in (len(log), cut):
         follower, image = new_state(), MetadataImage()
         for offset, record in enumerate(log[:end_offset]):

@@ -3,6 +3,7 @@
 Source: org.apache.kafka.controller.ActivationRecordsGenerator, BootstrapMetadata.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.metadata.metadata_level import FEATURE, MetadataLevel
@@ -17,11 +18,27 @@ BOOTSTRAP: Final = "Bootstrap records"
 FAILOVER: Final = "Controller failover"
 
 
-def bootstrap_records(metadata_version: int) -> list[Message]:
-    """Return what an empty log begins with, one batch: the level of the cluster, and that there never was a ZooKeeper."""
-    level = MetadataLevel(metadata_version)
-    records: list[Message] = [FeatureLevelRecord(name=FEATURE, feature_level=metadata_version)]
-    if level.has_migration_state:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrap:
+    """What a cluster is given to begin with: its first records, and the level of metadata.version among them."""
+
+    records: tuple[Message, ...]
+    metadata_version: int
+
+
+def bootstrap_at(metadata_version: int) -> Bootstrap:
+    """Return what a cluster begins with that is told nothing but its level."""
+    return Bootstrap(records=(FeatureLevelRecord(name=FEATURE, feature_level=metadata_version),), metadata_version=metadata_version)
+
+
+def bootstrap_records(bootstrap: Bootstrap, *, migrates_in_transactions: bool = True) -> list[Message]:
+    """Return what an empty log begins with: what the cluster is given, and that there never was a ZooKeeper.
+
+    That is said wherever it can be, or, by releases that migrate no cluster without transactions, only from the level on that has them.
+    """
+    level = MetadataLevel(bootstrap.metadata_version)
+    records = list(bootstrap.records)
+    if level.has_transactions or (level.has_migration_state and not migrates_in_transactions):
         records.append(ZkMigrationStateRecord(zk_migration_state=NONE))
     return [BeginTransactionRecord(name=BOOTSTRAP), *records, EndTransactionRecord()] if level.has_transactions else records
 

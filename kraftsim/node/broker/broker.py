@@ -30,7 +30,7 @@ from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
-from kraftsim.node.identity import load_identity, random_uuid
+from kraftsim.node.identity import load_identity, load_metadata_identity, random_uuid
 from kraftsim.node.listeners import Listeners
 from kraftsim.node.parts import Parts
 from kraftsim.node.purgatory import Purgatory
@@ -128,7 +128,7 @@ class Broker:
         await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
         try:
             previous_broker_epoch = await self.partitions.load()
-            raft = self._raft = await self._load_metadata_log(directory_id)
+            raft = self._raft = await self._load_metadata_log(await load_metadata_identity(self.world, self.config, directory_id))
         except BaseException:
             await self._listeners.close()
             raise
@@ -246,7 +246,9 @@ class Broker:
         except BaseException as failure:
             raft.close()
             if isinstance(failure, MalformedMessage):
-                raise ConfigError(f"log.dirs: the metadata log in {self.config.log_dir} holds what is not understood here: {failure}") from failure
+                raise ConfigError(
+                    f"{self.config.metadata_key}: the metadata log in {self.config.metadata_directory} holds what is not understood here: {failure}"
+                ) from failure
             raise
         return raft
 

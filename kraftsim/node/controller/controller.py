@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.core.metadata.activation import bootstrap_records, takeover_records
+from kraftsim.core.metadata.activation import Bootstrap, bootstrap_records, takeover_records
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.metadata_level import KRAFT_VERSION
 from kraftsim.core.metadata.replication_view import TopicDefaults
@@ -24,14 +24,16 @@ from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.active_only import for_active_controller
+from kraftsim.node.controller.bootstrap import load_bootstrap
 from kraftsim.node.controller.ledger import MetadataLedger
 from kraftsim.node.controller.own_registration import OwnRegistration
 from kraftsim.node.controller.periodic import PERIODIC
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
-from kraftsim.node.identity import load_identity, random_uuid
+from kraftsim.node.identity import load_identity, load_metadata_identity, random_uuid
 from kraftsim.node.listeners import Listeners
 from kraftsim.node.raft.formatting import format_if_new
+from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.node.raft.quorum_settings import raft_settings
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.raft.snapshotting import Snapshotting
@@ -41,6 +43,7 @@ from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch
 from protocol.malformed import MalformedMessage
+from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.registry import parse_record
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ class Controller:
     fetches: WaitingFetches
     snapshots: Snapshotting
     registration: OwnRegistration
+    _bootstrap: Bootstrap
 
     def __init__(self, world: World, config: NodeConfig, parts: "Parts") -> None:
         self.world = world
@@ -85,7 +89,8 @@ class Controller:
         self.shell.note_started()
         try:
             await format_if_new(self.world, self.config)
-            await self._load(await load_identity(self.world, self.config))
+            directory_id = await load_identity(self.world, self.config)
+            await self._load(await load_metadata_identity(self.world, self.config, directory_id))
             self.raft.begin()
             await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers.values(), self.offer))
         except BaseException:
@@ -177,13 +182,13 @@ class Controller:
         state = self.ledger.state
         self._active_epoch = leader_epoch
         state.activate(self.now_ms())
-        first_records = (
-            takeover_records(is_in_transaction=state.is_in_transaction)
-            if self.has_metadata
-            else bootstrap_records(self._parts.release.metadata_version)
-        )
+        if self.has_metadata:
+            first_records = takeover_records(is_in_transaction=state.is_in_transaction)
+        else:
+            first_records = bootstrap_records(self._bootstrap, migrates_in_transactions=self._parts.migrates_in_transactions)
         self._duties = [self.shell.tasks.spawn(periodic(self), periodic.__name__.replace("_", "-")) for periodic in PERIODIC]
-        self.ledger.write(first_records, on_committed=lambda _: self._become_ready())
+        is_atomic = not any(isinstance(record, BeginTransactionRecord) for record in first_records)
+        self.ledger.write(first_records, on_committed=lambda _: self._become_ready(), is_atomic=is_atomic)
 
     def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
         """Become a standby again: undo what was not committed, and tell whoever waits for it."""
@@ -236,6 +241,7 @@ class Controller:
 
     async def _load(self, directory_id: bytes) -> None:
         release = self._parts.release
+        self._bootstrap = load_bootstrap(metadata_world(self.world, self.config).disk, release, self.config.metadata_directory)
         own_versions = spoken_versions(release.controller_apis)
         self.raft = RaftNode(
             self.shell,
@@ -256,7 +262,9 @@ class Controller:
         try:
             await self.raft.load()
         except MalformedMessage as malformed:
-            raise ConfigError(f"log.dirs: the metadata log in {self.config.log_dir} holds what is not understood here: {malformed}") from malformed
+            raise ConfigError(
+                f"{self.config.metadata_key}: the metadata log in {self.config.metadata_directory} holds what is not understood here: {malformed}"
+            ) from malformed
         self.raft.own_endpoints.update(self._own_endpoints())
 
     def _new_state(self) -> ControllerState:

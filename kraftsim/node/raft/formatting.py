@@ -7,6 +7,7 @@ Source: KIP-853, org.apache.kafka.metadata.storage.Formatter, kafka-storage form
 from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode, VoterSet
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.node.raft.snapshot_files import write_format_snapshot
 from kraftsim.world.interface import World
 from protocol.disk.file_names import META_PROPERTIES
@@ -14,10 +15,11 @@ from protocol.disk.meta_properties import MetaProperties, build_meta_properties
 
 
 async def format_if_new(world: World, config: NodeConfig) -> None:
-    """Make an empty directory that of a first voter, if this node is one. Raises ConfigError, OSError.
+    """Make an empty metadata directory that of a first voter, if this node is one. Raises ConfigError, OSError.
 
     meta.properties is written last: whoever finds it finds the snapshot, too.
     """
+    world = metadata_world(world, config)
     if not config.initial_controllers or world.disk.exists(META_PROPERTIES):
         return
     if config.controller_quorum_voters:

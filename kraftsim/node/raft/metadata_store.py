@@ -18,6 +18,7 @@ from kraftsim.events.raft import MetadataWritten
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.log import FlushedRecordsMissing, PartitionLog
+from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.node.raft.recovery_point import RecoveryPoint
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
 from kraftsim.world.interface import World
@@ -92,7 +93,7 @@ class MetadataStore:
     """
 
     def __init__(self, world: World, config: NodeConfig, *, on_rolled: Callable[[], None] | None = None, has_recovery_point: bool = False) -> None:
-        self._world = world
+        self._world = world = metadata_world(world, config)
         self._config = config
         self._recovery_point = RecoveryPoint(world.disk) if has_recovery_point else None
         """For a replica that votes: what it once had on disk it must not do without."""
@@ -138,9 +139,11 @@ class MetadataStore:
             self._log.recover_without_gaps(take, sure_until=self._sure_until(snapshots))
         except FlushedRecordsMissing as missing:
             assert self._recovery_point is not None, "without it nothing is sure"
-            self._recovery_point.require(missing.offset, self._config.log_dir)
+            self._recovery_point.require(missing.offset, self._config)
         except MalformedMessage as malformed:
-            raise ConfigError(f"log.dirs: the metadata log in {self._config.log_dir} cannot be read: {malformed}") from malformed
+            raise ConfigError(
+                f"{self._config.metadata_key}: the metadata log in {self._config.metadata_directory} cannot be read: {malformed}"
+            ) from malformed
         snapshots = self._usable(snapshots)
         latest = snapshots[-1] if snapshots else None
         if latest is not None and latest > FORMAT_SNAPSHOT and self._ends_before(latest):
@@ -148,7 +151,7 @@ class MetadataStore:
         if latest is not None and latest > FORMAT_SNAPSHOT:
             self._base_epoch = latest.epoch
         if self._recovery_point is not None:
-            self._recovery_point.require(self._log.log_end_offset, self._config.log_dir)
+            self._recovery_point.require(self._log.log_end_offset, self._config)
         voters = self._voters(static_voters, latest, controls)
         if self._log.stored_topic_id() != METADATA_TOPIC_ID:
             await self._log.store_topic_id(METADATA_TOPIC_ID)
@@ -284,7 +287,7 @@ class MetadataStore:
         except FileNotFoundError:
             return None
         except MalformedMessage as malformed:
-            raise ConfigError(f"log.dirs: {QUORUM_STATE_PATH} cannot be read: {malformed.reason}") from malformed
+            raise ConfigError(f"{self._config.metadata_key}: {QUORUM_STATE_PATH} cannot be read: {malformed.reason}") from malformed
 
     # Loading ------------------------------------------------------------------------------------------------------------------------------------
 
@@ -312,12 +315,14 @@ class MetadataStore:
                 path = path_of(snapshots[-1])
                 self._world.note(DiskFailed(path=path, operation="read", reason=str(found)))
                 if snapshots[-1] == FORMAT_SNAPSHOT or self._ends_before(snapshots[-1]):
-                    raise ConfigError(f"log.dirs: {path} is damaged: {found}, and the log does not hold what it covers") from found
+                    raise ConfigError(f"{self._config.metadata_key}: {path} is damaged: {found}, and the log does not hold what it covers") from found
                 snapshots = snapshots[:-1]
         start_offset = self._log.log_start_offset
         if start_offset and (not snapshots or snapshots[-1].end_offset < start_offset):
             why = f"the snapshot that covers what is before is damaged: {damaged}" if damaged is not None else "no snapshot covers what is before"
-            raise ConfigError(f"log.dirs: the metadata log in {self._config.log_dir} begins at offset {start_offset}, and {why}")
+            raise ConfigError(
+                f"{self._config.metadata_key}: the metadata log in {self._config.metadata_directory} begins at offset {start_offset}, and {why}"
+            )
         return snapshots
 
     def _voters(self, static_voters: VoterSet, snapshot: SnapshotId | None, controls: list[ControlEntry]) -> VoterHistory:

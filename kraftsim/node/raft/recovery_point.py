@@ -5,6 +5,7 @@ committed. Kafka keeps this file for partitions of brokers and cuts a damaged me
 Source: the format is that of org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile.
 """
 
+from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.world.interface import Disk
 from protocol.disk.file_names import METADATA_TOPIC, RECOVERY_POINTS
@@ -29,11 +30,13 @@ class RecoveryPoint:
         except (FileNotFoundError, MalformedMessage):
             self.offset = 0
 
-    def require(self, end_offset: int, directory: str) -> None:
+    def require(self, end_offset: int, config: NodeConfig) -> None:
         """Refuse a log that lacks something that was flushed. Raises ConfigError."""
         if end_offset < self.offset:
             why = f"is damaged at offset {end_offset}, and was on disk up to {self.offset}"
-            raise ConfigError(f"log.dirs: the metadata log in {directory} {why}: records that were committed may be gone")
+            raise ConfigError(
+                f"{config.metadata_key}: the metadata log in {config.metadata_directory} {why}: records that were committed may be gone"
+            )
 
     async def store(self, offset: int) -> None:
         """Write the file; everything before the offset is flushed."""

@@ -5,7 +5,8 @@ from random import Random
 
 from kraftsim.events.event import Event
 from kraftsim.world.chance import stream
-from kraftsim.world.interface import Clock, Disk
+from kraftsim.world.elsewhere import WorldElsewhere
+from kraftsim.world.interface import Clock, Disk, World
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
@@ -22,6 +23,7 @@ class RealWorld:
         self.disk: Disk = disk
         self._seed = seed
         self._real_disk = disk
+        self._others: dict[str, RealDisk] = {}
         self._events = events
         self._streams: dict[str, Random] = {}
 
@@ -40,13 +42,21 @@ class RealWorld:
         """Hand the buffered facts to the operating system."""
         self._events.flush()
 
+    def elsewhere(self, directory: str) -> World:
+        """Return this world with another directory as its disk; it is the same disk whenever it is asked for, and `close` gives it back."""
+        found = self._others.get(directory)
+        if found is None:
+            found = self._others[directory] = RealDisk(Path(directory))
+        return WorldElsewhere(self, found)
+
     async def breathe(self, place: str) -> None:
         """Do nothing: on a real machine other tasks get in between where they must."""
 
     def close(self) -> None:
         """Flush the event log and let files and threads go. The node must have stopped."""
         self._events.close()
-        self._real_disk.close()
+        for disk in (self._real_disk, *self._others.values()):
+            disk.close()
 
 
 def real_world(*, run: str, node: str, incarnation: int, data_dir: Path, events_dir: Path, seed: int, started_ns: int = 0) -> RealWorld:

@@ -4,10 +4,12 @@ import asyncio
 from random import Random
 
 from kraftsim.events.event import Event
-from kraftsim.world.interface import Clock, Disk
+from kraftsim.world.elsewhere import WorldElsewhere
+from kraftsim.world.interface import Clock, Disk, World
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.event_book import EventLog
 from kraftsim.world.simulated.host import Process
+from kraftsim.world.subdirectory import Subdirectory
 
 PASSES_THROUGH = 0.5
 LETS_OTHERS_IN = 0.85
@@ -36,6 +38,10 @@ class SimulatedWorld:
 
     def flush_events(self) -> None:
         """Do nothing: a simulated fact is kept as soon as it is noted."""
+
+    def elsewhere(self, directory: str) -> World:
+        """Return this world with a part of the one disk as its disk: what happens to that happens to both."""
+        return WorldElsewhere(self, Subdirectory(self.disk, directory.strip("/")))
 
     async def breathe(self, place: str) -> None:
         """Let other tasks in between, sometimes: for a moment, or for long enough that answers of peers arrive."""

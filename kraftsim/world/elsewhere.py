@@ -1,0 +1,38 @@
+"""The world of a node with another of its directories in place of the data directory, for what Kafka lets one keep apart: `metadata.log.dir`."""
+
+from random import Random
+
+from kraftsim.events.event import Event
+from kraftsim.world.interface import Disk, World
+
+
+class WorldElsewhere:
+    """Implements `kraftsim.world.interface.World`: everything is the node's, but for the disk."""
+
+    def __init__(self, world: World, disk: Disk) -> None:
+        self.run = world.run
+        self.node = world.node
+        self.incarnation = world.incarnation
+        self.clock = world.clock
+        self.disk = disk
+        self._world = world
+
+    def random(self, purpose: str) -> Random:
+        """Return the stream of a purpose."""
+        return self._world.random(purpose)
+
+    def note(self, event: Event) -> None:
+        """Add a fact to the event log."""
+        self._world.note(event)
+
+    def flush_events(self) -> None:
+        """Hand the buffered facts to the operating system."""
+        self._world.flush_events()
+
+    async def breathe(self, place: str) -> None:
+        """A named place where Kafka drops a lock."""
+        await self._world.breathe(place)
+
+    def elsewhere(self, directory: str) -> World:
+        """Return the same with another directory."""
+        return self._world.elsewhere(directory)
