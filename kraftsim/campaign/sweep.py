@@ -1,68 +1,46 @@
-"""Plays a scenario over many seeds, on all processors, and collects what was found."""
+"""Plays scenarios over many seeds, on all processors, and collects what was found.
 
-import multiprocessing
+Without `keep_going` the first finding ends a campaign, and it is always the same one: that of the lowest seed, however many workers there are.
+"""
+
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
+from kraftsim.bugs.bug import bug
+from kraftsim.campaign.crew import Crew
+from kraftsim.campaign.errand import VIOLATED, Done, Errand
+from kraftsim.campaign.journal import Journal, Terms
+from kraftsim.campaign.summary import CampaignResult, SweepResult, add_faults, summary
+from kraftsim.cluster.scenario import scenario
+from kraftsim.releases.catalogue import DEFAULT_RELEASE
 
-from kraftsim.explore.result import RunResult
-from kraftsim.explore.run import play
-
-SEEDS_AHEAD = 2
-"""How many seeds wait for each worker, so that none is idle and a finding stops the sweep soon."""
-
-
-class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep found. `found` holds the runs that were not clean; `faults` sums armed, fired and bit over all seeds."""
-
-    scenario: str
-    seeds_played: int
-    clean: int
-    found: tuple[RunResult, ...]
-    faults: dict[str, tuple[int, int, int]]
-    simulated_seconds: float
-    idle_kinds: tuple[str, ...]
-
-    @property
-    def violations(self) -> tuple[str, ...]:
-        """One line for each violation, with its seed."""
-        return tuple(f"seed {run.seed}: {line}" for run in self.found for line in run.violations)
-
-    @property
-    def troubles(self) -> tuple[str, ...]:
-        """One line for each run that broke off without a violated invariant."""
-        return tuple(f"seed {run.seed}: {run.trouble}" for run in self.found if run.trouble is not None and not run.violations)
-
-    def lines(self) -> list[str]:
-        """Return the result as text for people."""
-        text = [f"{self.scenario}: {self.seeds_played} seeds, {self.clean} clean, {self.simulated_seconds:.0f} simulated seconds"]
-        for kind, (armed, fired, bit) in self.faults.items():
-            text.append(f"  fault {kind}: {armed} armed, {fired} fired, {bit} bit")
-        text += [f"  fault {kind} never bit: this sweep says nothing about it" for kind in self.idle_kinds]
-        for run in self.found:
-            text.append(f"  seed {run.seed}: {', '.join(run.invariants_violated) or run.outcome}")
-            text += [f"    {line}" for line in run.violations[:3]]
-            if run.trouble is not None:
-                text.append(f"    {run.trouble}")
-            text.append(f"    replay: {run.command}")
-        return text
+REPORT_SECONDS = 0.5
+Report = Callable[["Progress"], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """One seed for a worker."""
+@dataclass(kw_only=True, slots=True)
+class Progress:
+    """How far a campaign is. `faults` sums armed, fired and bit by kind."""
 
-    name: str
-    seed: int
-    release: str | None
-    bugs: tuple[str, ...]
-    settings: Mapping[str, str]
-    out: Path | None
+    total: int
+    seeds: int = 0
+    resumed: int = 0
+    cpu_seconds: float = 0.0
+    simulated_seconds: float = 0.0
+    violated: int = 0
+    failed: int = 0
+    faults: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+
+    def add(self, done: Done) -> None:
+        """Count a seed."""
+        self.seeds += 1
+        self.cpu_seconds += done.cpu_seconds
+        self.simulated_seconds += done.result.seconds
+        self.violated += done.result.outcome == VIOLATED
+        self.failed += done.result.outcome not in (VIOLATED, "ok")
+        add_faults(self.faults, done.result.faults)
 
 
 def sweep(
@@ -75,64 +53,103 @@ def sweep(
     release: str | None = None,
     bugs: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
-    advance: Callable[[int], None] | None = None,
 ) -> SweepResult:
-    """Play every seed in simulation and return what was found. Without `keep_going` no new seed is begun after the first violation.
+    """Play every seed of one scenario; see `campaign`."""
+    return campaign((name,), seeds=seeds, jobs=workers, keep_going=keep_going, out=out, release=release, bugs=bugs, settings=settings).sweeps[0]
 
-    `advance(1)` is called for each seed that is done. With `out` the runs that were not clean are kept there, one directory a seed.
+
+def campaign(
+    names: Sequence[str],
+    *,
+    seeds: Sequence[int],
+    jobs: int | None = None,
+    keep_going: bool = False,
+    out: Path | None = None,
+    release: str | None = None,
+    bugs: tuple[str, ...] = (),
+    settings: Mapping[str, str] | None = None,
+    journal: Path | None = None,
+    is_over: Callable[[], bool] = lambda: False,
+    report: Report | None = None,
+) -> CampaignResult:
+    """Play every seed of every scenario in simulation and return what was found. Without `keep_going` no new seed is begun after the first violation.
+
+    With `out` the runs that were not clean are kept there, one directory a seed. With `journal` every seed is written down, and those that the file
+    has already are not played again. `is_over` is asked before each seed: once it says so, no other is begun. `report` is told now and then.
+    Raises KeyError for a scenario or bug that does not exist, ValueError for a journal of another campaign.
     """
-    errands = [Errand(name, seed, release, bugs, dict(settings or {}), out) for seed in seeds]
-    count = min(workers or os.cpu_count() or 1, max(len(errands), 1))
-    results: list[RunResult] = []
-    for result in _carry_out(errands, count):
-        results.append(result)
-        if advance is not None:
-            advance(1)
-        if result.violations and not keep_going:
-            break
-    return _summary(name, results)
+    for name in bugs:
+        bug(name)
+    terms = Terms(release=release or DEFAULT_RELEASE, bugs=tuple(bugs), settings=dict(settings or {}))
+    chosen = [scenario(name).name for name in names]
+    errands = [
+        Errand(name=name, seed=seed, release=terms.release, bugs=terms.bugs, settings=terms.settings, out=out) for seed in seeds for name in chosen
+    ]
+    course = _Course(errands, keep_going, report)
+    count = min(jobs or os.cpu_count() or 1, max(len(errands), 1))
+    if journal is None:
+        course.run(count, is_over)
+    else:
+        with Journal(journal, terms) as book:
+            course.resume(book)
+            course.run(count, is_over)
+    return summary(chosen, course.outcome())
 
 
-def _carry_out(errands: Sequence[Errand], workers: int) -> Iterator[RunResult]:
-    """Yield results in the order of the seeds, so that the first finding of a sweep is always the same one."""
-    if workers == 1:
-        yield from map(_play, errands)
-        return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = []
-        left = iter(errands)
-        try:
-            for errand in left:
-                waiting.append(pool.submit(_play, errand))
-                if len(waiting) >= workers * SEEDS_AHEAD:
-                    yield waiting.pop(0).result()
-            while waiting:
-                yield waiting.pop(0).result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+Key = tuple[str, int]
 
 
-def _play(errand: Errand) -> RunResult:
-    out = None if errand.out is None else errand.out / f"seed-{errand.seed}"
-    result = play(errand.name, mode="sim", seed=errand.seed, out=out, release=errand.release, bugs=errand.bugs, settings=errand.settings)
-    if out is not None and result.outcome == "ok":
-        shutil.rmtree(out)
-    return result
+class _Course:
+    """A campaign under way. Seeds are counted by their place, for without `keep_going` it ends behind the first place that is violated."""
 
+    def __init__(self, errands: Sequence[Errand], keep_going: bool, report: Report | None) -> None:
+        self._errands = errands
+        self._places: dict[Key, int] = {(errand.name, errand.seed): place for place, errand in enumerate(errands)}
+        self._keep_going = keep_going
+        self._report = report
+        self._last_place = len(errands)
+        self._done: dict[Key, Done] = {}
+        self._book: Journal | None = None
+        self._progress = Progress(total=len(errands))
 
-def _summary(name: str, results: Sequence[RunResult]) -> SweepResult:
-    faults: dict[str, tuple[int, int, int]] = {}
-    for result in results:
-        for kind, (armed, fired, bit) in result.faults.items():
-            before = faults.get(kind, (0, 0, 0))
-            faults[kind] = (before[0] + armed, before[1] + fired, before[2] + bit)
-    found = tuple(result for result in results if result.outcome != "ok")
-    return SweepResult(
-        scenario=name,
-        seeds_played=len(results),
-        clean=len(results) - len(found),
-        found=found,
-        faults=dict(sorted(faults.items())),
-        simulated_seconds=sum(result.seconds for result in results),
-        idle_kinds=tuple(kind for kind, (_, _, bit) in sorted(faults.items()) if bit == 0),
-    )
+    def resume(self, book: Journal) -> None:
+        """Take over what a journal has, and write down there what comes."""
+        self._book = book
+        for key, done in book.done.items():
+            if key in self._places:
+                self._add(key, done)
+        self._progress.resumed = len(self._done)
+
+    def run(self, jobs: int, is_over: Callable[[], bool]) -> None:
+        """Play what is left. A seed is begun as long as it is wanted by the time it comes up."""
+        with Crew(jobs) as crew:
+            for errand in [errand for errand in self._errands if (errand.name, errand.seed) not in self._done]:
+                while not crew.has_room:
+                    self._take(crew)
+                if is_over() or self._places[errand.name, errand.seed] > self._last_place:
+                    break
+                crew.give(errand)
+            while crew.is_busy:
+                self._take(crew)
+        self._tell()
+
+    def outcome(self) -> list[Done]:
+        """Return what was done in the order of the seeds, up to where the campaign ended."""
+        return [self._done[key] for key, place in self._places.items() if key in self._done and place <= self._last_place]
+
+    def _take(self, crew: Crew) -> None:
+        for errand, done in crew.take(REPORT_SECONDS):
+            self._add((errand.name, errand.seed), done)
+            if self._book is not None:
+                self._book.add(done)
+        self._tell()
+
+    def _add(self, key: Key, done: Done) -> None:
+        self._done[key] = done
+        self._progress.add(done)
+        if done.result.outcome == VIOLATED and not self._keep_going:
+            self._last_place = min(self._last_place, self._places[key])
+
+    def _tell(self) -> None:
+        if self._report is not None:
+            self._report(self._progress)

@@ -1,0 +1,201 @@
+"""Does a seed give the same event log, byte for byte? Plays each in two processes under two hash seeds, and names the first event that differs.
+
+The second process of each pair plays the seeds backwards, so that what one run leaves behind in its process would show in the next.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from kraftsim.bugs.bug import bug
+from kraftsim.campaign.repeat import Answer, Order
+from kraftsim.campaign.summary import FaultCounts, add_faults
+from kraftsim.campaign.sweep import Progress, Report
+from kraftsim.cluster.scenario import scenario
+from kraftsim.explore.divergence import compare
+from kraftsim.releases.catalogue import DEFAULT_RELEASE
+
+HASH_SEEDS = ("0", "12345")
+PLAYERS = tuple((hash_seed, is_backwards) for hash_seed in HASH_SEEDS for is_backwards in (False, True))
+BATCH = 8
+"""How many seeds each process is given at a time."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """A seed whose event logs differ: the digests by process, and where two of them part first."""
+
+    scenario: str
+    seed: int
+    sha256: dict[str, str | None]
+    parting: tuple[str, ...]
+
+
+class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What comparing gave. `seeds` counts those that were compared, each of them played once by each process."""
+
+    scenarios: tuple[str, ...]
+    seeds: int
+    plays: int
+    events: int
+    differing: tuple[Difference, ...]
+    faults: FaultCounts
+    simulated_seconds: float
+    cpu_seconds: float
+
+    def lines(self) -> list[str]:
+        """Return the result as text for people."""
+        armed, fired, bit = (sum(counts[place] for counts in self.faults.values()) for place in range(3))
+        text = [
+            f"{', '.join(self.scenarios)}: {len(self.differing)} of {self.seeds} seeds differ between {len(PLAYERS)} processes under hash seeds"
+            f" {' and '.join(HASH_SEEDS)}; {self.plays} plays, {self.events} events, {armed} faults armed, {fired} fired, {bit} bit,"
+            f" {self.simulated_seconds:.0f} simulated seconds in {self.cpu_seconds:.0f} CPU seconds"
+        ]
+        for each in self.differing:
+            text.append(f"  {each.scenario}, seed {each.seed}: {', '.join(f'{name} {digest}' for name, digest in each.sha256.items())}")
+            text += [f"    {line}" for line in each.parting]
+        return text
+
+
+class Player:
+    """A process under a hash seed of its own that plays what it is told. Use as a context manager."""
+
+    def __init__(self, hash_seed: str, is_backwards: bool) -> None:
+        self.name = f"hash seed {hash_seed}{', backwards' if is_backwards else ''}"
+        self._is_backwards = is_backwards
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kraftsim.campaign.repeat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        )
+
+    def __enter__(self) -> "Player":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None) -> None:
+        if trouble is not None:
+            self._process.kill()
+        assert self._process.stdin is not None and self._process.stdout is not None, "both are pipes"
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def tell(self, orders: Sequence[Order]) -> None:
+        """Begin to play."""
+        assert self._process.stdin is not None, "it is a pipe"
+        for order in reversed(orders) if self._is_backwards else orders:
+            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+        self._process.stdin.flush()
+
+    def answers(self, count: int) -> list[Answer]:
+        """Return what came of what it was told, in the order of the seeds. Raises RuntimeError if the process died."""
+        assert self._process.stdout is not None, "it is a pipe"
+        found = []
+        for _ in range(count):
+            line = self._process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"a process that played seeds died ({self.name}); what it said is above")
+            found.append(msgspec.json.decode(line, type=Answer))
+        return found[::-1] if self._is_backwards else found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Compared:
+    """One seed, played by all."""
+
+    order: Order
+    answers: Mapping[str, Answer]
+
+    @property
+    def first(self) -> Answer:
+        return next(iter(self.answers.values()))
+
+    @property
+    def is_same(self) -> bool:
+        return len({answer.sha256 for answer in self.answers.values()}) == 1
+
+
+def check_identity(
+    names: Sequence[str],
+    *,
+    seeds: Sequence[int],
+    release: str | None = None,
+    bugs: tuple[str, ...] = (),
+    settings: Mapping[str, str] | None = None,
+    is_over: Callable[[], bool] = lambda: False,
+    report: Report | None = None,
+) -> IdentityResult:
+    """Play every seed of every scenario in four processes and compare the event logs. `is_over` and `report` are as for a campaign.
+
+    Raises KeyError for a scenario or bug that does not exist, RuntimeError if a process dies.
+    """
+    for name in bugs:
+        bug(name)
+    terms = {"release": release or DEFAULT_RELEASE, "bugs": tuple(bugs), "settings": dict(settings or {})}
+    chosen = tuple(scenario(name).name for name in names)
+    orders = [msgspec.convert({"name": name, "seed": seed, **terms}, Order) for seed in seeds for name in chosen]
+    progress = Progress(total=len(orders))
+    differing: list[Difference] = []
+    faults: FaultCounts = {}
+    events = plays = 0
+    with ExitStack() as stack:
+        players = [stack.enter_context(Player(*player)) for player in PLAYERS]
+        for compared in _compared(players, orders, is_over):
+            answers = compared.answers.values()
+            progress.seeds += 1
+            progress.cpu_seconds += sum(answer.cpu_seconds for answer in answers)
+            progress.simulated_seconds += sum(answer.seconds for answer in answers)
+            progress.violated += not compared.is_same
+            plays += len(answers)
+            events += compared.first.event_count
+            add_faults(faults, compared.first.faults)
+            if not compared.is_same:
+                differing.append(_difference(players, compared))
+            if report is not None:
+                report(progress)
+    return IdentityResult(
+        scenarios=chosen,
+        seeds=progress.seeds,
+        plays=plays,
+        events=events,
+        differing=tuple(differing),
+        faults=dict(sorted(faults.items())),
+        simulated_seconds=progress.simulated_seconds,
+        cpu_seconds=progress.cpu_seconds,
+    )
+
+
+def _compared(players: Sequence[Player], orders: Sequence[Order], is_over: Callable[[], bool]) -> Iterator[_Compared]:
+    for start in range(0, len(orders), BATCH):
+        if is_over():
+            return
+        batch = orders[start : start + BATCH]
+        for player in players:
+            player.tell(batch)
+        played = {player.name: player.answers(len(batch)) for player in players}
+        for number, order in enumerate(batch):
+            yield _Compared(order=order, answers={name: answers[number] for name, answers in played.items()})
+
+
+def _difference(players: Sequence[Player], compared: _Compared) -> Difference:
+    """Play the seed again in the two processes that differed, keeping both runs, and find where they part."""
+    answers = compared.answers
+    one = players[0]
+    other = next(player for player in players if answers[player.name].sha256 != answers[one.name].sha256)
+    with tempfile.TemporaryDirectory(prefix="kraftsim-identity-") as scratch:
+        kept = [Path(scratch) / name for name in ("a", "b")]
+        for player, out in zip((one, other), kept, strict=True):
+            player.tell([msgspec.structs.replace(compared.order, out=str(out))])
+            player.answers(1)
+        parting = tuple(compare(kept[0], kept[1]).lines()[2:])
+    return Difference(
+        scenario=compared.order.name, seed=compared.order.seed, sha256={name: answer.sha256 for name, answer in answers.items()}, parting=parting
+    )

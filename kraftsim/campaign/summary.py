@@ -1,0 +1,130 @@
+"""What a campaign found, as values to print, to write as JSON, and to judge: a campaign that could not have found anything is not clean."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from kraftsim.campaign.errand import OK, VIOLATED, Done
+from kraftsim.cluster.scenario import scenario
+from kraftsim.explore.result import RunResult
+
+ARMED_MIN = 20
+"""From so many on, a kind of fault that never bit is a defect of the campaign and not chance."""
+FOUND_SHOWN_MAX = 20
+FaultCounts = dict[str, tuple[int, int, int]]
+
+
+class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What the seeds of one scenario gave. `found` holds the runs that were not clean; `faults` sums armed, fired and bit over all seeds.
+
+    `idle_kinds` were armed often enough and never bit; `unexercised` are the invariants that the scenario must exercise and no seed did.
+    """
+
+    scenario: str
+    seeds_played: int
+    clean: int
+    found: tuple[RunResult, ...]
+    faults: FaultCounts
+    simulated_seconds: float
+    cpu_seconds: float
+    idle_kinds: tuple[str, ...]
+    unexercised: tuple[str, ...]
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """One line for each violation, with its seed."""
+        return tuple(f"seed {run.seed}: {line}" for run in self.found for line in run.violations)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """One line for each run that broke off without a violated invariant."""
+        return tuple(f"seed {run.seed}: {run.trouble}" for run in self.found if run.trouble is not None and not run.violations)
+
+    def lines(self) -> list[str]:
+        """Return the result as text for people."""
+        rate = self.seeds_played / self.cpu_seconds if self.cpu_seconds else 0.0
+        text = [
+            f"{self.scenario}: {self.seeds_played} seeds, {self.clean} clean, {self.simulated_seconds:.0f} simulated seconds"
+            f" in {self.cpu_seconds:.1f} CPU seconds ({rate:.2f} seeds per CPU second)"
+        ]
+        text += _table(self.faults, self.idle_kinds)
+        text += [f"  fault {kind} never bit: this campaign says nothing about it" for kind in self.idle_kinds]
+        text += [f"  {name} was never exercised: this campaign says nothing about it" for name in self.unexercised]
+        for run in self.found[:FOUND_SHOWN_MAX]:
+            text.append(f"  seed {run.seed}: {', '.join(run.invariants_violated) or run.outcome}")
+            text += [f"    {line}" for line in run.violations[:3]]
+            if run.trouble is not None:
+                text.append(f"    {run.trouble}")
+            text.append(f"    replay: {run.command}")
+        if len(self.found) > FOUND_SHOWN_MAX:
+            text.append(f"  ... and {len(self.found) - FOUND_SHOWN_MAX} more: see --json")
+        return text
+
+
+class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What all scenarios gave together."""
+
+    sweeps: tuple[SweepResult, ...]
+
+    @property
+    def has_violations(self) -> bool:
+        """Tell whether an invariant was violated, or a run broke off."""
+        return any(run.outcome in (VIOLATED, "failed") for sweep in self.sweeps for run in sweep.found)
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Tell whether some of it could not have found anything: a kind that never bit, an invariant never exercised, a run that nobody can judge."""
+        return any(sweep.idle_kinds or sweep.unexercised or sweep.found for sweep in self.sweeps)
+
+    def lines(self) -> list[str]:
+        """Return the result as text for people; a last line for all if there were several scenarios."""
+        text = [line for sweep in self.sweeps for line in sweep.lines()]
+        if len(self.sweeps) > 1:
+            seeds, clean, cpu_seconds = (sum(getattr(sweep, name) for sweep in self.sweeps) for name in ("seeds_played", "clean", "cpu_seconds"))
+            text.append(f"all: {seeds} seeds, {clean} clean, {cpu_seconds:.1f} CPU seconds")
+        return text
+
+
+def summary(names: Sequence[str], done: Iterable[Done]) -> CampaignResult:
+    """Sum up what was done, scenario by scenario."""
+    everything = list(done)
+    return CampaignResult(sweeps=tuple(_sweep(name, [each for each in everything if each.result.scenario == name]) for name in names))
+
+
+def add_faults(faults: FaultCounts, more: FaultCounts) -> None:
+    """Add armed, fired and bit of one run to those of many."""
+    for kind, counts in more.items():
+        armed, fired, bit = faults.get(kind, (0, 0, 0))
+        faults[kind] = (armed + counts[0], fired + counts[1], bit + counts[2])
+
+
+def _sweep(name: str, done: Sequence[Done]) -> SweepResult:
+    faults: FaultCounts = {}
+    exercised: dict[str, bool] = dict.fromkeys(scenario(name).must_exercise, False)
+    for each in done:
+        add_faults(faults, each.result.faults)
+        for invariant, verdict in each.result.verdicts.items():
+            if invariant in exercised and verdict in (OK, VIOLATED):
+                exercised[invariant] = True
+    found = tuple(each.result for each in done if not each.is_clean)
+    return SweepResult(
+        scenario=name,
+        seeds_played=len(done),
+        clean=len(done) - len(found),
+        found=found,
+        faults=dict(sorted(faults.items())),
+        simulated_seconds=sum(each.result.seconds for each in done),
+        cpu_seconds=sum(each.cpu_seconds for each in done),
+        idle_kinds=tuple(kind for kind, (armed, _, bit) in sorted(faults.items()) if bit == 0 and armed >= ARMED_MIN),
+        unexercised=tuple(invariant for invariant, was in exercised.items() if not was) if done else (),
+    )
+
+
+def _table(faults: FaultCounts, idle_kinds: Sequence[str]) -> list[str]:
+    if not faults:
+        return []
+    width = max(len(kind) for kind in faults)
+    text = [f"  {'fault'.ljust(width)}  {'armed':>8}  {'fired':>8}  {'bit':>8}"]
+    for kind, (armed, fired, bit) in faults.items():
+        text.append(f"  {kind.ljust(width)}  {armed:>8}  {fired:>8}  {bit:>8}{'  never bit' if kind in idle_kinds else ''}")
+    return text

@@ -1,0 +1,64 @@
+"""How far a campaign is, on standard error: a few live lines on a terminal, one plain line now and then elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kraftsim.campaign.sweep import Progress
+
+PLAIN_SECONDS = 30.0
+KINDS_SHOWN_MAX = 60
+
+
+def deadline(seconds: float | None) -> Callable[[], bool]:
+    """Return a function that tells whether so many seconds have passed since now; without a number they never have."""
+    end = None if seconds is None else time.monotonic() + seconds
+    return lambda: end is not None and time.monotonic() >= end
+
+
+@contextmanager
+def campaign_progress(total: int) -> Iterator[Callable[["Progress"], None]]:
+    """Show how far a campaign of so many seeds is while the block runs; the block calls what it is given whenever it knows more."""
+    began = time.monotonic()
+    if sys.stderr.isatty() and total > 1:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(Text(""), console=Console(stderr=True), transient=True, refresh_per_second=4) as live:
+            yield lambda progress: live.update(Text("\n".join((line(progress, time.monotonic() - began), faults(progress)))))
+        return
+    last = began
+
+    def now_and_then(progress: "Progress") -> None:
+        nonlocal last
+        if time.monotonic() - last >= PLAIN_SECONDS:
+            last = time.monotonic()
+            print(line(progress, last - began), file=sys.stderr, flush=True)
+
+    yield now_and_then
+
+
+def line(progress: "Progress", elapsed_seconds: float) -> str:
+    """Return seeds done, both rates, the time left, and what was found, in one line."""
+    played = progress.seeds - progress.resumed
+    rate = played / elapsed_seconds if elapsed_seconds > 0 else 0.0
+    per_cpu = progress.seeds / progress.cpu_seconds if progress.cpu_seconds else 0.0
+    left = _duration((progress.total - progress.seeds) / rate) if rate else "unknown"
+    found = f"{progress.violated} violated" + (f", {progress.failed} otherwise not clean" if progress.failed else "")
+    return f"{progress.seeds}/{progress.total} seeds, {rate:.1f}/s, {per_cpu:.2f} per CPU second, {left} left, {found}"
+
+
+def faults(progress: "Progress") -> str:
+    """Return armed, fired and bit of every kind so far, in one line."""
+    shown = sorted(progress.faults.items())[:KINDS_SHOWN_MAX]
+    return "armed/fired/bit: " + ", ".join(f"{kind} {armed}/{fired}/{bit}" for kind, (armed, fired, bit) in shown)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
