@@ -54,9 +54,9 @@ class Asker:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
         return self.peer.ask(request, 12, MetadataResponse)
 
-    def create_topic(self, topic: str, partitions: int = 1) -> None:
+    def create_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         """Create a topic and wait until each partition has a leader."""
-        new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+        new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
         answer = self.peer.ask(CreateTopicsRequest(topics=[new], timeout_ms=10_000), 7, CreateTopicsResponse)
         assert [each.error_code for each in answer.topics] == [ErrorCode.NONE], answer
         self.wait_for_leaders(topic, partitions)
@@ -71,12 +71,12 @@ class Asker:
             assert time.monotonic() < give_up_at, f"{topic} has leaders {leaders}"
             time.sleep(0.02)
 
-    def produce(self, topic: str, batch: bytes, partition: int = 0) -> PartitionProduceResponse:
-        """Send one batch, acks=all, and return what its partition is answered. A broker that is about to lead, as Metadata says, is asked again."""
+    def produce(self, topic: str, batch: bytes, partition: int = 0, *, acks: int = ACKS_ALL, timeout_ms: int = 10_000) -> PartitionProduceResponse:
+        """Send one batch, and return what its partition is answered. A broker that is about to lead, as Metadata says, is asked again."""
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
         give_up_at = time.monotonic() + SECONDS
         while True:
-            whole = self.peer.ask(ProduceRequest(acks=ACKS_ALL, timeout_ms=10_000, topic_data=[data]), 11, ProduceResponse)
+            whole = self.peer.ask(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]), 11, ProduceResponse)
             answer = whole.responses[0].partition_responses[0]
             if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER or time.monotonic() > give_up_at:
                 return answer
