@@ -71,7 +71,8 @@ class Strike:
         self.has_fired = True
         self.fired_at_ns = self.simulation.now_ns
         self._note(FaultFired(fault=self.fault.kind, target=self.target, trigger=str(self.fault.trigger)))
-        self._kind.strike(self)
+        if self._kind.aim is not Aim.HOST or self.target in self.simulation.hosts:
+            self._kind.strike(self)
 
     def end(self) -> None:
         """Undo what lasts, and never strike if that has not happened yet."""
@@ -139,7 +140,7 @@ class Strike:
     def hosts(self) -> list[str]:
         """Return the hosts that the target names; of a kind that aims at all, those among which it chooses."""
         everybody = [name for name in self.simulation.hosts if name != self.simulation.harness.name]
-        return everybody if self.target == AT_THE_TRIGGER else members(self.target, everybody)
+        return everybody if self.target == AT_THE_TRIGGER else members(self.target, everybody, may_lack=True)
 
     def when_led(self, act: Callable[[str], None]) -> None:
         """Call a function with the name of whoever leads the quorum: now, or as soon as somebody does."""
@@ -150,8 +151,8 @@ class Strike:
             self.finally_(standing_of(self.simulation).when((LEADER,), act))
 
     def directions(self) -> list[tuple[str, str]]:
-        """Return the links that the target names."""
-        return directions(self.target, list(self.simulation.hosts))
+        """Return the links that the target names, of hosts that are there: a client may not be there yet, or not in this run."""
+        return directions(self.target, list(self.simulation.hosts), may_lack=True)
 
     def lasting(self, undo: Callable[[], None], duration_ms: int) -> None:
         """Undo it after a while; 0 means not before `end` is called."""
@@ -179,7 +180,8 @@ class Strike:
         if leader is not None:
             target = with_leader(target, leader)
         if self._kind.aim is Aim.HOST and is_group(target):
-            return self.random.choice(members(target, list(self.simulation.hosts)))
+            hosts = members(target, list(self.simulation.hosts), may_lack=True)
+            return self.random.choice(hosts) if hosts else target
         return target
 
     def _at_the_trigger(self) -> str:

@@ -13,25 +13,29 @@ LEADER_WORD = "leader"
 PATTERN_SIGNS = ("*", "?", "[")
 
 
-def directions(target: str, hosts: list[str]) -> list[tuple[str, str]]:
-    """Return the (source, target) pairs that a target names. Raises KeyError for a host that is not there."""
+def directions(target: str, hosts: list[str], *, may_lack: bool = False) -> list[tuple[str, str]]:
+    """Return the (source, target) pairs that a target names. Raises KeyError for a host that is not there, unless some may be lacking."""
     if BOTH_WAYS in target:
-        ones, others = (members(side, hosts) for side in target.split(BOTH_WAYS))
+        ones, others = (members(side, hosts, may_lack=may_lack) for side in target.split(BOTH_WAYS))
         pairs = [pair for one in ones for other in others if one != other for pair in ((one, other), (other, one))]
     elif ONE_WAY in target:
-        ones, others = (members(side, hosts) for side in target.split(ONE_WAY))
+        ones, others = (members(side, hosts, may_lack=may_lack) for side in target.split(ONE_WAY))
         pairs = [(one, other) for one in ones for other in others if one != other]
     else:
-        pairs = [pair for one in members(target, hosts) for other in hosts if other != one for pair in ((one, other), (other, one))]
+        ones = members(target, hosts, may_lack=may_lack)
+        pairs = [pair for one in ones for other in hosts if other != one for pair in ((one, other), (other, one))]
     return list(dict.fromkeys(pairs))
 
 
-def members(group: str, hosts: Sequence[str]) -> list[str]:
-    """Return the hosts of a group, in the order of their names in it. Raises KeyError for a host that is not there, or a pattern that fits none."""
+def members(group: str, hosts: Sequence[str], *, may_lack: bool = False) -> list[str]:
+    """Return the hosts of a group, in the order of their names in it.
+
+    Raises KeyError for a host that is not there, or a pattern that fits none, unless some may be lacking.
+    """
     found: dict[str, None] = {}
     for word in group.split(","):
         fitting = [host for host in hosts if host == word or (any(sign in word for sign in PATTERN_SIGNS) and fnmatchcase(host, word))]
-        if not fitting:
+        if not fitting and not may_lack:
             raise KeyError(f"no host is called {word} (there are: {', '.join(hosts)})")
         found.update(dict.fromkeys(fitting))
     return list(found)

@@ -65,10 +65,10 @@ class Pipe:
         """Send bytes, as one piece or, now and then, as two."""
         self.unread_bytes += len(data)
         link = self.link
+        tear = 1 + int(link.draw() * (len(data) - 1)) if link.torn_writes and len(data) > 1 and link.draw() < link.torn_writes else 0
         if link.tear is not None:
             self._send_torn(data)
-        elif link.torn_writes and len(data) > 1 and link.draw() < link.torn_writes:
-            tear = 1 + int(link.draw() * (len(data) - 1))
+        elif tear:
             self.send(Segment(Kind.DATA, data[:tear]), may_join=False)
             self.send(Segment(Kind.DATA, data[tear:]), may_join=False)
         else:

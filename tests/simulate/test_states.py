@@ -1,0 +1,224 @@
+"""Faults wait for states that are made of several facts: a leader with records that are not committed, a vote that nobody has heard of."""
+
+import pytest
+
+from kraftsim.events.metadata import MetadataAppended
+from kraftsim.events.nodes import NodeReady
+from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBlockRequested
+from kraftsim.events.raft import (
+    HighWatermarkMoved,
+    MetadataFlushed,
+    MetadataReplicated,
+    MetadataTruncated,
+    MetadataWritten,
+    RaftRoleChanged,
+    SnapshotLoaded,
+    VoteAnswered,
+    VoteTold,
+)
+from kraftsim.faults.arm import arm
+from kraftsim.faults.fault import Fault, from_json, to_json
+from kraftsim.faults.standing import standing_of
+from kraftsim.faults.states import STATES
+from kraftsim.faults.targets import directions, members, names_leader, with_leader
+from kraftsim.faults.trigger import AtTime, OnState
+from kraftsim.world.simulated import Simulation
+
+
+def role(name, epoch=1):
+    return RaftRoleChanged(role=name, leader_epoch=epoch, leader_id=1, voted_id=-1, is_voter=True)
+
+
+def appended(last_offset, kinds="TopicRecord"):
+    return MetadataAppended(leader_epoch=1, first_offset=last_offset, last_offset=last_offset, record_kinds=kinds)
+
+
+def written(last_offset):
+    return MetadataWritten(epoch=1, first_offset=0, last_offset=last_offset, previous_epoch=1, crc=0)
+
+
+def flushed(end_offset):
+    return MetadataFlushed(end_offset=end_offset, is_voter=True)
+
+
+def committed(high_watermark):
+    return HighWatermarkMoved(leader_epoch=1, high_watermark=high_watermark, last_epoch=1, voter_count=3, is_leader=True)
+
+
+def voted(is_granted=True, is_pre_vote=False, epoch=5):
+    return VoteAnswered(leader_epoch=epoch, candidate_id=2, is_granted=is_granted, is_pre_vote=is_pre_vote)
+
+
+LEADER = role("Leader")
+ROWS = [
+    ("leader", [LEADER], True),
+    ("leader", [LEADER, role("Resigned")], False),
+    ("candidate", [role("Prospective")], True),
+    ("follower", [role("Follower")], True),
+    ("follower", [role("Follower"), role("Candidate")], False),
+    ("without-leader", [role("Unattached")], True),
+    ("without-leader", [role("Unattached"), role("Follower")], False),
+    ("appended-not-committed", [LEADER, appended(4)], True),
+    ("appended-not-committed", [LEADER, appended(4), committed(4)], True),
+    ("appended-not-committed", [LEADER, appended(4), committed(5)], False),
+    ("appended-not-committed", [LEADER, appended(4), role("Follower")], False),
+    ("ids-not-committed", [LEADER, appended(4, "ProducerIdsRecord"), appended(5)], True),
+    ("ids-not-committed", [LEADER, appended(4, "ProducerIdsRecord"), committed(5)], False),
+    ("ids-not-committed", [LEADER, appended(4)], False),
+    ("written-not-flushed", [written(4)], True),
+    ("written-not-flushed", [written(4), flushed(4)], True),
+    ("written-not-flushed", [written(4), flushed(5)], False),
+    ("written-not-flushed", [written(4), flushed(5), MetadataTruncated(leader_epoch=2, end_offset=3), written(3)], True),
+    ("replicated-not-committed", [role("Follower"), MetadataReplicated(leader_epoch=1, first_offset=0, last_offset=4)], True),
+    ("replicated-not-committed", [role("Follower"), written(4), committed(5)], False),
+    ("replicated-not-committed", [role("Follower"), SnapshotLoaded(end_offset=9, epoch=1)], False),
+    ("vote-not-told", [voted()], True),
+    ("vote-not-told", [voted(is_granted=False)], False),
+    ("vote-not-told", [voted(is_pre_vote=True)], False),
+    ("vote-not-told", [voted(), VoteTold(leader_epoch=5, candidate_id=2)], False),
+    ("vote-not-told", [voted(), VoteTold(leader_epoch=5, candidate_id=2), voted(epoch=6)], True),
+    ("asking-for-block", [ProducerIdBlockRequested(broker_epoch=1)], True),
+    ("asking-for-block", [ProducerIdBlockRequested(broker_epoch=1), ProducerIdBlockReceived(first_producer_id=0, next_producer_id=1000)], False),
+]
+
+
+@pytest.fixture
+def sim():
+    with Simulation(5) as simulation:
+        for name in ("a", "b", "c"):
+            simulation.add_host(name)
+        yield simulation
+
+
+def note(sim, host, *facts):
+    for fact in facts:
+        sim.world_of(host).note(fact)
+
+
+def test_every_state_is_in_the_table():
+    assert {name for name, _, holds in ROWS if holds} == set(STATES)
+
+
+@pytest.mark.parametrize("state, facts, holds", ROWS)
+def test_a_state_holds_from_one_fact_to_another(sim, state, facts, holds):
+    early = standing_of(sim)
+    note(sim, "a", *facts)
+    assert early.holds(state, "a") == holds and not early.holds(state, "b")
+    sim.kill("a")
+    assert not early.holds(state, "a"), "the dead are in no state"
+    sim.restart("a")
+    assert not early.holds(state, "a"), "and a new incarnation begins with none"
+
+
+def test_what_was_noted_before_anybody_asked_counts(sim):
+    note(sim, "a", LEADER, appended(4))
+    assert standing_of(sim).leader() == "a" and standing_of(sim).holds("appended-not-committed", "a")
+    assert standing_of(sim) is standing_of(sim)
+
+
+def test_of_two_leaders_the_one_of_the_later_epoch_leads(sim):
+    note(sim, "b", role("Leader", 9))
+    note(sim, "a", role("Leader", 7))
+    standing = standing_of(sim)
+    assert standing.leader() == "b"
+    sim.kill("b")
+    assert standing.leader() == "a"
+    note(sim, "a", role("Follower", 9))
+    assert standing.leader() is None
+
+
+@pytest.mark.parametrize(
+    "trigger, falls",
+    [
+        (OnState(states=("leader",)), "a"),
+        (OnState(states=("leader",), nth=2), "b"),
+        (OnState(states=("leader",), host="c"), None),
+        (OnState(states=("leader", "appended-not-committed"), nth=2), "b"),
+        (OnState(states=("leader", "appended-not-committed", "written-not-flushed")), "b"),
+        (OnState(states=("follower", "appended-not-committed")), None),
+    ],
+)
+def test_a_fault_strikes_as_a_node_comes_into_all_states(sim, trigger, falls):
+    strike = arm(Fault(kind="kill", trigger=trigger), sim)
+    note(sim, "a", LEADER, appended(3), NodeReady(), appended(4), committed(5))
+    if falls != "a":
+        note(sim, "a", role("Follower"))
+    note(sim, "b", LEADER, NodeReady(), appended(7), written(7))
+    assert [name for name in ("a", "b", "c") if not sim.host(name).is_alive] == [falls] * (falls is not None)
+    assert strike.has_fired == (falls is not None)
+    sim.run_for(1)
+
+
+def test_who_is_in_the_state_already_must_leave_it_first(sim):
+    note(sim, "a", LEADER)
+    strike = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
+    note(sim, "a", appended(3), role("Leader"))
+    assert not strike.has_fired
+    note(sim, "a", role("Resigned"), role("Leader", 2))
+    assert strike.has_fired
+
+
+def test_a_fault_that_was_ended_waits_for_no_state(sim):
+    strike = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
+    strike.end()
+    note(sim, "a", LEADER)
+    assert not strike.has_fired and sim.host("a").is_alive
+
+
+def test_a_state_that_does_not_exist_is_refused(sim):
+    with pytest.raises(KeyError, match="ledaer"):
+        arm(Fault(kind="kill", trigger=OnState(states=("ledaer",))), sim)
+
+
+def test_a_trigger_on_states_can_be_written_down():
+    fault = Fault(kind="kill", trigger=OnState(states=("leader", "appended-not-committed"), nth=2), target="leader")
+    assert from_json(to_json([fault])) == [fault]
+    assert str(fault) == "kill of leader as any host is leader and appended-not-committed for the 2nd time"
+
+
+HOSTS = ["a-1", "a-2", "b-1"]
+
+
+@pytest.mark.parametrize(
+    "target, pairs",
+    [
+        ("a-*>b-1", [("a-1", "b-1"), ("a-2", "b-1")]),
+        ("a-1<>a-*", [("a-1", "a-2"), ("a-2", "a-1")]),
+        ("a-1,b-1>a-2", [("a-1", "a-2"), ("b-1", "a-2")]),
+        ("a-*", [("a-1", "a-2"), ("a-2", "a-1"), ("a-1", "b-1"), ("b-1", "a-1"), ("a-2", "b-1"), ("b-1", "a-2")]),
+    ],
+)
+def test_links_are_named_between_groups(target, pairs):
+    assert directions(target, HOSTS) == pairs
+
+
+def test_a_leader_is_named_in_any_place():
+    assert names_leader("leader") and names_leader("a-*<>leader") and names_leader("b-1,leader>a-1") and not names_leader("leader-1")
+    assert with_leader("a-*<>leader,b-1", "a-2") == "a-*<>a-2,b-1" and with_leader("leader", "a-1") == "a-1"
+    assert members("a-?", HOSTS) == ["a-1", "a-2"]
+    with pytest.raises(KeyError, match="c-"):
+        members("c-*", HOSTS)
+
+
+def test_a_group_at_a_kind_that_strikes_one_host_means_one_of_them_drawn_by_the_fault():
+    struck = set()
+    for seed in range(20):
+        with Simulation(seed) as sim:
+            for name in HOSTS:
+                sim.add_host(name)
+            strike = arm(Fault(kind="kill", trigger=AtTime(at_ms=1), target="a-*"), sim)
+            sim.run_for(1)
+            struck.add(strike.target)
+            assert [name for name in HOSTS if not sim.host(name).is_alive] == [strike.target]
+    assert struck == {"a-1", "a-2"}
+
+
+@pytest.mark.parametrize(
+    "kind, target", [("partition", "a<>nobody"), ("clog", "nobody"), ("kill", "nobody"), ("kill", "no-*"), ("ring-partition", "no-*")]
+)
+def test_a_host_that_is_not_there_is_not_struck(sim, kind, target):
+    """A smaller workload has fewer clients than the schedule that was drawn for it."""
+    strike = arm(Fault(kind=kind, trigger=AtTime(at_ms=1), target=target), sim)
+    sim.run_for(20)
+    assert strike.has_fired and not strike.has_bitten
+    strike.end()
