@@ -328,8 +328,8 @@ class ServerConnection(asyncio.Protocol):
                 self._refuse(asked, answer.reason)
             if not isinstance(answer, Encoded):
                 return
-            size_bytes = len(answer.rest) + _CORRELATION_ID_BYTES
-            chunks: Sequence[Chunk] = (_SIZE_AND_CORRELATION_ID(size_bytes, asked.correlation_id), answer.rest)
+            head = _SIZE_AND_CORRELATION_ID(len(answer.rest) + _CORRELATION_ID_BYTES, asked.correlation_id)
+            chunks: Sequence[Chunk] = (head + answer.rest,) if len(answer.rest) < PIECE_BYTES_MIN else (head, answer.rest)
         else:
             chunks = response_chunks(asked.api_key, asked.api_version, asked.correlation_id, answer)
         self.out.extend(chunks)

@@ -78,6 +78,8 @@ class PartitionLog:
         self._active_file: File | None = None
         self._next_read = UNKNOWN_READ
         """(offset, base offset of its segment, position): where the last read ended, which is where the next one mostly begins."""
+        self._last_read = UNKNOWN_READ
+        """The same of where it began: others read the same."""
 
     @property
     def log_start_offset(self) -> int:
@@ -313,14 +315,17 @@ class PartitionLog:
 
     def _position_of(self, segment: Segment, offset: int) -> int | None:
         """Return where the first batch stands that ends at `offset` or later; None if the segment has none."""
-        if self._next_read[:2] == (offset, segment.base_offset) and self._next_read[2] < segment.size_bytes:
-            return self._next_read[2]
+        for known_offset, base_offset, position in (self._next_read, self._last_read):
+            if known_offset == offset and base_offset == segment.base_offset and position < segment.size_bytes:
+                self._last_read = (offset, base_offset, position)
+                return position
         file = self._files.log_file(segment.base_offset)
         position = segment.position_before(offset)
         while position < segment.size_bytes:
             header = file.read(position, HEADER_SIZE_BYTES)
             base_offset, length = _BATCH_START(header)
             if base_offset + _LAST_OFFSET_DELTA(header, _LAST_OFFSET_DELTA_POSITION)[0] >= offset:
+                self._last_read = (offset, segment.base_offset, position)
                 return position
             position += length + LENGTH_OVERHEAD_BYTES
         return None
@@ -351,7 +356,7 @@ class PartitionLog:
         self._segments.add_segment(base_offset, self._world.clock.wall_ms())
         self._active_file = self._files.log_file(base_offset)
         self._pending_index = PendingIndex()
-        self._next_read = UNKNOWN_READ
+        self._next_read = self._last_read = UNKNOWN_READ
 
     def _finish_indexes(self) -> None:
         """Write the index files of the active segment as it stands."""

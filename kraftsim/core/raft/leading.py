@@ -3,6 +3,8 @@
 Source: KIP-595, KIP-853, org.apache.kafka.raft.KafkaRaftClient (onBecomeLeader, pollLeader, handleFetchRequest, pollResigned).
 """
 
+from typing import Final
+
 from msgspec import Struct
 
 from kraftsim.core.raft import messages
@@ -120,6 +122,7 @@ class Readable(Struct, frozen=True):
     """A Fetch may be answered with records from its offset on, or wait for some."""
 
 
+READABLE: Final = Readable()
 FetchOutcome = Readable | Diverging | SnapshotId
 
 
@@ -131,9 +134,9 @@ def on_fetch(quorum: Quorum, replica: ReplicaKey, fetch_offset: int, last_fetche
         return found
     if replica.id >= 0:
         quorum.role.leadership.on_fetch(replica, fetch_offset, quorum.log.end_offset, now_ms, wall_ms)
-        if quorum.voter_set.includes(replica):
+        if quorum.voters.latest.includes(replica):
             _advance(quorum)
-    return Readable()
+    return READABLE
 
 
 def on_fetch_snapshot(quorum: Quorum, replica: ReplicaKey, now_ms: int) -> None:

@@ -44,7 +44,7 @@ class Peers:
 
     def send(self, node_id: int, address: Address, body: Message, epoch: int) -> Send:
         """Make a request out; `epoch` comes back with the answer, so that one of a former epoch is known as such."""
-        peer = self._peer(node_id)
+        peer = self._peers.get(node_id) or self._new_peer(node_id)
         assert peer.in_flight is None, f"node {node_id} is asked already"
         self._next_number += 1
         peer.in_flight = self._next_number
@@ -54,7 +54,7 @@ class Peers:
     def take(self, number: int, *, failed_at_ms: int | None = None) -> tuple[int, Message, int]:
         """Return (node, request, epoch) of a request that has its outcome."""
         node_id, body, epoch = self._asked.pop(number)
-        peer = self._peer(node_id)
+        peer = self._peers.get(node_id) or self._new_peer(node_id)
         if peer.in_flight == number:
             peer.in_flight = None
             if failed_at_ms is not None:
@@ -63,7 +63,7 @@ class Peers:
 
     def back_off(self, node_id: int, now_ms: int) -> None:
         """Leave a node alone for a moment: its answer was of no use."""
-        self._peer(node_id).backs_off_until_ms = now_ms + self._retry_backoff_ms
+        (self._peers.get(node_id) or self._new_peer(node_id)).backs_off_until_ms = now_ms + self._retry_backoff_ms
 
     def forget_all(self) -> None:
         """Begin anew in another epoch: whatever is still under way counts as answered, and nobody is backed off from."""
@@ -78,8 +78,6 @@ class Peers:
         ready = [node_id for node_id in node_ids if self.is_ready(node_id, now_ms)]
         return ready[draw(len(ready))] if ready else None
 
-    def _peer(self, node_id: int) -> _Peer:
-        peer = self._peers.get(node_id)
-        if peer is None:
-            peer = self._peers[node_id] = _Peer()
+    def _new_peer(self, node_id: int) -> _Peer:
+        peer = self._peers[node_id] = _Peer()
         return peer

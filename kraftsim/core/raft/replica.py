@@ -111,14 +111,14 @@ class RaftReplica:
             return  # of a former epoch: whoever answered says the same again
         quorum = self.quorum
         match response:
+            case FetchResponse():
+                following.on_fetch_response(quorum, node_id, response, now_ms)
             case VoteResponse():
                 elections.on_vote_response(quorum, node_id, request, response, now_ms)
             case BeginQuorumEpochResponse():
                 leading.on_begin_epoch_response(quorum, node_id, response, now_ms)
             case EndQuorumEpochResponse():
                 leading.on_end_epoch_response(quorum, node_id, response, now_ms)
-            case FetchResponse():
-                following.on_fetch_response(quorum, node_id, response, now_ms)
             case FetchSnapshotResponse():
                 following.on_fetch_snapshot_response(quorum, node_id, response, now_ms)
             case UpdateRaftVoterResponse():
@@ -167,18 +167,18 @@ class RaftReplica:
     def _poll_role(self, now_ms: int) -> int:
         quorum = self.quorum
         match quorum.role:
+            case Follower() as role:
+                return following.poll_follower(quorum, role, now_ms)
+            case Leader() as role:
+                return leading.poll_leader(quorum, role, now_ms)
             case Unattached() as role if quorum.is_voter:
                 return elections.poll_unattached(quorum, role, now_ms)
             case Unattached():
                 return following.poll_bootstrap(quorum, now_ms)
-            case Follower() as role:
-                return following.poll_follower(quorum, role, now_ms)
             case Prospective() as role:
                 return elections.poll_prospective(quorum, role, now_ms)
             case Candidate() as role:
                 return elections.poll_candidate(quorum, role, now_ms)
-            case Leader() as role:
-                return leading.poll_leader(quorum, role, now_ms)
             case Resigned() as role:
                 return self._poll_resigned(role, now_ms)
 

@@ -53,7 +53,8 @@ class OwnRegistration:
 
     def look_again(self) -> None:
         """Metadata or the leader may have changed."""
-        self._may_be_due.set()
+        if not self.is_registered and self._leader() is not None:
+            self._may_be_due.set()
 
     async def run(self) -> None:
         """Register whenever that is due, until cancelled."""

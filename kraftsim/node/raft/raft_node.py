@@ -29,6 +29,7 @@ from kraftsim.node.raft.quorum_settings import static_voters
 from kraftsim.node.raft.raft_connections import RaftConnections
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.node.shell import NodeShell
+from kraftsim.node.signal import Signal
 from protocol.batches import split_batches
 from protocol.disk.quorum_state import QuorumState
 from protocol.errors import ErrorCode
@@ -75,7 +76,7 @@ class RaftNode:
         self._duties = duties
         self._leadership = leadership
         self._new_quorum = new_quorum
-        self._must_flush = asyncio.Event()
+        self._must_flush = Signal()
         self.store = MetadataStore(shell.world, shell.config, on_rolled=self._must_flush.set, has_recovery_point=duties is not None)
         self.own_endpoints: dict[str, Address] = {}
         """Where this replica is reached, by listener; filled in before anybody is told."""
@@ -91,7 +92,7 @@ class RaftNode:
         self._is_over = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
-        self._may_apply = asyncio.Event()
+        self._may_apply = Signal()
         self._has_stopped = asyncio.Event()
         self._applied_end_offset = 0
         self._fresh = FreshBatches()
@@ -406,7 +407,6 @@ class RaftNode:
         """Flush whenever something was written; what is written meanwhile shares the next flush."""
         while True:
             await self._must_flush.wait()
-            self._must_flush.clear()
             await self.flush()
 
     def _note_flushed(self, end_offset: int) -> None:
@@ -418,7 +418,6 @@ class RaftNode:
     async def _apply_forever(self) -> None:
         while True:
             await self._may_apply.wait()
-            self._may_apply.clear()
             try:
                 while await self._apply_next():
                     await asyncio.sleep(0)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
     from kraftsim.world.simulated.loop import VirtualLoop
@@ -13,23 +15,24 @@ T = TypeVar("T")
 NANOSECONDS = 1_000_000_000
 
 
-class Call(asyncio.TimerHandle):
-    """A callback of one process, to be run now or at a virtual time. Stands in for asyncio's two kinds of handles."""
+class Call(Struct, eq=False):
+    """A callback of one process, to be run now or at a virtual time. Stands in for asyncio's two kinds of handles; a struct, for many are made."""
 
-    __slots__ = ("_nanosecond", "_process")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[object, ...], context: Context, process: "Process", nanosecond: int) -> None:
-        self._callback = callback
-        self._args = args
-        self._context = context
-        self._cancelled = False
-        self._process = process
-        self._nanosecond = nanosecond
+    _callback: Callable[..., object]
+    _args: tuple[object, ...]
+    _context: Context
+    _process: "Process"
+    _nanosecond: int
+    _cancelled: bool = False
 
     def cancel(self) -> None:
         """Never run the callback."""
         self._cancelled = True
         self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does, to let go of what they hold
+
+    def cancelled(self) -> bool:
+        """Tell whether it never runs."""
+        return self._cancelled
 
     def when(self) -> float:
         """Return the virtual time of the callback in seconds."""
@@ -40,9 +43,6 @@ class Call(asyncio.TimerHandle):
 
     def __hash__(self) -> int:
         return self._nanosecond
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 class SequencedFuture(asyncio.Future[T]):

@@ -60,7 +60,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Return the monotonic clock of the host whose code runs, in seconds."""
         return current_process.get(self.harness).host.clock.monotonic_ns() / NANOSECONDS
 
-    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
+    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:  # type: ignore[override]
         """Run a callback in the next turn of the process that the context names."""
         if context is None:
             context = copy_context()
@@ -72,9 +72,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.runnable.append(process)
         return call
 
-    call_soon_threadsafe = call_soon
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
-    def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
+    def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:  # type: ignore[override]
         """Run a callback after a delay by the clock of the process that the context names."""
         if context is None:
             context = copy_context()
@@ -86,7 +86,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call
 
-    def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:
+    def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:  # type: ignore[override]
         """Run a callback at a time of `time()`."""
         return self.call_later(when - self.time(), callback, *args, context=context)
 
@@ -270,9 +270,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Hand a trouble that nobody handled to the simulation."""
         self.on_trouble(context)
 
-    def get_debug(self) -> bool:
-        """Return False: debug mode reads the real clock."""
-        return False
+    get_debug = bool
+    """Returns False: debug mode reads the real clock. Every future asks, so that even the call of a function would be felt."""
 
     def set_debug(self, enabled: bool) -> None:
         """Do nothing: see `get_debug`."""
