@@ -1,11 +1,13 @@
 """A disk says that it has flushed, and has not: a drive with a cache of its own, and nobody who makes it write through.
 
-It does no harm as long as the power stays. Healed, the drive has written what it said it had.
+It does no harm as long as the power stays. Healed, the drive has written what it said it had; a host that does not start on what is left gets an
+empty disk, as from an operator who has nothing better.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf, Spoils
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.disk_faults import LyingFlush
+from kraftsim.world.simulated.platter import Platter
 
 
 def strike(strike: Strike) -> None:
@@ -25,6 +27,9 @@ def strike(strike: Strike) -> None:
         lies.remove(ailment)
         for path in sorted(host.platter.names):
             host.platter.names[path].keep_promise()
+        if not host.is_alive:
+            host.platter.put(Platter(flush_ns=host.platter.flush_ns))
+            strike.start_later(host, 0)
 
     strike.lasting(heal, strike.integer("duration_ms"))
     strike.after(strike.integer("power_loss_ms"), lose_power)

@@ -7,10 +7,8 @@ from kraftsim.world.simulated.disk_faults import Slowness
 
 def strike(strike: Strike) -> None:
     """Slow the target's disk for a while; it bites when a flush takes longer."""
-    slow = strike.simulation.host(strike.target).platter.faults.slow
     ailment = Slowness(factor=float(strike.integer("factor")), bite=strike.bite)
-    slow.append(ailment)
-    strike.lasting(lambda: slow.remove(ailment), strike.integer("duration_ms"))
+    strike.lasting(strike.simulation.host(strike.target).platter.faults.slow_down(ailment), strike.integer("duration_ms"))
 
 
 FAULT = FaultKind(

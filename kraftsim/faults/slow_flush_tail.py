@@ -7,11 +7,9 @@ from kraftsim.world.simulated.disk_faults import SlowTail
 
 def strike(strike: Strike) -> None:
     """Let some flushes of the target's disk take long; it bites at the first of them."""
-    tails = strike.simulation.host(strike.target).platter.faults.tails
     limit_ns = strike.integer("limit_ms") * NANOSECONDS_PER_MILLISECOND
     ailment = SlowTail(permille=strike.integer("permille"), limit_ns=limit_ns, bite=strike.bite)
-    tails.append(ailment)
-    strike.lasting(lambda: tails.remove(ailment), strike.integer("duration_ms"))
+    strike.lasting(strike.simulation.host(strike.target).platter.faults.slow_down(ailment), strike.integer("duration_ms"))
 
 
 FAULT = FaultKind(

@@ -128,9 +128,8 @@ class SimulatedDisk:
         for slow in faults.slow:
             slow.bite(f"a flush takes {slow.factor:g} times as long")
         duration_ns = shortest + int(self._process.random("disk").random() * (longest - shortest))
-        if faults.tails:
-            duration_ns = faults.stretched_ns(duration_ns, self._process.random("slow tail"))
-        await self._after(duration_ns, self._end_sync, inode, sync, kind, stuck=faults.stuck_for(kind))
+        longer_ns = faults.stretched_ns(duration_ns, self._process.random("slow tail")) if faults.tails else duration_ns
+        await self._after(duration_ns, self._end_sync, inode, sync, kind, longer_ns=longer_ns, stuck=faults.stuck_for(kind))
 
     def _end_sync(self, inode: Inode, sync: Sync, kind: FileClass) -> None:
         faults = self._platter.faults
@@ -173,14 +172,34 @@ class SimulatedDisk:
         if watch is not None and self._process.is_alive:
             watch(operation, kind, moment)
 
-    async def _after(self, duration_ns: int, end: Callable[[Unpack[Ts]], None], *args: *Ts, stuck: StuckFlush | None = None) -> None:
-        """Let the disk work for a while, then end the work: it ends even if its caller is cancelled meanwhile. Raises what the end raises."""
+    async def _after(
+        self, duration_ns: int, end: Callable[[Unpack[Ts]], None], *args: *Ts, longer_ns: int = 0, stuck: StuckFlush | None = None
+    ) -> None:
+        """Let the disk work for a while, then end the work: it ends even if its caller is cancelled meanwhile. Raises what the end raises.
+
+        `longer_ns` is how long it takes if that is longer.
+        """
         done: asyncio.Future[None] = self._loop.create_future()
 
         def begin() -> None:
-            faults = self._platter.faults
-            total_ns = int(duration_ns * faults.slowness) if faults.slow else duration_ns
-            self._loop.schedule(self._process, self._loop.now_ns + total_ns, _finish, done, end, args)
+            loop, faults = self._loop, self._platter.faults
+            usual_ns = loop.now_ns + duration_ns
+            if not faults.slow and longer_ns <= duration_ns:
+                loop.schedule(self._process, usual_ns, _finish, done, end, args)
+                return
+
+            def finish() -> None:
+                if hasten in faults.late:
+                    faults.late.remove(hasten)
+                _finish(done, end, args)
+
+            def hasten() -> None:
+                call.cancel()
+                loop.schedule(self._process, max(usual_ns, loop.now_ns), _finish, done, end, args)
+
+            late_ns = loop.now_ns + int(max(duration_ns, longer_ns) * faults.slowness)
+            call = loop.schedule(self._process, late_ns, finish)
+            faults.late.append(hasten)
 
         if stuck is None:
             begin()

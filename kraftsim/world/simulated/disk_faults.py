@@ -1,6 +1,7 @@
 """What can be wrong with a simulated disk: every ailment is an object of its own, which a fault puts on the disk and takes off again.
 
-Two faults of one kind may strike the same disk, so each ends only what it began. An ailment's `bite` is told whenever it changes an outcome.
+Two faults of one kind may strike the same disk, so each ends only what it began, and of two that slow it the worse one counts. What is under way
+when the last of them ends is done as soon as it would have been without them. An ailment's `bite` is told whenever it changes an outcome.
 """
 
 from collections.abc import Callable
@@ -99,14 +100,27 @@ class DiskFaults:
     stuck: list[StuckFlush] = field(default_factory=list)
     lies: list[LyingFlush] = field(default_factory=list)
     bad_ranges: list[BadRange] = field(default_factory=list)
+    late: list[Callable[[], None]] = field(default_factory=list)
+    """What takes longer than usual now: each is called to end it in time after all."""
 
     @property
     def slowness(self) -> float:
         """How many times as long everything takes."""
-        factor = 1.0
-        for slow in self.slow:
-            factor *= slow.factor
-        return factor
+        return max((slow.factor for slow in self.slow), default=1.0)
+
+    def slow_down(self, ailment: Slowness | SlowTail) -> Callable[[], None]:
+        """Let the disk be slow, until the function that is returned is called."""
+        ailments: list[Slowness] | list[SlowTail] = self.slow if isinstance(ailment, Slowness) else self.tails
+        ailments.append(ailment)  # type: ignore[arg-type]  # each to its own
+
+        def recover() -> None:
+            ailments.remove(ailment)  # type: ignore[arg-type]
+            if not self.slow and not self.tails:
+                late, self.late = self.late, []
+                for hasten in late:
+                    hasten()
+
+        return recover
 
     def stretched_ns(self, duration_ns: int, draw: Random) -> int:
         """Return how long a flush takes that would take duration_ns."""

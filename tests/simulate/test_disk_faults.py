@@ -1,0 +1,359 @@
+"""What each fault of a disk does to a node: it recovers, or it goes down with one line that says why, and nothing is left once it is healed."""
+
+import asyncio
+import errno
+
+import pytest
+
+from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed
+from kraftsim.faults.arm import arm
+from kraftsim.faults.fault import FAULTS, Fault
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk
+from kraftsim.world.simulated import Simulation
+from kraftsim.world.simulated.disk_faults import LyingFlush, Slowness, SlowTail, StuckFlush
+from kraftsim.world.simulated.inode import SECTOR_BYTES, Fate
+from kraftsim.world.simulated.platter import Names, Wreck
+from tests.simulate.struck_cluster import struck_cluster
+
+FOLLOWER, BROKER = "controller-102", "broker-1"
+LOG = FileClass.METADATA_LOG
+MIDDLE_OF_A_WRITE = OnDisk(operation="flush", file_class=LOG, host=FOLLOWER, nth=5, moment="before")
+AFTER_A_RENAME = OnDisk(operation="rename", file_class=FileClass.CHECKPOINT, host=FOLLOWER, nth=1, moment="after")
+OFTEN_CHECKPOINTED = {"log.flush.offset.checkpoint.interval.ms": "200"}
+
+STAYS, GOES_DOWN, COMES_BACK, REFUSES = "stays up", "goes down", "dies and comes back", "does not start before it is healed"
+
+ROWS = [
+    ("disk-full", FOLLOWER, None, {}, GOES_DOWN),
+    ("disk-full", BROKER, None, {"file_class": "metadata-log", "after_bytes": 61}, GOES_DOWN),
+    ("flush-error", FOLLOWER, None, {"file_class": "metadata-log"}, GOES_DOWN),
+    ("flush-error", BROKER, None, {}, GOES_DOWN),
+    ("slow-disk", FOLLOWER, None, {}, STAYS),
+    ("slow-flush-tail", FOLLOWER, None, {"permille": 300}, STAYS),
+    ("stuck-flush", FOLLOWER, None, {}, STAYS),
+    ("stuck-flush", BROKER, None, {"duration_ms": 3000}, STAYS),
+    ("read-error", "leader", None, {"file_class": "metadata-log"}, GOES_DOWN),
+    ("read-error", BROKER, None, {"file_class": "checkpoint"}, GOES_DOWN),
+    ("torn-write", FOLLOWER, MIDDLE_OF_A_WRITE, {"shape": "prefix"}, COMES_BACK),
+    ("torn-write", FOLLOWER, MIDDLE_OF_A_WRITE, {"shape": "holes"}, COMES_BACK),
+    ("torn-write", FOLLOWER, MIDDLE_OF_A_WRITE, {"shape": "zeros"}, COMES_BACK),
+    ("lost-name", FOLLOWER, AFTER_A_RENAME, {"kept": "none"}, COMES_BACK),
+    ("lost-name", FOLLOWER, AFTER_A_RENAME, {"kept": "some"}, COMES_BACK),
+    ("truncated-snapshot", FOLLOWER, None, {}, COMES_BACK),
+    ("bit-rot", FOLLOWER, None, {"file_class": "metadata-log"}, COMES_BACK),
+    ("bit-rot", FOLLOWER, None, {"file_class": "quorum-state"}, REFUSES),
+    ("misdirected-write", FOLLOWER, None, {"file_class": "metadata-log"}, COMES_BACK),
+    ("lost-disk", BROKER, None, {}, COMES_BACK),
+    ("old-disk-image", BROKER, None, {}, COMES_BACK),
+    ("lying-flush", BROKER, None, {}, REFUSES),
+]
+KINDS = sorted({row[0] for row in ROWS})
+
+
+@pytest.mark.parametrize(("kind", "target", "trigger", "params", "outcome"), ROWS)
+def test_a_node_survives_its_disk_or_says_why_not(kind, target, trigger, params, outcome) -> None:
+    """Apache Kafka halts when its only log directory fails; whoever was only killed, or lost its power, recovers by itself."""
+    with struck_cluster() as cluster:
+        target = cluster.leader if target == "leader" else target
+        struck = cluster.strike(kind, target, params, trigger)
+        assert struck.has_bitten
+        incarnation = cluster.host(target).process.incarnation
+        reasons = [event.reason for event in cluster.of(NodeFailed, target)]
+        if outcome is GOES_DOWN or outcome is REFUSES:
+            assert reasons and all("\n" not in reason for reason in reasons), "in one line"
+            assert incarnation == (2 if outcome is GOES_DOWN else 3)
+        else:
+            assert reasons == [] and incarnation == (1 if outcome is STAYS else 2)
+
+
+def test_every_kind_of_the_family_has_a_row() -> None:
+    assert [kind.name for kind in FAULTS.all() if kind.family.value == "disk"] == KINDS
+
+
+def test_a_torn_tail_is_cut_and_copied_again() -> None:
+    """What was not flushed was not acknowledged."""
+    with struck_cluster() as cluster:
+        cluster.strike("torn-write", FOLLOWER, {"shape": "zeros"}, MIDDLE_OF_A_WRITE)
+        (recovered,) = (event for event in cluster.of(LogRecovered, FOLLOWER)[1:] if event.cut_bytes)
+        assert cluster.cluster.nodes[FOLLOWER].raft.log_end_offset > recovered.next_offset
+
+
+def test_rot_below_the_recovery_point_keeps_a_voter_from_starting_until_the_disk_reads_right_again() -> None:
+    """It would forget what it acknowledged. The log is left as it was found, so that nothing is lost for good."""
+    with struck_cluster(settings=OFTEN_CHECKPOINTED) as cluster:
+        path = cluster.host(FOLLOWER).platter.durable_files(LOG)[0]
+        struck = cluster.strike("bit-rot", FOLLOWER, {"file_class": "metadata-log"})
+        assert struck.has_bitten
+        (reason,) = [event.reason for event in cluster.of(NodeFailed, FOLLOWER)]
+        assert "is damaged at offset" in reason and "records that were committed may be gone" in reason
+        assert [event.cut_bytes for event in cluster.of(LogRecovered, FOLLOWER)] == [0, 0], path
+
+
+def test_a_snapshot_that_is_cut_short_keeps_a_node_from_starting_if_its_log_begins_behind_it() -> None:
+    """There is nothing else that knows what the snapshot covers. Healed, it starts."""
+    settings = {"metadata.log.segment.bytes": "400", "metadata.max.retention.bytes": "800", "metadata.log.max.record.bytes.between.snapshots": "500"}
+    with struck_cluster(settings=settings) as cluster:
+        struck = cluster.strike("truncated-snapshot", BROKER, {"duration_ms": 3000})
+        assert struck.has_bitten
+        assert cluster.of(DiskFailed, BROKER)[0].reason.startswith("it ends at position")
+        assert "is damaged" in cluster.of(NodeFailed, BROKER)[0].reason
+        assert cluster.host(BROKER).process.incarnation == 3
+
+
+def test_a_broker_without_its_disk_is_another_directory() -> None:
+    """A new directory id, as after formatting: nobody takes it for the disk that held the records (KIP-858)."""
+    with struck_cluster() as cluster:
+        before = cluster.cluster.hosts[BROKER].platter.content()["meta.properties"]
+        cluster.strike("lost-disk", BROKER, {})
+        after = cluster.cluster.hosts[BROKER].platter.content()["meta.properties"]
+        assert b"directory.id=" in before and b"directory.id=" in after and before != after
+
+
+def test_a_quorum_commits_without_a_leader_whose_flushes_do_not_return() -> None:
+    """Two of three have it on disk; the leader's own copy is not needed."""
+    with struck_cluster() as cluster:
+        leader = cluster.leader
+        struck = arm(Fault(kind="stuck-flush", target=leader, trigger=AtTime(at_ms=cluster.now_ms), params={"duration_ms": 0}), cluster.simulation)
+        cluster.simulation.run_for(0.1)
+        before = cluster.cluster.nodes[leader].raft.high_watermark
+        cluster.simulation.run_for(1)
+        assert struck.has_bitten and cluster.leader == leader
+        assert cluster.cluster.nodes[leader].raft.high_watermark > before
+        struck.end()
+
+
+# The disk itself ----------------------------------------------------------------------------------------------------------------------------------
+
+PATH = "t-0/0.log"
+
+
+@pytest.fixture
+def sim():
+    with Simulation(5) as simulation:
+        simulation.add_host("a")
+        yield simulation
+
+
+def disk_of(sim):
+    return sim.world_of("a").disk
+
+
+def run(sim, coroutine):
+    return sim.run_until(sim.spawn("a", coroutine))
+
+
+async def flushed(disk, path, content):
+    file = disk.open(path)
+    file.append([content])
+    await file.flush()
+    await disk.flush_directory(path.rpartition("/")[0])
+    return file
+
+
+WRITTEN = bytes(range(1, 251)) * 12
+
+
+def torn(seed, fate, before=700):
+    """Return what a power loss leaves of WRITTEN behind `before` flushed bytes."""
+    with Simulation(seed) as sim:
+        sim.add_host("a")
+        file = run(sim, flushed(disk_of(sim), PATH, bytes(before)))
+        file.append([WRITTEN])
+        losses = sim.cut_power("a", Wreck(names=Names.KEPT, fate=fate))
+        left = bytes(sim.host("a").platter.names[PATH].cache)[before:]
+        assert losses.lost_bytes == sum(at >= len(left) or left[at] != byte for at, byte in enumerate(WRITTEN))
+        assert losses.torn_files == (fate in (Fate.PREFIX, Fate.HOLES, Fate.ZEROS))
+        return left
+
+
+def test_sectors_are_kept_and_lost_whole_in_any_order():
+    """A sector of 512 bytes is all there or not at all; what was flushed before shares its sector with what was not."""
+    first = SECTOR_BYTES - 700 % SECTOR_BYTES
+    ends = [first, *range(first + SECTOR_BYTES, len(WRITTEN), SECTOR_BYTES), len(WRITTEN)]
+    later_without_earlier = 0
+    for seed in range(20):
+        prefix, holes = torn(seed, Fate.PREFIX), torn(seed, Fate.HOLES)
+        assert WRITTEN.startswith(prefix) and len(prefix) in ends[:-1]
+        there = [holes[start:end] == WRITTEN[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        assert any(there) and not all(there)
+        assert all(not any(holes[start:end]) for start, end, kept in zip([0, *ends], ends, there, strict=False) if not kept)
+        later_without_earlier += there != sorted(there, reverse=True)
+    assert later_without_earlier
+    assert torn(1, Fate.ZEROS) == bytes(len(WRITTEN)) and torn(1, Fate.KEPT) == WRITTEN and torn(1, Fate.LOST) == b""
+
+
+def test_names_come_undone_in_the_reverse_order_of_their_journal():
+    """Of three changes the last is gone at least; a later one is never there without the earlier ones."""
+    seen = set()
+    for seed in range(20):
+        with Simulation(seed) as sim:
+            sim.add_host("a")
+            disk = disk_of(sim)
+            run(sim, flushed(disk, "old", b"old"))
+
+            async def change(disk):
+                disk.open("first")
+                disk.remove("old")
+                disk.open("second")
+
+            run(sim, change(disk))
+            losses = sim.cut_power("a", Wreck(names=Names.SOME, fate=Fate.KEPT))
+            names = tuple(sorted(sim.host("a").platter.names))
+            seen.add((names, losses.lost_names))
+    assert seen == {(("old",), 3), (("first", "old"), 2), (("first",), 1)}
+
+
+def test_a_rename_that_was_not_flushed_comes_undone(sim):
+    """The old file is back under its name, the new one under its temporary one."""
+    run(sim, disk_of(sim).replace("meta/quorum-state", b"old"))
+    arm(Fault(kind="lost-name", trigger=OnDisk(operation="rename", file_class=FileClass.QUORUM_STATE, nth=1, moment="after")), sim)
+    sim.spawn("a", disk_of(sim).replace("meta/quorum-state", b"new"))
+    sim.run_for(2)
+    assert disk_of(sim).read("meta/quorum-state") == b"old" and sim.world_of("a").incarnation == 2
+
+
+def test_a_lying_flush_shows_when_the_power_goes_and_only_then(sim):
+    bites = []
+    lies = sim.host("a").platter.faults.lies
+    lies.append(LyingFlush(bite=bites.append))
+    run(sim, flushed(disk_of(sim), PATH, b"x" * 2000))
+    sim.kill("a")
+    sim.restart("a")
+    assert disk_of(sim).read(PATH) == b"x" * 2000 and not bites
+    assert sim.cut_power("a", Wreck(names=Names.KEPT, fate=Fate.LOST)).lost_bytes == 2000 and len(bites) == 1
+
+
+def test_flushes_that_are_stuck_end_in_order_once_they_are_released(sim):
+    bites, ended = [], []
+    stuck = StuckFlush(kind=FileClass.PARTITION_LOG, bite=bites.append)
+    sim.host("a").platter.faults.stuck.append(stuck)
+
+    async def flush_both(disk):
+        async def flush(path):
+            file = disk.open(path)
+            file.append([b"x"])
+            await file.flush()
+            ended.append(path)
+
+        await asyncio.gather(flush(PATH), flush("quorum-state"))
+
+    done = sim.spawn("a", flush_both(disk_of(sim)))
+    sim.run_for(5)
+    assert ended == ["quorum-state"] and len(bites) == 1
+    sim.host("a").platter.faults.stuck.remove(stuck)
+    stuck.release()
+    sim.run_until(done)
+    assert ended == ["quorum-state", PATH] and sim.now_ns < 5_010_000_000
+
+
+def test_the_tail_of_slow_flushes_is_long_and_does_not_shift_the_others(sim):
+    """The other flushes take as long as without it: what a fault draws, it draws from a stream of its own."""
+
+    def times(tail):
+        with Simulation(5) as sim:
+            sim.add_host("a")
+            if tail:
+                sim.host("a").platter.faults.tails.append(SlowTail(permille=100, limit_ns=10**9, bite=lambda effect: None))
+
+            async def flush_often(disk):
+                file, loop, taken = disk.open(PATH), asyncio.get_running_loop(), []
+                for _ in range(100):
+                    before = loop.time()
+                    await file.flush()
+                    taken.append(round((loop.time() - before) * 1e6))
+                return taken
+
+            return run(sim, flush_often(disk_of(sim)))
+
+    usual, tailed = times(False), times(True)
+    slow = [us for us, before in zip(tailed, usual, strict=True) if us != before]
+    assert 2 <= len(slow) <= 25 and min(slow) > max(usual) and max(slow) > 4 * min(slow)
+
+
+def test_of_two_faults_that_slow_a_disk_the_worse_counts_and_what_is_under_way_ends_with_the_last(sim):
+    """A flush of a thousand times its time must not outlive the fault that made it so slow."""
+    faults = sim.host("a").platter.faults
+    recover = [faults.slow_down(Slowness(factor=factor, bite=lambda effect: None)) for factor in (10_000, 1000)]
+    recover.append(faults.slow_down(SlowTail(permille=1000, limit_ns=10**12, bite=lambda effect: None)))
+    assert faults.slowness == 10_000
+
+    async def flush_several(disk):
+        async with asyncio.TaskGroup() as group:
+            for number in range(3):
+                group.create_task(flushed(disk, f"t-{number}/0.log", b"x"))
+
+    done = sim.spawn("a", flush_several(disk_of(sim)))
+    sim.run_for(1)
+    for each in recover:
+        assert not done.done()
+        each()
+        sim.run_for(0.1)
+    assert done.done() and faults.late == []
+
+
+def test_a_disk_is_full_at_a_byte_of_a_class_of_files(sim):
+    """Other files go on."""
+    arm(Fault(kind="disk-full", target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_bytes": 7}), sim)
+    sim.run_for(0)
+    file = disk_of(sim).open(PATH)
+    assert file.append([b"12345"]) == 0
+    with pytest.raises(OSError) as refused:
+        file.append([b"6789"])
+    assert refused.value.errno == errno.ENOSPC and file.read(0, 99) == b"1234567"
+    disk_of(sim).open("quorum-state").append([b"x" * 100])
+
+
+def test_a_read_that_touches_a_bad_range_is_refused(sim):
+    run(sim, flushed(disk_of(sim), PATH, bytes(2000)))
+    struck = arm(Fault(kind="read-error", target="a", trigger=AtTime(at_ms=0), params={"first": 512, "bytes": 512, "duration_ms": 0}), sim)
+    sim.run_for(0)
+    file = disk_of(sim).open(PATH)
+    assert file.read(0, 512) == bytes(512) and file.read(1024, 99) == bytes(99) and not struck.has_bitten
+    for refuse in (lambda: file.read(0, 513), lambda: file.read(1023, 1), lambda: disk_of(sim).read(PATH)):
+        with pytest.raises(OSError, match="Input/output error"):
+            refuse()
+    struck.end()
+    assert disk_of(sim).read(PATH) == bytes(2000)
+
+
+@pytest.mark.parametrize("kind", ["bit-rot", "misdirected-write"])
+def test_rot_comes_to_light_with_the_next_incarnation_and_goes_when_it_is_healed(sim, kind):
+    content = b"".join(bytes([number]) * SECTOR_BYTES for number in range(1, 5))
+    run(sim, flushed(disk_of(sim), PATH, content))
+    struck = arm(Fault(kind=kind, target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_ms": 10}), sim)
+    assert disk_of(sim).read(PATH) == content
+    sim.run_for(0.1)
+    assert sim.world_of("a").incarnation == 2 and not struck.has_bitten
+    found = disk_of(sim).read(PATH)
+    assert struck.has_bitten and len(found) == len(content)
+    differing = [at for at, byte in enumerate(found) if byte != content[at]]
+    assert len(differing) == (1 if kind == "bit-rot" else 2 * SECTOR_BYTES)
+    sim.kill("a", power_loss=True)
+    sim.restart("a")
+    assert disk_of(sim).read(PATH) == found, "a medium stays as it is"
+    struck.end()
+    assert disk_of(sim).read(PATH) == content
+
+
+def test_what_was_written_over_rot_is_not_undone(sim):
+    run(sim, flushed(disk_of(sim), PATH, b"0123456789"))
+    struck = arm(Fault(kind="bit-rot", target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_ms": 10}), sim)
+    sim.run_for(0.1)
+    file = disk_of(sim).open(PATH)
+    file.truncate(0)
+    file.append([b"abcdefghij"])
+    struck.end()
+    assert file.read(0, 99) == b"abcdefghij"
+
+
+def test_an_old_image_is_found_as_it_was_and_a_lost_disk_is_empty(sim):
+    run(sim, flushed(disk_of(sim), PATH, b"old"))
+    struck = arm(Fault(kind="old-disk-image", target="a", trigger=AtTime(at_ms=100), params={"age_ms": 1000, "after_ms": 10}), sim)
+    sim.run_for(0.5)
+    run(sim, flushed(disk_of(sim), PATH, b" and new"))
+    run(sim, flushed(disk_of(sim), "t-0/1.log", b"new"))
+    sim.run_for(1)
+    assert struck.has_bitten and disk_of(sim).read(PATH) == b"old" and disk_of(sim).list("t-0") == ["0.log"]
+    lost = arm(Fault(kind="lost-disk", target="a", trigger=AtTime(at_ms=2000)), sim)
+    sim.run_for(3)
+    assert lost.has_bitten and disk_of(sim).list("") == []

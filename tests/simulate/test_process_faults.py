@@ -1,0 +1,175 @@
+"""What each fault of a process does to a cluster, and that nothing is left of it afterwards."""
+
+import asyncio
+
+import pytest
+
+from kraftsim.events.connections import ConnectionClosed
+from kraftsim.events.metadata import BrokerFenced, ControllerElected
+from kraftsim.events.nodes import LogRecovered, NodeReady, NodeStopped
+from kraftsim.faults.arm import arm
+from kraftsim.faults.fault import FAULTS, Fault
+from kraftsim.faults.trigger import AtTime, OnEvent
+from kraftsim.world.simulated import Simulation
+from tests.simulate.struck_cluster import struck_cluster
+
+BROKER = "broker-1"
+ROWS = [
+    ("kill", "leader", {}, 2),
+    ("power-loss", "leader", {}, 2),
+    ("restart", BROKER, {}, 2),
+    ("pause", "leader", {}, 1),
+    ("slow-cpu", "leader", {}, 1),
+    ("slow-cpu", BROKER, {"step_us": 10_000}, 1),
+    ("loop-stalls", "leader", {"stall_ms": 400, "every_ms": 500}, 1),
+    ("crash-loop", "leader", {"times": 4}, 5),
+    ("crash-loop", BROKER, {"times": 3, "up_ms": 5, "down_ms": 20}, 4),
+    ("half-open-restart", "leader", {}, 2),
+    ("half-open-restart", BROKER, {}, 2),
+    ("zombie", "leader", {}, 1),
+    ("zombie", BROKER, {"after_ms": 300}, 1),
+    ("stop", "leader", {}, 2),
+    ("stop", BROKER, {}, 2),
+    ("blackout", "leader", {}, 2),
+    ("blackout", BROKER, {"apart_ms": 0}, 2),
+]
+
+
+@pytest.mark.parametrize(("kind", "target", "params", "incarnation"), ROWS)
+def test_a_cluster_outlives_what_happens_to_a_process(kind, target, params, incarnation) -> None:
+    """Every promise holds meanwhile; afterwards everybody is served, and nobody is slow, paused or away."""
+    with struck_cluster() as cluster:
+        target = cluster.leader if target == "leader" else target
+        assert cluster.strike(kind, target, params).has_bitten
+        assert cluster.host(target).process.incarnation == incarnation
+
+
+def test_every_kind_of_the_family_has_a_row() -> None:
+    assert {kind.name for kind in FAULTS.all() if kind.family.value == "process"} == {row[0] for row in ROWS}
+
+
+def test_a_stopped_leader_hands_over_and_a_killed_one_is_missed() -> None:
+    """Controlled shutdown: the next leader is elected at once, not after a time-out; the log was closed cleanly."""
+    gaps = {}
+    for kind in ("stop", "restart"):
+        with struck_cluster() as cluster:
+            leader, struck_ns = cluster.leader, cluster.simulation.now_ns
+            arm(Fault(kind=kind, target=leader, trigger=AtTime(at_ms=cluster.now_ms)), cluster.simulation)
+            cluster.simulation.run_until(lambda c=cluster, gone=leader: c.cluster.leader not in (None, gone), limit_s=10)
+            gaps[kind] = (cluster.simulation.now_ns - struck_ns) / 1e9
+            assert len(cluster.of(NodeStopped, leader)) == (kind == "stop")
+    assert gaps["stop"] < 0.3 < gaps["restart"]
+
+
+def test_a_stop_that_takes_too_long_ends_in_a_kill() -> None:
+    """As supervisors do it: SIGTERM, some patience, SIGKILL. Here the disk keeps the node from ending."""
+    with struck_cluster() as cluster:
+        stuck = arm(Fault(kind="stuck-flush", target=BROKER, trigger=AtTime(at_ms=cluster.now_ms), params={"duration_ms": 0}), cluster.simulation)
+        params = {"kill_after_ms": 500, "after_ms": 100}
+        stop = arm(Fault(kind="stop", target=BROKER, trigger=AtTime(at_ms=cluster.now_ms), params=params), cluster.simulation)
+        cluster.simulation.run_for(0.4)
+        assert cluster.host(BROKER).process.incarnation == 1
+        cluster.simulation.run_for(0.5)
+        assert stop.has_bitten and cluster.host(BROKER).process.incarnation == 2 and cluster.of(NodeStopped, BROKER) == []
+        stuck.end()
+
+
+def test_a_node_that_is_coming_up_ends_at_once_when_it_is_stopped() -> None:
+    with struck_cluster() as cluster:
+        simulation = cluster.simulation
+        simulation.kill(BROKER)
+        arm(Fault(kind="stop", trigger=OnEvent(kind="LogRecovered", host=BROKER), params={"after_ms": 100}), simulation)
+        simulation.restart(BROKER)
+        simulation.run_for(0.3)
+        assert cluster.host(BROKER).process.incarnation == 3
+        simulation.run_until(cluster.cluster.wait_until_ready(), limit_s=30)
+
+
+def test_a_zombie_wakes_up_when_its_place_is_taken() -> None:
+    """A leader of yesterday, and a broker that was fenced; a follower has no place that could be taken."""
+    with struck_cluster() as cluster:
+        leader = cluster.leader
+        cluster.strike("zombie", leader, {"after_ms": 0})
+        assert len(cluster.of(ControllerElected)) == 2 and cluster.leader != leader
+    with struck_cluster() as cluster:
+        cluster.strike("zombie", BROKER, {})
+        assert [event.broker_id for event in cluster.of(BrokerFenced)] == [1]
+    with struck_cluster() as cluster:
+        follower = next(name for name in cluster.cluster.spec.controller_names if name != cluster.leader)
+        assert not cluster.strike("zombie", follower, {}).has_bitten
+
+
+def test_peers_of_a_half_open_restart_believe_in_the_old_connection() -> None:
+    """Nobody resets it: the broker's new incarnation is there while the controller still waits on the connection to the old one."""
+    with struck_cluster() as cluster:
+        for kind in ("restart", "half-open-restart"):
+            before = len(cluster.of(ConnectionClosed, "broker-2"))
+            params = {"after_ms": 50} if kind == "restart" else {"after_ms": 50, "duration_ms": 0}
+            strike = arm(Fault(kind=kind, target=cluster.leader, trigger=AtTime(at_ms=cluster.now_ms), params=params), cluster.simulation)
+            cluster.simulation.run_for(0.2)
+            assert (len(cluster.of(ConnectionClosed, "broker-2")) > before) == (kind == "restart")
+            cluster.simulation.run_for(5)
+            strike.end()
+            cluster.simulation.run_for(5)
+
+
+def test_a_crash_loop_comes_back_after_the_last_death() -> None:
+    with struck_cluster() as cluster:
+        cluster.strike("crash-loop", BROKER, {"times": 3, "up_ms": 1000, "down_ms": 50, "power_loss": True})
+        assert len(cluster.of(LogRecovered, BROKER)) == 4 and len(cluster.of(NodeReady, BROKER)) >= 2
+
+
+# A processor, alone --------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sim():
+    with Simulation(5) as simulation:
+        simulation.add_host("a"), simulation.add_host("b")
+        yield simulation
+
+
+async def tick(seen, sim, count):
+    for _ in range(count):
+        await asyncio.sleep(0)
+        seen.append(sim.now_ns)
+
+
+def test_every_callback_of_a_slow_processor_takes_time(sim):
+    """Ten turns of one task and ten of another on one host: twenty callbacks; on another host no time passes."""
+    strike = arm(Fault(kind="slow-cpu", target="a", trigger=AtTime(at_ms=0), params={"step_us": 1000, "duration_ms": 0}), sim)
+    sim.run_for(0)
+    slow, other, fast = [], [], []
+    tasks = [sim.spawn("a", tick(slow, sim, 10)), sim.spawn("a", tick(other, sim, 10)), sim.spawn("b", tick(fast, sim, 10))]
+    for task in tasks:
+        sim.run_until(task)
+    assert set(fast) == {0} and strike.has_bitten
+    assert slow == other == [2_000_000 * n for n in range(1, 11)]
+    strike.end()
+    started = sim.now_ns + 2_000_000
+    sim.run_for(0.1)
+    after = []
+    sim.run_until(sim.spawn("a", tick(after, sim, 10)))
+    assert len(set(after)) == 1 and after[0] >= started
+
+
+def test_a_pause_of_a_slow_process_ends_with_the_last_of_both(sim):
+    seen = []
+    slow = arm(Fault(kind="slow-cpu", target="a", trigger=AtTime(at_ms=0), params={"step_us": 1000, "duration_ms": 0}), sim)
+    for at_ms, duration_ms in ((5, 100), (50, 200)):
+        arm(Fault(kind="pause", target="a", trigger=AtTime(at_ms=at_ms), params={"duration_ms": duration_ms}), sim)
+    sim.spawn("a", tick(seen, sim, 20))
+    sim.run_for(1)
+    assert len(seen) == 20 and not any(5_000_000 < at < 250_000_000 for at in seen)
+    slow.end()
+    assert sim.host("a").process.pause_count == 0
+
+
+def test_a_process_that_died_while_it_rested_or_stood_still_leaves_the_next_one_alone(sim):
+    arm(Fault(kind="pause", target="a", trigger=AtTime(at_ms=10), params={"duration_ms": 1000}), sim)
+    arm(Fault(kind="restart", target="a", trigger=AtTime(at_ms=20), params={"after_ms": 10}), sim)
+    arm(Fault(kind="pause", target="a", trigger=AtTime(at_ms=900), params={"duration_ms": 1000}), sim)
+    sim.run_for(1.5)
+    assert sim.host("a").process.pause_count == 1, "the pause of the first incarnation does not end that of the second"
+    sim.run_for(1)
+    assert sim.host("a").process.pause_count == 0
