@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from kraftsim.events.runs import FaultArmed
-from kraftsim.faults.fault import FAULTS, Fault, FaultKind
+from kraftsim.faults.fault import Fault, FaultKind, fault_kind
 from kraftsim.faults.standing import occasion_at, standing_of
 from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
 from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState
@@ -28,7 +28,7 @@ def arm(fault: Fault, simulation: Simulation, key: str | None = None) -> Strike:
 
     Raises KeyError for a kind or a state that does not exist and ValueError for a parameter that its kind does not have.
     """
-    kind = FAULTS.named(fault.kind)
+    kind = fault_kind(fault.kind)
     _require_known_params(fault, kind)
     strike = Strike(fault, kind, simulation, key)
     simulation.world_of(simulation.harness).note(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))

@@ -7,8 +7,10 @@ lost at one host of a run at most, for no quorum promises to outlive more. Sourc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, Fault, FaultKind, Spoils
-from kraftsim.faults.terrain import Terrain
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, FaultKind, Spoils, fault_kind
+from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.terrain import CONTROLLERS, Terrain
+from kraftsim.faults.trigger import OnDisk, OnEvent, OnFrame, OnState
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the seed)
@@ -41,7 +43,7 @@ def draw_atlas(random: "Random", terrain: Terrain) -> Atlas:
 
 def spoils(fault: Fault) -> Spoils:
     """Return what a fault with its parameters can take away."""
-    kind = FAULTS.named(fault.kind)
+    kind = fault_kind(fault.kind)
     if kind.spoils_if is not None and not fault.params.get(kind.spoils_if, kind.params[kind.spoils_if]):
         return Spoils.NOTHING
     return kind.spoils
@@ -65,14 +67,21 @@ def clashes(faults: Sequence[Fault], terrain: Terrain) -> list[str]:
 
 def _struck(fault: Fault, terrain: Terrain) -> tuple[str, ...]:
     """Return the hosts that a fault can strike."""
+    if fault.target == LEADER_WORD:
+        return terrain.of(CONTROLLERS)
     if fault.target != AT_THE_TRIGGER:
         return (fault.target,)
-    trigger = fault.trigger
-    host = getattr(trigger, "host", None) or (getattr(trigger, "server", None) if getattr(trigger, "is_response", False) else None)
+    match fault.trigger:
+        case OnFrame(is_response=is_response, client=client, server=server):
+            host, roles = server if is_response else client, []
+        case OnDisk(host=host, file_class=file_class):
+            roles = [files.role for files in terrain.files if file_class in (None, files.file_class)]
+        case OnEvent(host=host, kind=kind):
+            roles = [moment.role for moment in terrain.moments if moment.kind == kind]
+        case OnState(host=host, states=states):
+            roles = [stay.role for stay in terrain.stays if stay.states == states]
+        case _:
+            host, roles = None, []
     if host is not None:
         return (host,)
-    kind = getattr(trigger, "kind", None)
-    roles = {moment.role for moment in terrain.moments if moment.kind == kind} or {
-        files.role for files in terrain.files if files.file_class == getattr(trigger, "file_class", None)
-    }
-    return tuple(host for role in sorted(roles) for host in terrain.of(role)) or terrain.nodes
+    return tuple(host for role in dict.fromkeys(roles) for host in terrain.of(role)) or terrain.nodes

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -110,6 +111,7 @@ APART = (
     "atlas",
     "awaited_frame",
     "field",
+    "frame_over_sockets",
     "recorded_answers",
     "schedule",
     "standing",
@@ -122,6 +124,12 @@ APART = (
 )
 """Files of this room that are no kinds."""
 FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=APART)
+
+
+@cache
+def fault_kind(name: str) -> FaultKind:
+    """Return a kind by its name. Raises KeyError naming the ones there are."""
+    return FAULTS.named(name)
 
 
 def to_json(faults: list[Fault]) -> bytes:

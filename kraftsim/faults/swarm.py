@@ -5,12 +5,14 @@ drawn is data: the run itself draws nothing more. Source: Groce et al., Swarm Te
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from kraftsim.faults.atlas import Atlas, draw_atlas
-from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, SIM, Aim, Between, Fault, FaultKind, OneOf, Spoils, Value
-from kraftsim.faults.terrain import Api, Files, Moment, Terrain
-from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
+from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, SIM, Aim, Between, Family, Fault, FaultKind, OneOf, Spoils, Value
+from kraftsim.faults.targets import BOTH_WAYS, LEADER_WORD, ONE_WAY
+from kraftsim.faults.terrain import CONTROLLERS, Api, Files, Moment, Stay, Terrain
+from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the seed)
@@ -22,12 +24,19 @@ KINDS_KEPT = (0.15, 0.3, 0.5, 0.75)
 WAYS = ("time", "disk", "frame", "event", "state")
 WIDE = 10
 """A range whose ends are this far apart is drawn by magnitude: 5 to 3000 gives as many below 120 as above."""
-BOTH_SIDES, ONE_SIDE = "<>", ">"
+LEADER_SHARE = 0.15
+"""How many faults with a time mean whoever leads then."""
+GROUPS = (
+    f"{LEADER_WORD}{BOTH_WAYS}controller-*",
+    f"{LEADER_WORD}{ONE_WAY}controller-*",
+    f"controller-*{ONE_WAY}{LEADER_WORD}",
+    "controller-*<>broker-*",
+)
 
 
 def draw_swarm(random: "Random", terrain: Terrain, kinds: Sequence[FaultKind] | None = None) -> tuple[Fault, ...]:
     """Draw the faults of one run in simulation, of all kinds that there are or of those given."""
-    draw = _Draw(random, terrain, kinds if kinds is not None else FAULTS.all())
+    draw = _Draw(random, terrain, kinds if kinds is not None else _all_kinds())
     count = random.randint(*random.choice(COUNTS))
     return tuple(draw.fault() for _ in range(count if draw.kinds else 0))
 
@@ -46,6 +55,11 @@ def draw_value(random: "Random", draw: Between | OneOf) -> Value:
 def draw_settings(random: "Random", terrain: Terrain) -> dict[str, str]:
     """Draw about half of the settings that a terrain declares; the others keep the scenario's values."""
     return {key: str(draw_value(random, draw)) for key, draw in terrain.settings.items() if random.random() < 0.5}
+
+
+@cache
+def _all_kinds() -> tuple[FaultKind, ...]:
+    return FAULTS.all()
 
 
 class _Draw:
@@ -69,18 +83,18 @@ class _Draw:
         """Draw one fault."""
         (kind,) = self._random.choices(self.kinds, self._weights)
         params = {name: draw_value(self._random, draw) for name, draw in kind.draws.items()}
-        if kind.aim is Aim.HOST:
-            return self._at_host(kind, params)
-        ways = self._ways_of(kind)
-        if kind.aim is Aim.ALL:
-            return Fault(kind=kind.name, trigger=self._trigger(self._pick(ways), None), params=params)
-        way = self._pick(ways)
-        if way == "frame" and self._random.random() < 0.7:
+        way = self._pick(self._ways_of(kind))
+        match kind.aim:
+            case Aim.ALL:
+                return Fault(kind=kind.name, trigger=self._trigger(way, None), params=params)
+            case Aim.LINK:
+                return self._at_link(kind, way, params)
+        if kind.family is Family.PROTOCOL and way == "frame":
             api = self._pick(self._terrain.apis)
-            return Fault(kind=kind.name, trigger=self._frame(api, self._pick((True, False)), None), params=params)
-        if way in ("disk", "event") and self._random.random() < 0.4:
-            return Fault(kind=kind.name, trigger=self._trigger(way, None), params=params)
-        return Fault(kind=kind.name, target=self._link(), trigger=self._trigger(way, None), params=params)
+            server = self._pick(self._terrain.of(api.servers))
+            trigger = OnFrame(api_key=api.key, is_response=self._pick((True, False)), server=server, nth=self._nth(api.frames_max))
+            return Fault(kind=kind.name, target=server, trigger=trigger, params=params)
+        return self._at_host(kind, way, params)
 
     # ---- what is left out
 
@@ -106,8 +120,8 @@ class _Draw:
         return [way for way in possible if way in self._ways] or possible
 
     def _offers(self, way: str) -> bool:
-        offered = {"time": True, "disk": bool(self._terrain.files), "frame": bool(self._terrain.apis), "event": bool(self._terrain.moments)}
-        return offered.get(way, False)
+        terrain = self._terrain
+        return way == "time" or bool({"disk": terrain.files, "frame": terrain.apis, "event": terrain.moments, "state": terrain.stays}[way])
 
     # ---- hosts
 
@@ -115,22 +129,32 @@ class _Draw:
         allowed = self._atlas.hosts(kind, self._terrain.nodes)
         return tuple(host for host in allowed if host in self._hosts) or allowed
 
-    def _at_host(self, kind: FaultKind, params: dict[str, Value]) -> Fault:
+    def _at_host(self, kind: FaultKind, way: str, params: dict[str, Value]) -> Fault:
         victims = self._victims(kind)
         if kind.spoils is not Spoils.NOTHING and kind.spoils_if is not None and (not victims or not params.get(kind.spoils_if)):
             params[kind.spoils_if] = False
             victims = self._hosts
+        if way == "time" and set(self._terrain.of(CONTROLLERS)) <= set(victims) and self._random.random() < LEADER_SHARE:
+            return Fault(kind=kind.name, target=LEADER_WORD, trigger=self._time(), params=params)
         victim = self._pick(victims)
-        way = self._pick(self._ways_of(kind))
         role = self._terrain.role_of(victim)
         everybody = set(self._terrain.of(role)) <= set(victims)
         whoever = way != "time" and everybody and self._random.random() < 0.5
         trigger = self._trigger(way, None if whoever else victim, role)
         if isinstance(trigger, AtTime) or (not whoever and self._random.random() < 0.2):
-            return Fault(kind=kind.name, target=victim, trigger=self._of_another(trigger, victim), params=params)
+            return Fault(kind=kind.name, target=victim, trigger=self._of_another(trigger), params=params)
         return Fault(kind=kind.name, target=AT_THE_TRIGGER if _happens_at(trigger, victim, whoever) else victim, trigger=trigger, params=params)
 
-    def _of_another(self, trigger: Trigger, victim: str) -> Trigger:
+    def _at_link(self, kind: FaultKind, way: str, params: dict[str, Value]) -> Fault:
+        """Draw a fault of the network: of the connection of a frame, of whoever the trigger goes off at, or of a link that is named."""
+        if way == "frame" and self._random.random() < 0.7:
+            trigger = self._frame(self._pick(self._terrain.apis), self._pick((True, False)), None, moments=("before",))
+            return Fault(kind=kind.name, trigger=trigger, params=params)
+        if way in ("disk", "event", "state") and self._random.random() < 0.4:
+            return Fault(kind=kind.name, trigger=self._trigger(way, None), params=params)
+        return Fault(kind=kind.name, target=self._link(), trigger=self._trigger(way, None), params=params)
+
+    def _of_another(self, trigger: Trigger) -> Trigger:
         """Return a trigger that may go off elsewhere: something happens at one host, and another one is struck."""
         return trigger if isinstance(trigger, AtTime) else self._trigger(self._pick(self._ways_of_any()), None)
 
@@ -138,16 +162,19 @@ class _Draw:
         return [way for way in self._ways if self._offers(way)] or ["time"]
 
     def _link(self) -> str:
-        """Draw what a fault of the network strikes: all links of a host, or one, in one direction or both."""
-        if self._random.random() < 0.35:
+        """Draw what a fault of the network strikes: all links of a host or of whoever leads, or one, in one direction or both."""
+        place = self._random.random()
+        if place < 0.3:
             return self._pick(self._hosts)
+        if place < 0.45:
+            return self._pick((LEADER_WORD, LEADER_WORD, *GROUPS)) if len(self._terrain.of(CONTROLLERS)) > 1 else LEADER_WORD
         for _ in range(8):
             sources, targets = self._pick(self._terrain.links)
             one, other = self._pick(self._terrain.of(sources)), self._pick(self._terrain.of(targets))
             if one != other:
                 ends = [one, other]
                 self._random.shuffle(ends)
-                return self._pick((ONE_SIDE, BOTH_SIDES)).join(ends)
+                return self._pick((ONE_WAY, BOTH_WAYS)).join(ends)
         return self._pick(self._hosts)
 
     # ---- triggers
@@ -163,6 +190,9 @@ class _Draw:
             case "event":
                 moments = [each for each in terrain.moments if role in (None, each.role)]
                 return self._event(self._pick(moments), host) if moments else self._time()
+            case "state":
+                stays = [each for each in terrain.stays if role in (None, each.role)]
+                return self._state(self._pick(stays), host) if stays else self._time()
             case "frame":
                 talks = [(api, is_response) for api in terrain.apis for is_response in (False, True)]
                 talks = [talk for talk in talks if role is None or role == _speaker(*talk)]
@@ -185,7 +215,10 @@ class _Draw:
     def _event(self, moment: Moment, host: str | None) -> OnEvent:
         return OnEvent(kind=moment.kind, host=host, nth=self._nth(moment.times_max), fields=dict(moment.fields))
 
-    def _frame(self, api: Api, is_response: bool, host: str | None) -> OnFrame:
+    def _state(self, stay: Stay, host: str | None) -> OnState:
+        return OnState(states=stay.states, host=host, nth=self._nth(stay.times_max))
+
+    def _frame(self, api: Api, is_response: bool, host: str | None, moments: tuple[str, ...] = ("before", "after")) -> OnFrame:
         """Draw a frame of an API. The speaker is the given host; without one, a node of the speaker's role, so that no client is taken for it."""
         speakers = self._terrain.of(_speaker(api, is_response))
         speaker = host or (self._pick(speakers) if self._random.random() < 0.5 or api.clients != api.servers else None)
@@ -195,7 +228,7 @@ class _Draw:
             client=None if is_response else speaker,
             server=speaker if is_response else None,
             nth=self._nth(api.frames_max),
-            moment=self._pick(("before", "after")),
+            moment=self._pick(moments),
         )
 
     def _nth(self, times_max: int) -> int:
@@ -215,6 +248,6 @@ def _happens_at(trigger: Trigger, victim: str, whoever: bool) -> bool:
     match trigger:
         case OnFrame(is_response=is_response, client=client, server=server):
             return victim == (server if is_response else client)
-        case OnDisk(host=host) | OnEvent(host=host):
+        case OnDisk(host=host) | OnEvent(host=host) | OnState(host=host):
             return host == victim or (host is None and whoever)
     return False

@@ -42,6 +42,15 @@ class Moment:
     fields: Mapping[str, Value] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """States that a node of a role is in for a while, all at once (`states.STATES`), and about how often it comes into them."""
+
+    states: tuple[str, ...]
+    role: str
+    times_max: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terrain:
     """What there is to strike. `may_lose` names the hosts at which each kind of loss leaves every promise of the scenario standing.
@@ -54,6 +63,7 @@ class Terrain:
     apis: tuple[Api, ...] = ()
     files: tuple[Files, ...] = ()
     moments: tuple[Moment, ...] = ()
+    stays: tuple[Stay, ...] = ()
     may_lose: Mapping[Spoils, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, Between | OneOf] = field(default_factory=dict)
     fault_ms: int = 6000
@@ -123,6 +133,22 @@ BROKER_MOMENTS = (
     Moment("ProducerIdBlockReceived", BROKERS, 4),
     Moment("BrokerEpochReceived", BROKERS, 2),
 )
+CONTROLLER_STAYS = (
+    Stay(("leader",), CONTROLLERS, 3),
+    Stay(("appended-not-committed",), CONTROLLERS, 40),
+    Stay(("ids-not-committed",), CONTROLLERS, 6),
+    Stay(("written-not-flushed",), CONTROLLERS, 60),
+)
+QUORUM_STAYS = (
+    Stay(("candidate",), CONTROLLERS, 4),
+    Stay(("follower",), CONTROLLERS, 4),
+    Stay(("without-leader",), CONTROLLERS, 4),
+    Stay(("replicated-not-committed",), CONTROLLERS, 60),
+    Stay(("vote-not-told",), CONTROLLERS, 4),
+    Stay(("leader", "written-not-flushed"), CONTROLLERS, 40),
+    Stay(("follower", "written-not-flushed"), CONTROLLERS, 40),
+)
+BROKER_STAYS = (Stay(("asking-for-block",), BROKERS, 4),)
 PARTITION_MOMENTS = (Moment("BatchAppended", BROKERS, 200), Moment("LeaderElected", BROKERS, 8), Moment("DuplicateAnswered", BROKERS, 2))
 QUORUM_SETTINGS: Mapping[str, Between | OneOf] = {
     "controller.quorum.election.timeout.ms": Between(300, 1500),
@@ -158,7 +184,11 @@ def cluster_terrain(
     unflushed = controller_names if brokers_keep_records else (*controller_names, *broker_names)
     return Terrain(
         hosts={CONTROLLERS: controller_names, BROKERS: broker_names, CLIENTS: clients},
-        links=((CONTROLLERS, CONTROLLERS), (BROKERS, CONTROLLERS), (CLIENTS, BROKERS)) if is_quorum else ((BROKERS, CONTROLLERS), (CLIENTS, BROKERS)),
+        links=(
+            *(((CONTROLLERS, CONTROLLERS),) if is_quorum else ()),
+            (BROKERS, CONTROLLERS),
+            *(((CLIENTS, BROKERS),) if clients else ()),
+        ),
         apis=(*(QUORUM_APIS if is_quorum else ()), *BROKER_APIS, *apis),
         files=(*(QUORUM_FILES if is_quorum else METADATA_FILES), *(PARTITION_FILES if brokers_keep_records else ())),
         moments=(
@@ -167,6 +197,7 @@ def cluster_terrain(
             *BROKER_MOMENTS,
             *(PARTITION_MOMENTS if brokers_keep_records else ()),
         ),
+        stays=(*CONTROLLER_STAYS, *(QUORUM_STAYS if is_quorum else ()), *BROKER_STAYS),
         may_lose={
             Spoils.UNFLUSHED: unflushed,
             Spoils.TRUST: unflushed,

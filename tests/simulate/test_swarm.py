@@ -1,0 +1,153 @@
+"""The search: what a seed draws for any scenario is data, leaves things out, and takes away no more than the scenario can lose."""
+
+import os
+import subprocess
+import sys
+from random import Random
+
+import pytest
+
+from kraftsim.cluster.scenario import Mode, scenario, scenarios
+from kraftsim.explore.search import faults_of, settings_of
+from kraftsim.faults.atlas import clashes, spoils
+from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, SIM, Between, Fault, OneOf, Spoils, from_json, to_json
+from kraftsim.faults.swarm import draw_settings, draw_swarm, draw_value
+from kraftsim.faults.terrain import ASKER_APIS, CONTROLLERS, cluster_terrain
+from kraftsim.faults.trigger import AtTime, OnDisk, OnFrame
+
+TERRAIN = cluster_terrain(controllers=3, brokers=3, clients=("asker-1",), apis=ASKER_APIS, brokers_keep_records=True, fault_seconds=6.0)
+SEEDS = range(400)
+KINDS = [kind for kind in FAULTS.all() if SIM in kind.modes]
+DIGEST = """
+import hashlib
+from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.explore.search import faults_of, settings_of
+from kraftsim.faults.fault import to_json
+quorum = scenario("quorum_under_faults")
+drawn = [(to_json(list(faults_of(quorum, seed, Mode.SIM))), settings_of(quorum, seed, Mode.SIM)) for seed in range(60)]
+print(hashlib.sha256(repr(drawn).encode()).hexdigest())
+"""
+
+
+def swarm(seed: int) -> tuple[Fault, ...]:
+    return draw_swarm(Random(f"{seed}/swarm"), TERRAIN)
+
+
+def test_every_run_leaves_kinds_out_and_all_runs_together_leave_none_out():
+    """Swarm testing (Groce et al., 2012): what is always there hides what it prevents."""
+    drawn = [{fault.kind for fault in swarm(seed)} for seed in SEEDS]
+    possible = {kind.name for kind in KINDS if kind.spoils is not Spoils.FLUSHED}
+    assert set().union(*drawn) == possible
+    assert all(kinds < possible for kinds in drawn)
+    for kind in possible:
+        share = sum(kind in kinds for kinds in drawn) / len(drawn)
+        assert 0.03 < share < 0.6, f"{kind} is in {share:.0%} of the runs"
+
+
+def test_the_number_of_faults_goes_from_one_to_many():
+    """Few faults show what many hide, and some bugs need many."""
+    counts = [len(swarm(seed)) for seed in SEEDS]
+    assert min(counts) == 1 and max(counts) > 50
+    assert sum(count >= 40 for count in counts) >= 10 and sum(count <= 3 for count in counts) >= 40
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_no_run_takes_away_what_a_scenario_promised_to_keep(keeps):
+    """The atlas: one way of spoiling a run, and only at hosts that may lose it."""
+    terrain = cluster_terrain(controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=keeps, fault_seconds=6.0)
+    drawn = [draw_swarm(Random(seed), terrain) for seed in SEEDS]
+    assert [clashes(faults, terrain) for faults in drawn] == [[]] * len(drawn)
+    ways = {spoils(fault) for faults in drawn for fault in faults}
+    assert {Spoils.NOTHING, Spoils.UNFLUSHED, Spoils.TRUST} <= ways
+    assert (Spoils.FLUSHED in ways) == (not keeps and any(kind.spoils is Spoils.FLUSHED for kind in KINDS))
+
+
+POWER = Fault(kind="power-loss", target="controller-101", trigger=AtTime(at_ms=1))
+REFUSED = Fault(kind="flush-error", target="controller-101", trigger=AtTime(at_ms=1))
+
+
+@pytest.mark.parametrize(
+    "faults, complaints",
+    [
+        ([POWER, POWER], 0),
+        ([POWER, REFUSED], 1),  # after a refused flush nobody knows what the next loss of power takes
+        ([Fault(kind="power-loss", target="broker-1", trigger=AtTime(at_ms=1))], 1),  # the only copy of records that nobody flushed
+        ([Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=1), params={"power_loss": False})], 0),
+        ([Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=1), params={"power_loss": True})], 1),
+        ([Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log"))], 0),
+        ([Fault(kind="power-loss", trigger=OnDisk(file_class="partition-log"))], 1),
+        ([Fault(kind="power-loss", trigger=OnFrame(api_key=22, is_response=True, server="broker-2"))], 1),
+    ],
+)
+def test_the_atlas_says_what_is_too_much(faults, complaints):
+    """Otherwise the test above could not fail."""
+    assert len(clashes(faults, TERRAIN)) == complaints
+
+
+def test_what_is_drawn_is_data():
+    """A schedule survives being written down; targets, triggers and parameters are plain values within what the kinds declare."""
+    for seed in SEEDS:
+        faults = swarm(seed)
+        assert tuple(from_json(to_json(list(faults)))) == faults
+        for fault in faults:
+            kind = FAULTS.named(fault.kind)
+            assert set(fault.params) <= set(kind.params)
+            for name, draw in kind.draws.items():
+                value = fault.params[name]
+                assert value in draw.values if isinstance(draw, OneOf) else draw.low <= value <= draw.high
+            if kind.aim == "host":
+                assert fault.target in (AT_THE_TRIGGER, *TERRAIN.nodes) or fault.target == "leader"
+
+
+def test_the_same_seed_draws_the_same_whatever_the_hash_seed():
+    """Keyed streams, and no set is ever walked."""
+    digests = set()
+    for hash_seed in ("0", "1", "12345"):
+        done = subprocess.run(
+            [sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}
+        )
+        digests.add(done.stdout)
+    assert len(digests) == 1
+
+
+def test_seeds_play_the_story_the_swarm_or_both():
+    """The bias of the story finds what it aims at; the swarm finds what nobody aimed at."""
+    quorum = scenario("quorum_under_faults")
+    as_told = sum(faults_of(quorum, seed, Mode.SIM) == quorum.faults(stream_of(seed), Mode.SIM) for seed in range(100))
+    assert 25 < as_told < 60
+    assert faults_of(quorum, 7, Mode.PROCESSES) == quorum.faults(stream_of(7), Mode.PROCESSES)
+
+
+def stream_of(seed: int) -> Random:
+    return Random(f"{seed}/harness/1/faults")
+
+
+def test_settings_are_drawn_within_what_the_terrain_declares_and_others_keep_their_values():
+    """Time-outs, segment sizes and snapshot sizes decide races, too."""
+    drawn = [draw_settings(Random(seed), TERRAIN) for seed in SEEDS]
+    for key, draw in TERRAIN.settings.items():
+        values = {settings[key] for settings in drawn if key in settings}
+        assert len(values) > 1 and any(key not in settings for settings in drawn)
+        assert all(value in draw.values if isinstance(draw, OneOf) else draw.low <= int(value) <= draw.high for value in values)
+    assert any(settings_of(scenario("quorum_under_faults"), seed, Mode.SIM) for seed in range(5))
+
+
+def test_a_wide_range_is_drawn_by_magnitude():
+    """Half of the draws between 5 and 3000 lie below 123."""
+    drawn = [draw_value(Random(seed), Between(5, 3000)) for seed in range(2000)]
+    assert 0.4 < sum(value < 123 for value in drawn) / len(drawn) < 0.6
+    assert {5, 3000} <= set(drawn)
+
+
+@pytest.mark.parametrize("each", [each for each in scenarios() if each.terrain is not None], ids=lambda each: each.name)
+def test_a_terrain_names_hosts_and_events_that_there_are(each):
+    """A trigger on an event that nobody notes would never go off."""
+    from kraftsim.events.catalogue import KINDS as EVENTS
+    from kraftsim.explore.request import RunRequest
+
+    terrain = each.terrain
+    names = RunRequest(scenario=each, mode=Mode.SIM, seed=1).spec(port=1).node_names
+    assert set(terrain.nodes) <= set(names) and terrain.of(CONTROLLERS)
+    assert {moment.kind for moment in terrain.moments} <= set(EVENTS)
+    for moment in terrain.moments:
+        assert set(moment.fields) <= set(EVENTS[moment.kind].__struct_fields__)
