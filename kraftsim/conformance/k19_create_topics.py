@@ -4,9 +4,11 @@ Source: KIP-4, KIP-464, KIP-525; ReplicationControlManager.createTopics, Control
 """
 
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
+from kraftsim.conformance.k32_describe_configs import describe
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import SETTLE_SECONDS, Target
 from protocol.api_keys import ApiKey
+from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k19_create_topics import (
@@ -190,3 +192,23 @@ def bad_configs(target: Target) -> None:
         wanted = _plain(target.fresh_name())
         wanted.configs = [CreatableTopicConfig(name=key, value=value)]
         _refused(target, wanted, ErrorCode.INVALID_CONFIG, f"{key}={value}")
+
+
+@REQUIREMENTS.that(16, "since version 5 the answer tells every configuration of the topic, by name, and where its value comes from", source="KIP-525")
+def tells_configs(target: Target) -> None:
+    overrides = {"cleanup.policy": "compact", "max.message.bytes": "2000"}
+    for version in target.versions(ApiKey.CREATE_TOPICS, since=DETAILS_SINCE):
+        for validate_only in (True, False):
+            wanted = _plain(target.fresh_name())
+            wanted.configs = [CreatableTopicConfig(name=key, value=value) for key, value in overrides.items()]
+            row = _create(target, version, wanted, validate_only=validate_only)[0]
+            expect_error(row.error_code, ErrorCode.NONE, f"version {version}")
+            configs = row.configs or []
+            own = {config.name: config.value for config in configs if config.config_source == ConfigSource.TOPIC_CONFIG}
+            expect_equal(own, overrides, f"version {version}: what the topic has of its own")
+            expect(not any(config.read_only or config.is_sensitive for config in configs), f"version {version}: a configuration that cannot be set")
+            names = [config.name for config in configs]
+        target.led_topic(wanted.name, 1)
+        described = [config.name for config in describe(target, ConfigResourceType.TOPIC, wanted.name).configs]
+        expect_equal(names, sorted(names), f"version {version}: names, in their order")
+        expect_equal([name for name in described if name not in names], [], f"version {version}: configurations that are not told")

@@ -3,13 +3,17 @@
 import pytest
 
 from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.config_control import ConfigControl
+from kraftsim.core.metadata.controller_node import ControllerNode
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, is_proper_topic_id
 from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.core.metadata.topic_configs import effective_topic_configs
+from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, effective_topic_configs
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.partitions.topic_rules import append_rules, segment_settings
+from kraftsim.core.timeline import Journal
+from protocol.config_resources import ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
@@ -146,8 +150,41 @@ def test_a_topic_is_a_record_its_configs_and_its_partitions() -> None:
         partition(1, 1, b"\x01" * 16),
         partition(2, 2, unassigned),
     ]
-    assert decision.result == [NewTopic(name="lines", topic_id=ID, partition_count=3, replication_factor=1, configs=(("cleanup.policy", "compact"),))]
+    [made] = decision.result
+    assert isinstance(made, NewTopic)
+    assert (made.name, made.topic_id, made.partition_count, made.replication_factor) == ("lines", ID, 3, 1)
+    assert made.configs == tuple(state.configs.told_of_new_topic({"cleanup.policy": "compact"}))
     assert [type(fact).__name__ for fact in decision.facts] == ["TopicCreated", *["PartitionCreated"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("cleanup.policy", (" compact ", ConfigSource.TOPIC_CONFIG)),  # as it was given
+        ("max.message.bytes", ("100", ConfigSource.DYNAMIC_BROKER_CONFIG)),
+        ("min.insync.replicas", ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)),
+        ("segment.ms", (str(5 * 3_600_000), ConfigSource.STATIC_BROKER_CONFIG)),  # log.roll.hours
+        ("retention.ms", (str(-60_000), ConfigSource.STATIC_BROKER_CONFIG)),  # log.retention.minutes comes before log.retention.hours
+        ("flush.ms", ("77", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)),  # a weaker name, set while it runs, before a stronger one of its properties
+        ("segment.jitter.ms", ("0", ConfigSource.STATIC_BROKER_CONFIG)),  # log.roll.jitter.hours is no number
+        ("segment.bytes", (str(1 << 30), ConfigSource.DEFAULT_CONFIG)),
+    ],
+)
+def test_who_makes_a_topic_is_told_what_holds_for_it_and_where_it_comes_from(name: str, told: tuple[str, ConfigSource]) -> None:
+    """The topic, this node and all nodes while they run, this node's properties, Kafka's default.   Source: KIP-525, KafkaConfigSchema."""
+    static = {
+        "log.roll.hours": "5",
+        "log.retention.hours": "9",
+        "log.retention.minutes": "-1",
+        "log.flush.interval.ms": "5",
+        "log.roll.jitter.hours": "x",
+    }
+    configs = ConfigControl(Journal(), ControllerNode(node_id=101, static_configs={**static, "message.max.bytes": "1"}))
+    for broker, key, value in [("", "min.insync.replicas", "2"), ("", "log.flush.scheduler.interval.ms", "77"), ("101", "message.max.bytes", "100")]:
+        configs.replay(ConfigRecord(resource_type=4, resource_name=broker, name=key, value=value))
+    found = configs.told_of_new_topic({"cleanup.policy": " compact "})
+    assert [config.name for config in found] == sorted(TOPIC_CONFIGS)
+    assert next((config.value, config.source) for config in found if config.name == name) == told
 
 
 def test_what_a_request_leaves_open_comes_from_the_controller() -> None:

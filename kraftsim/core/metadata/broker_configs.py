@@ -11,6 +11,7 @@ from typing import Final
 from kraftsim.core.metadata.broker_config_table import BROKER_CONFIGS, DYNAMIC_ONLY, BrokerConfig, UpdateMode
 from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS
 from protocol.config_resources import ConfigSource
+from protocol.disk.java_integers import parse_int32
 
 MS_PER_HOUR: Final = 3_600_000
 MS_PER_MINUTE: Final = 60_000
@@ -79,6 +80,19 @@ class BrokerSettings:
         if value is None or name not in MS_PER_UNIT:
             return value
         return "-1" if int(value) < 0 else str(int(value) * MS_PER_UNIT[name])
+
+
+def in_milliseconds(name: str, value: str) -> str:
+    """Return the value of a setting as the topics' setting that it stands behind would say it: hours and minutes in milliseconds, all else as it is.
+
+    What is no number of 32 bits counts as 0.   Source: org.apache.kafka.server.config.ConfigSynonym.
+    """
+    if name not in MS_PER_UNIT:
+        return value
+    try:
+        return str(parse_int32(value.strip()) * MS_PER_UNIT[name])
+    except ValueError:
+        return "0"
 
 
 def applicable(values: Mapping[str, str], *, is_for_all: bool) -> dict[str, str]:

@@ -1,21 +1,31 @@
 """The dynamic configurations of topics and brokers.   Source: org.apache.kafka.controller.ConfigurationControlManager."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable
+from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable, in_milliseconds, synonyms_of
 from kraftsim.core.metadata.controller_node import ControllerNode
-from kraftsim.core.metadata.topic_configs import complaint_about_all, effective_topic_configs
+from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about_all, effective_topic_configs
 from kraftsim.core.timeline import Journal, TimelineDict
-from protocol.config_resources import ConfigResourceType
+from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopicConfig
 from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
 
 NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 ALL_BROKERS: Final = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldConfig:
+    """A configuration of a new topic, and who set it."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
 
 
 class ConfigControl:
@@ -42,6 +52,19 @@ class ConfigControl:
         own = self.configs_of(TOPIC_RESOURCE, topic).get(name)
         return effective_topic_configs({}, self.broker_settings().for_topics())[name] if own is None else own
 
+    def told_of_new_topic(self, overrides: Mapping[str, str]) -> list[ToldConfig]:
+        """Return all that will hold for a topic with these values of its own, by name, as the controller tells who made it.
+
+        Unlike DescribeConfigs it looks at what this node was told, and at nothing that goes without saying but the topic's own defaults.
+        Source: KIP-525, org.apache.kafka.metadata.KafkaConfigSchema.resolveEffectiveTopicConfigs.
+        """
+        layers = (
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id))),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS)),
+            (ConfigSource.STATIC_BROKER_CONFIG, self._node.static_configs),
+        )
+        return [_told(name, overrides, layers) for name in sorted(TOPIC_CONFIGS)]
+
     def decide_topic_configs(self, topic: str, configs: Sequence[CreatableTopicConfig]) -> list[ConfigRecord] | Refusal:
         """Propose the configurations of a new topic. Refuses with INVALID_CONFIG."""
         without_value = [config.name for config in configs if config.value is None]
@@ -63,6 +86,18 @@ class ConfigControl:
         """Drop everything that was set on a resource, because it is gone."""
         if (resource_type, resource_name) in self._configs:
             del self._configs[resource_type, resource_name]
+
+
+def _told(name: str, overrides: Mapping[str, str], layers: Sequence[tuple[ConfigSource, Mapping[str, str]]]) -> ToldConfig:
+    if name in overrides:
+        return ToldConfig(name=name, value=overrides[name], source=ConfigSource.TOPIC_CONFIG)
+    config = TOPIC_CONFIGS[name]
+    keys = () if config.broker_key is None else synonyms_of(config.broker_key)
+    for source, layer in layers:
+        key = next((key for key in keys if key in layer), None)
+        if key is not None:
+            return ToldConfig(name=name, value=in_milliseconds(key, layer[key]), source=source)
+    return ToldConfig(name=name, value=config.default, source=ConfigSource.DEFAULT_CONFIG)
 
 
 def changed_configs(configs: Mapping[str, str], record: ConfigRecord) -> Mapping[str, str]:

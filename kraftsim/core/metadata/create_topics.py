@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.config_control import ToldConfig
 from kraftsim.core.metadata.new_partitions import partition_records, refuse_unled
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.replica_assignment import refuse_assignment, refuse_inactive
@@ -38,8 +39,8 @@ class NewTopic:
     topic_id: bytes
     partition_count: int
     replication_factor: int
-    configs: tuple[tuple[str, str], ...]
-    """What the topic overrides, as (name, value)."""
+    configs: tuple[ToldConfig, ...]
+    """All that holds for the topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ def _decide_topic(view: ReplicationView, topic: CreatableTopic, chance: Chance) 
         topic_id=topic_id,
         partition_count=len(placement),
         replication_factor=len(placement[0]),
-        configs=tuple((record.name, record.value) for record in config_records if record.value is not None),
+        configs=tuple(view.configs.told_of_new_topic({record.name: record.value for record in config_records if record.value is not None})),
     )
     return new_topic, [TopicRecord(name=topic.name, topic_id=topic_id), *config_records, *partition_records(view, topic_id, placement)]
 

@@ -17,9 +17,6 @@ from protocol.messages.k19_create_topics import CreatableTopicConfigs, Creatable
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
-DYNAMIC_TOPIC_CONFIG = 1
-"""ConfigSource.TOPIC_CONFIG in DescribeConfigs: the value was set on the topic itself."""
-
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer per topic; what can be made is committed first."""
@@ -48,7 +45,7 @@ def _result(result: NewTopic | RefusedTopic) -> CreatableTopicResult:
         error_message=None,
         num_partitions=result.partition_count,
         replication_factor=result.replication_factor,
-        configs=[CreatableTopicConfigs(name=name, value=value, config_source=DYNAMIC_TOPIC_CONFIG) for name, value in result.configs],
+        configs=[CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source) for config in result.configs],
     )
 
 
