@@ -24,6 +24,7 @@ VERBS = {
     "scenario": "Play a scenario: in virtual time, as processes, or embedded.",
     "sweep": "Play a scenario over many seeds and look for violated invariants.",
     "replay": "Play a run again, exactly, from the replay.json that it left.",
+    "shrink": "Leave out of a failing run whatever it does not need to fail.",
     "diff": "Name the first event at which two runs part.",
     "ingest": "Turn the event logs of a run into one Parquet file.",
     "analyze": "Check the invariants of a run with Spark.",

@@ -1,0 +1,109 @@
+"""`kraftsim shrink`: leaves out of a failing run whatever it does not need to fail in the same way."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kraftsim.cli.failure import Failure, fail
+from kraftsim.cli.options import DIRECTORY, bugs_option, json_option, parse_settings, release_option, settings_option, write_json
+
+if TYPE_CHECKING:
+    from kraftsim.explore.request import RunRequest
+    from kraftsim.explore.shrink import Progress
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim shrink runs/sweep/seed-18
+  kraftsim shrink runs/sweep/seed-18/replay.json --out runs/small --jobs 2 --budget 60
+  kraftsim shrink --scenario quorum_under_faults --seed 18 --bug KAFKA-10527"""
+)
+@click.argument("run", type=click.Path(exists=True, path_type=Path), metavar="[FILE|RUN]", required=False)
+@click.option("--scenario", "name", default=None, help="Instead of a file: the scenario, with --seed, --bug, --release and --set.")
+@click.option("--seed", default=0, show_default=True, help="The seed that fails.")
+@click.option("--invariant", default=None, help="Keep the violation of this one, if the run violates several.")
+@click.option("--jobs", default=1, show_default=True, help="How many processes play runs at the same time. The result does not depend on it.")
+@click.option("--budget", default=120.0, show_default=True, help="CPU seconds after which the smallest run found so far must do.")
+@click.option("--out", type=DIRECTORY, default=None, help="Where the small run goes; beside the run if not given.")
+@release_option
+@bugs_option
+@settings_option
+@json_option
+def shrink(
+    run: Path | None,
+    name: str | None,
+    seed: int,
+    invariant: str | None,
+    jobs: int,
+    budget: float,
+    out: Path | None,
+    release: str,
+    bugs: tuple[str, ...],
+    settings: tuple[str, ...],
+    json_file: Path | None,
+) -> int:
+    """Make a failing run smaller: faults, what is left of each, workload, nodes, length. It still fails in the same way.
+
+    Leaves the small run in --out: with replay.json, and story.md, which tells it in words. Exits 0 if it found one, 3 if the run does not fail.
+    """
+    from kraftsim.explore.shrink import shrink as shrink_run
+    from kraftsim.explore.smallest import keep
+
+    if (run is None) == (name is None):
+        raise Failure("say which run: a file or directory, or --scenario and --seed")
+    try:
+        request = _request(run, name, seed, release, bugs, parse_settings(settings))
+        place = out or _beside(run, request.scenario.name, seed)
+        if (place / "run.json").exists():
+            raise FileExistsError(f"{place} holds a run already: choose another --out, or remove it")
+        with _screen() as told:
+            shrunken = shrink_run(request, invariant=invariant, jobs=jobs, budget_seconds=budget, told=told)
+        text = keep(shrunken, request, place)
+    except (KeyError, ValueError, OSError, RuntimeError) as trouble:
+        fail(trouble)
+    click.echo(text, nl=False)
+    write_json(json_file, shrunken)
+    return 0
+
+
+def _request(run: Path | None, name: str | None, seed: int, release: str, bugs: tuple[str, ...], settings: dict[str, str]) -> "RunRequest":
+    from kraftsim.cluster.scenario import Mode, scenario
+    from kraftsim.explore.replay import read_replay
+    from kraftsim.explore.request import RunRequest
+
+    if run is None:
+        assert name is not None, "one of the two is given"
+        return RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, release=release, bugs=bugs, settings=settings)
+    request = read_replay(run).request()
+    if request.mode is not Mode.SIM:
+        raise Failure("only simulated runs can be shrunk: others do not repeat themselves")
+    return request
+
+
+def _beside(run: Path | None, name: str, seed: int) -> Path:
+    """Return where the small run goes if nobody says so."""
+    if run is None:
+        return Path("runs") / f"{name}-{seed}-small"
+    directory = run if run.is_dir() else run.parent
+    return directory.with_name(f"{directory.name}-small")
+
+
+@contextmanager
+def _screen() -> "Iterator[Callable[[Progress], None] | None]":
+    """Show how far it is, on a terminal only, on standard error."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.status import Status
+
+    with Status("playing the run", console=Console(stderr=True)) as status:
+        yield lambda progress: status.update(
+            f"{progress.step}: {progress.faults} faults left, {progress.runs} runs, {progress.cpu_seconds:.0f} CPU seconds, "
+            f"{max(progress.budget_seconds - progress.cpu_seconds, 0):.0f} left of the budget"
+        )

@@ -1,0 +1,150 @@
+"""Plays a request for one question only: does it still fail in the same way? Nothing is written, and the run ends as soon as the answer is known."""
+
+import re
+import time
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from kraftsim.events.event import Event
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.virtual import VirtualRun, set_up
+from kraftsim.faults.strike import Strike
+from kraftsim.faults.trigger import OnEvent
+from kraftsim.invariants.oracle import Envelope, Oracle
+from kraftsim.world.simulated import Simulation
+
+NANOSECONDS: Final = 1_000_000_000
+FRAME_EVENTS: Final = "kraftsim.frame.events"
+FRAME_KINDS: Final = ("FrameSent", "FrameReceived")
+LIVENESS: Final = "settles-after-heal"
+"""The one invariant of which there are kinds: what did not settle is in its message."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """In which way a run failed: an invariant was violated, or the story broke off.
+
+    `trouble` is a message without its numbers: of what broke the story off, or of what did not settle.
+    """
+
+    invariant: str | None = None
+    trouble: str | None = None
+
+    def __str__(self) -> str:
+        return ": ".join(each for each in (self.invariant, self.trouble) if each is not None)
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a probe. `found` is in order of time; `fired` are places in the schedule in the order in which they went off, at `struck`."""
+
+    found: tuple[Finding, ...]
+    found_at_ns: tuple[int, ...]
+    messages: tuple[str, ...]
+    fired: tuple[int, ...]
+    struck: tuple[str, ...]
+    fired_at_ns: tuple[int, ...]
+    ended_at_ns: int
+    cpu_seconds: float
+
+    def at_ns(self, finding: Finding) -> int | None:
+        """Return when a finding was made first; None if it was not."""
+        return self.found_at_ns[self.found.index(finding)] if finding in self.found else None
+
+
+def probe(request: RunRequest, *, wanted: Finding | None = None, until_ns: int | None = None) -> Seen:
+    """Play a request until it is over, until the finding that is wanted is made, or until a virtual time: what had not failed by then counts as ok.
+
+    A finding that ends a whole run ends a probe, too, wanted or not: so a probe never sees what the run itself would not show.
+    """
+    began = time.process_time()
+    request = _without_frames(request)
+    with request.simulation() as simulation:
+        watch = _Watch(simulation, request, wanted)
+        run = set_up(request, simulation)
+        limit_s = request.scenario.limit_seconds
+        is_cut = until_ns is not None and until_ns < limit_s * NANOSECONDS
+        trouble = run.play(until_ns / NANOSECONDS if until_ns is not None and is_cut else limit_s)
+        was_cut = is_cut and trouble is not None and trouble.startswith("SimulationTimeLimit")
+        if not was_cut:
+            _finish(run, watch, trouble)
+        fired = _fired(run.schedule.strikes)
+        return Seen(
+            found=tuple(watch.found),
+            found_at_ns=tuple(watch.found.values()),
+            messages=tuple(watch.messages.values()),
+            fired=tuple(place for place, _ in fired),
+            struck=tuple(strike.target for _, strike in fired),
+            fired_at_ns=tuple(strike.fired_at_ns or 0 for _, strike in fired),
+            ended_at_ns=simulation.now_ns,
+            cpu_seconds=time.process_time() - began,
+        )
+
+
+def without_numbers(message: str) -> str:
+    """Return a message with its numbers taken out: two losses of liveness are of one kind if they differ in numbers only."""
+    return re.sub(r"\d+(\.\d+)?", "#", message)
+
+
+def _without_frames(request: RunRequest) -> RunRequest:
+    """Return the request with fewer facts in its log: no node acts on them, and they cost a fifth of a run."""
+    if any(isinstance(fault.trigger, OnEvent) and fault.trigger.kind in FRAME_KINDS for fault in request.schedule()):
+        return request
+    return replace(request, settings={**request.settings, FRAME_EVENTS: "false"})
+
+
+def _finding(invariant: str, message: str) -> Finding:
+    return Finding(invariant=invariant, trouble=without_numbers(message) if invariant == LIVENESS else None)
+
+
+def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
+    """See what only the end of a run shows."""
+    simulation = run.simulation
+    for each in simulation.violations:
+        watch.note(_finding(each.invariant, each.message), each.at_ns, each.message)
+    if trouble is not None:
+        watch.note(Finding(trouble=without_numbers(trouble)), simulation.now_ns, trouble)
+    if watch.is_content:
+        return
+    if trouble is None or not simulation.violations:
+        run.finish()
+    else:
+        run.note_disks()
+    for verdict in watch.oracle.finish():
+        for violation in verdict.violations[:1]:
+            watch.note(_finding(violation.invariant, violation.message), simulation.now_ns, violation.message)
+
+
+def _fired(strikes: tuple[Strike, ...]) -> list[tuple[int, Strike]]:
+    """Return the faults that struck, with their places in the schedule, in order of time."""
+    fired = [(place, strike) for place, strike in enumerate(strikes) if strike.fired_at_ns is not None]
+    return sorted(fired, key=lambda each: (each[1].fired_at_ns or 0, each[0]))
+
+
+class _Watch:
+    """Looks for findings while a run goes on, and stops it when there is nothing more to learn."""
+
+    def __init__(self, simulation: Simulation, request: RunRequest, wanted: Finding | None) -> None:
+        self.oracle = Oracle(must_exercise=request.scenario.must_exercise)
+        self.found: dict[Finding, int] = {}
+        self.messages: dict[Finding, str] = {}
+        self._wanted = wanted
+        self._simulation = simulation
+        simulation.observe(self._examine)
+
+    @property
+    def is_content(self) -> bool:
+        """Tell whether what is wanted was found."""
+        return self._wanted in self.found
+
+    def note(self, finding: Finding, at_ns: int, message: str) -> None:
+        """Keep a finding, the first of its kind."""
+        self.found.setdefault(finding, at_ns)
+        self.messages.setdefault(finding, message)
+
+    def _examine(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        for violation in self.oracle.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event):
+            finding = _finding(violation.invariant, violation.message)
+            self.note(finding, t_ns, violation.message)
+            if self.oracle.is_final(violation) or finding == self._wanted:
+                self._simulation.violation(violation.invariant, violation.message, violation.witnesses)

@@ -1,0 +1,20 @@
+"""Keeps what shrinking found: the small run as a run of its own, played in full, and its story."""
+
+from pathlib import Path
+
+from kraftsim.explore.record import REPLAY_FILE
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.run import play_request
+from kraftsim.explore.shrink import Shrunken
+from kraftsim.explore.story import STORY_FILE, story
+
+
+def keep(shrunken: Shrunken, request: RunRequest, out: Path) -> str:
+    """Play the small run in full into a directory, write its story beside it, and return the story."""
+    result = play_request(shrunken.candidate.request(request), out)
+    shows_it = shrunken.finding.invariant is None or shrunken.finding.invariant in result.invariants_violated
+    assert shows_it and result.outcome != "ok", f"the small run must fail as the large one did, not: {result.outcome} {result.trouble}"
+    replay = f"kraftsim replay {out / REPLAY_FILE}"
+    text = story(shrunken, scenario=request.scenario.name, seed=request.seed, bugs=request.bugs, replay=replay)
+    (out / STORY_FILE).write_text(text)
+    return text

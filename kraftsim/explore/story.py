@@ -1,0 +1,119 @@
+"""Tells a small failing run in words: who is there, what is done to whom at which moment, and what is wrong then."""
+
+from typing import Final
+
+from kraftsim.explore.shrink import Shrunken
+from kraftsim.faults.fault import FAULTS, Family, Fault
+from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
+from protocol.api_keys import ApiKey
+
+STORY_FILE: Final = "story.md"
+NANOSECONDS: Final = 1e9
+MILLISECONDS: Final = 1000
+FILES: Final = {
+    "metadata-log": "the metadata log",
+    "partition-log": "a partition's log",
+    "quorum-state": "quorum-state",
+    "checkpoint": "a checkpoint",
+    "other": "another file",
+}
+
+
+def story(shrunken: Shrunken, *, scenario: str, seed: int, bugs: tuple[str, ...], replay: str) -> str:
+    """Return the page that goes beside a shrunken run."""
+    candidate = shrunken.candidate
+    knobs = ", ".join(f"{knob} {value}" for knob, value in candidate.workload.items())
+    with_bugs = f", with {' and '.join(bugs)}" if bugs else ""
+    lines = [
+        f"# {scenario}, seed {seed}{with_bugs}",
+        "",
+        f"{_count(candidate.controllers, 'controller')} and {_count(candidate.brokers, 'broker')}; workload: {knobs or 'as always'}.",
+        "",
+        *(_numbered(shrunken) or ["No fault is needed."]),
+        "",
+        f"At {shrunken.found_at_ns / NANOSECONDS:.3f} s **{shrunken.finding}**: {shrunken.message}.",
+        "",
+        f"Of {shrunken.faults_before} faults {_count(len(candidate.faults), 'fault')} {'is' if len(candidate.faults) == 1 else 'are'} left, after "
+        f"{shrunken.runs} runs and {shrunken.cpu_seconds:.1f} CPU seconds. "
+        + ("No single step makes it smaller." if shrunken.is_smallest else "The budget was spent before nothing helped any more."),
+        "",
+        f"Replay: `{replay}`",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def told_fault(fault: Fault, struck: str | None = None) -> str:
+    """Return what is done, to whom and when, as half a sentence. `struck` is who was meant in the run."""
+    target = fault.target if struck is None else struck
+    kind = FAULTS.named(fault.kind)
+    details = [words for name, value in sorted({**kind.params, **fault.params}.items()) if (words := _told_param(kind.family, name, value))]
+    what = f"{fault.kind} of {target}" if target else fault.kind
+    return f"{what}{' ' if details else ''}{', '.join(details)}, {told_trigger(fault.trigger, target)}"
+
+
+def told_trigger(trigger: Trigger, target: str) -> str:
+    """Return the moment; what happens at the target itself is called its own."""
+    match trigger:
+        case AtTime(at_ms=at_ms):
+            return f"{_time(at_ms)} after faults begin"
+        case OnDisk():
+            what = "any file" if trigger.file_class is None else FILES[trigger.file_class]
+            return f"{trigger.moment} {_whose(trigger.host, target)} {_nth(trigger.nth)} {trigger.operation} of {what}"
+        case OnEvent():
+            wanted = "".join(f" with {name} {value}" for name, value in trigger.fields.items())
+            return f"right after {_whose(trigger.host, target)} {_nth(trigger.nth)} {trigger.kind}{wanted}"
+        case OnFrame():
+            api = next((key.name for key in ApiKey if key == trigger.api_key), f"API {trigger.api_key}")
+            answer, ends = (" answer" if trigger.is_response else " request"), ""
+            ends += f" from {trigger.client}" if trigger.client else ""
+            ends += f" to {trigger.server}" if trigger.server else ""
+            return f"{trigger.moment} the {_nth(trigger.nth)} {api.replace('_', ' ').title().replace(' ', '')}{answer}{ends} is sent"
+        case _:
+            return str(trigger)
+
+
+def _numbered(shrunken: Shrunken) -> list[str]:
+    seen, faults = shrunken.seen, shrunken.candidate.faults
+    told = []
+    for number, (place, struck, at_ns) in enumerate(zip(seen.fired, seen.struck, seen.fired_at_ns, strict=True), 1):
+        told.append(f"{number}. {at_ns / NANOSECONDS:.3f} s: {told_fault(faults[place], struck)}")
+    return told
+
+
+def _told_param(family: Family, name: str, value: object) -> str:
+    match name, value:
+        case "power_loss", True:
+            return "with power loss"
+        case "power_loss", _:
+            return ""
+        case "duration_ms", 0:
+            return "until all is healed"
+        case "duration_ms", int():
+            return f"for {_time(value)}"
+        case "after_ms", int() if family is Family.PROCESS:
+            return f"back after {_time(value)}"
+        case _, None:
+            return ""
+        case _, int() if name.endswith("_ms"):
+            return f"{name.removesuffix('_ms').replace('_', ' ')} {_time(value)}"
+        case _:
+            return f"{name.replace('_', ' ')} {value}"
+
+
+def _whose(host: str | None, target: str) -> str:
+    if host is None:
+        return "somebody's" if not target else "the"
+    return "its" if host == target else f"{host}'s"
+
+
+def _nth(nth: int) -> str:
+    ending = "th" if nth % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(nth % 10, "th")
+    return f"{nth}{ending}"
+
+
+def _time(milliseconds: int) -> str:
+    return f"{milliseconds} ms" if abs(milliseconds) < MILLISECONDS else f"{milliseconds / MILLISECONDS:g} s"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,61 @@
+"""Leaving out a fault shifts nothing that is drawn elsewhere: until it would have struck, every node does the same to the nanosecond.
+
+Shrinking lives by it. Random numbers are keyed by host, incarnation and purpose, and those of a fault by what the fault is.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.virtual import set_up
+from kraftsim.faults.fault import Fault
+from kraftsim.world.chance import stream
+
+NEVER = 1 << 62
+Logs = dict[tuple[str, int], list[tuple[int, str]]]
+
+
+def schedule(name: str, seed: int, count: int) -> tuple[Fault, ...]:
+    """Draw more faults than a run usually has, from several draws of the story and of the swarm."""
+    drawn: list[Fault] = []
+    for number in range(100):
+        drawn += RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed * 1000 + number).schedule()
+        if len(drawn) >= count:
+            break
+    stream(seed, "test", 1, "order").shuffle(drawn)
+    return tuple(drawn[:count])
+
+
+def history(request: RunRequest) -> tuple[Logs, list[int | None]]:
+    """Return what every node and client noted, and when each fault struck."""
+    with request.simulation() as simulation:
+        run = set_up(request, simulation)
+        run.play(30.0)
+        logs = {(log.node, log.incarnation): [(t_ns, str(event)) for t_ns, _, event in log.entries] for log in simulation.book.logs()}
+        return {key: entries for key, entries in logs.items() if key[0] != "harness"}, [each.fired_at_ns for each in run.schedule.strikes]
+
+
+def parting_ns(a: Logs, b: Logs) -> int:
+    """Return the time of the first event that one has and the other has not."""
+    earliest = NEVER
+    for key in a.keys() | b.keys():
+        one, other = a.get(key, []), b.get(key, [])
+        place = next((n for n, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), min(len(one), len(other)))
+        earliest = min([earliest, *(entries[place][0] for entries in (one, other) if place < len(entries))])
+    return earliest
+
+
+@pytest.mark.parametrize("name, seed", [("quorum_under_faults", 1), ("quorum_under_faults", 2)])
+def test_a_fault_that_is_left_out_changes_nothing_before_it_would_have_struck(name, seed):
+    """One that never struck changes nothing at all."""
+    faults = schedule(name, seed, 30)
+    request = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, faults=faults, workload={"ids_per_asker": 600, "work_ms": 5000})
+    with_all, struck = history(request)
+    idle = next(place for place, at_ns in enumerate(struck) if at_ns is None)
+    late = max(range(len(faults)), key=lambda place: struck[place] or 0)
+    early = min(range(len(faults)), key=lambda place: struck[place] or NEVER)
+    for place in {idle, late, early}:
+        without, _ = history(replace(request, faults=faults[:place] + faults[place + 1 :]))
+        assert parting_ns(with_all, without) >= (struck[place] or NEVER), faults[place]

@@ -1,0 +1,136 @@
+"""A failing run becomes small and still fails in the same way; it is the same small run every time, and it tells what is left of it in words."""
+
+import pytest
+from click.testing import CliRunner
+
+from kraftsim.cli.main import kraftsim
+from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.explore.replay import read_replay
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.run import play_request
+from kraftsim.explore.shrink import NotFailing, shrink
+from kraftsim.explore.simpler import fewer, rounded, simpler_faults
+from kraftsim.explore.story import told_fault
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame
+
+CONTROLLER = "controller-101"
+WORK = {"writers": 2, "records_per_writer": 20, "askers": 1, "ids_per_asker": 900, "work_ms": 4000}
+DARK = Fault(kind="restart", target=CONTROLLER, trigger=OnEvent(kind="ProducerIdBlockAllocated", nth=2), params={"power_loss": True, "after_ms": 731})
+
+
+def crash(target: str, at_ms: int) -> Fault:
+    return Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": False, "after_ms": 400})
+
+
+DECOYS = (crash("broker-1", 300), crash("broker-2", 650), crash("broker-3", 1200), crash("broker-2", 2800))
+
+
+@pytest.fixture(scope="module")
+def failing():
+    """The controller loses its power right after it answered with a block that it had not flushed (KAFKA-10533), amid four kills of brokers."""
+    request = RunRequest(
+        scenario=scenario("producer_ids_survive_failover"),
+        mode=Mode.SIM,
+        seed=1,
+        bugs=("KAFKA-10533",),
+        faults=(*DECOYS[:2], DARK, *DECOYS[2:]),
+        workload=WORK,
+    )
+    result = play_request(request)
+    return request, result
+
+
+def test_what_is_left_is_what_the_failure_needs(failing, tmp_path):
+    """No kill of a broker, hardly any work, one broker; and it is the same violation, for one process as for two, and in a replay of its file."""
+    request, result = failing
+    assert result.outcome == "violated", result.lines()
+    alone, together = shrink(request), shrink(request, jobs=2)
+    assert alone.candidate == together.candidate and alone.is_smallest
+    assert [fault.params["power_loss"] for fault in alone.candidate.faults] == [True]
+    assert alone.candidate.brokers < 3
+    assert all(value <= WORK[knob] for knob, value in alone.candidate.workload.items())
+    assert alone.candidate.workload["writers"] * alone.candidate.workload["records_per_writer"] == 0
+    small = play_request(alone.candidate.request(request), tmp_path / "small")
+    assert alone.finding.invariant in small.invariants_violated and alone.finding.invariant in result.invariants_violated
+    assert read_replay(tmp_path / "small").faults == alone.candidate.faults
+
+
+def test_a_budget_ends_it_with_the_smallest_run_so_far(failing):
+    """Nothing is spent after the first run: all that struck is still there."""
+    request, _ = failing
+    stopped = shrink(request, budget_seconds=0.0)
+    assert not stopped.is_smallest and stopped.candidate.faults == request.faults
+
+
+def test_a_run_that_does_not_fail_has_nothing_to_shrink(failing):
+    """Nor does one that fails in another way than asked for."""
+    request, _ = failing
+    with pytest.raises(NotFailing, match="does not violate one-vote-per-epoch"):
+        shrink(request, invariant="one-vote-per-epoch")
+    with pytest.raises(NotFailing, match="does not fail"):
+        shrink(RunRequest(scenario=request.scenario, mode=Mode.SIM, seed=1, faults=(), workload=WORK))
+
+
+def test_the_verb_leaves_a_run_and_its_story(failing, tmp_path):
+    """From the run's directory to a smaller one beside it."""
+    request, _ = failing
+    play_request(request, tmp_path / "run")
+    done = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path / "run"), "--budget", "60"], standalone_mode=False)
+    assert done.return_value == 0, done.output
+    small = tmp_path / "run-small"
+    assert (small / "story.md").read_text() in done.output
+    assert "restart of controller-101" in done.output and "with power loss" in done.output
+    again = CliRunner().invoke(kraftsim, ["replay", str(small), "--check"], standalone_mode=False)
+    assert again.return_value == 0, again.output
+    assert CliRunner().invoke(kraftsim, ["shrink"]).exit_code == 3
+
+
+@pytest.mark.parametrize("value, simpler", [(0, []), (1, [0]), (2, [0, 1]), (2500, [0, 200, 1000, 2000]), (7, [0, 3, 6])])
+def test_fewer_begins_with_none_and_ends_just_below(value, simpler):
+    """Every step is smaller, so that turning down comes to an end."""
+    assert list(fewer(value)) == simpler
+    assert rounded(1985) == 1000 and rounded(7) == 7
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        DARK,
+        crash("broker-1", 4746),
+        Fault(kind="slow-disk", trigger=OnDisk(operation="flush", file_class=FileClass.METADATA_LOG, nth=38), params={"factor": 1000}),
+        Fault(kind="partition", target="a>b", trigger=OnFrame(api_key=52, nth=3), params={"duration_ms": 5604}),
+        Fault(kind="pause", trigger=OnEvent(kind="VoteAnswered", fields={"is_granted": True}, nth=4), params={"duration_ms": 3960}),
+    ],
+)
+def test_simpler_and_simpler_comes_to_an_end(fault):
+    """Always taking the last candidate, the most timid one, is the longest way there is."""
+    seen = [fault]
+    while simpler := list(simpler_faults(seen[-1])):
+        assert all(each not in seen for each in simpler)
+        seen.append(simpler[-1])
+        assert len(seen) < 100
+
+
+@pytest.mark.parametrize(
+    "fault, told",
+    [
+        (
+            Fault(
+                kind="restart",
+                target="controller-102",
+                trigger=OnDisk(operation="flush", file_class=FileClass.METADATA_LOG, host="controller-102", nth=7),
+                params={"power_loss": True, "after_ms": 50},
+            ),
+            "restart of controller-102 back after 50 ms, with power loss, after its 7th flush of the metadata log",
+        ),
+        (crash("broker-1", 300), "restart of broker-1 back after 400 ms, 300 ms after faults begin"),
+        (
+            Fault(kind="partition", target="a<>b", trigger=OnFrame(api_key=52, is_response=True, server="a", nth=2), params={"duration_ms": 1500}),
+            "partition of a<>b for 1.5 s, before the 2nd Vote answer to a is sent",
+        ),
+    ],
+)
+def test_a_fault_is_told_in_words(fault, told):
+    """Somebody who has not seen the schedule understands what is done, to whom, and when."""
+    assert told_fault(fault) == told
