@@ -173,6 +173,7 @@ class ControllerChannel:
             return
         except OSError:
             answer = None
+        await self._shell.world.breathe("answered by the controller, and not acted on")
         if answer is None or answer.error_code == ErrorCode.NOT_CONTROLLER:
             self._queue.appendleft(request)
             await self._look_again()

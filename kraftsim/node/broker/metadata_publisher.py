@@ -44,6 +44,7 @@ class MetadataPublisher:
                 assert record.value is not None, "a metadata record has a value"
                 image.replay(parse_record(record.value), record.offset)
         if image.has_changes:
+            await self._world.breathe("in the image, and not acted by")
             await self._publish(image, image.take_changes())
         self._has_published()
 

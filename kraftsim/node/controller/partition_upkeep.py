@@ -56,6 +56,7 @@ async def elect_leaders(controller: "Controller") -> None:
             elections.look(now_ms)
         due_ms = min((elections.due_ms for elections in kinds if elections.due_ms is not None), default=None)
         await _written_or(controller, None if due_ms is None else max(due_ms - now_ms, 0) / 1000)
+        await controller.world.breathe("written, and leaders not looked after")
 
 
 async def _written_or(controller: "Controller", pause_s: float | None) -> None:

@@ -386,6 +386,7 @@ class RaftNode:
         except OSError as refused:
             self._lose_disk(name, refused)
             return
+        await self._shell.world.breathe("durable, and nobody told")
         self._is_holding = False
         self.run()
 
@@ -407,6 +408,7 @@ class RaftNode:
         """Flush whenever something was written; what is written meanwhile shares the next flush."""
         while True:
             await self._must_flush.wait()
+            await self._shell.world.breathe("written, and not flushed")
             await self.flush()
 
     def _note_flushed(self, end_offset: int) -> None:
@@ -421,6 +423,7 @@ class RaftNode:
             try:
                 while await self._apply_next():
                     await asyncio.sleep(0)
+                    await self._shell.world.breathe("between two committed batches")
             except OSError as refused:
                 self._lose_disk("read", refused)
                 return

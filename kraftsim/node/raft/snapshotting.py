@@ -63,6 +63,7 @@ class Snapshotting:
         installed_count = raft.installed_count
         raft.store.begin_counting()
         image, last = await self._fold(raft.high_watermark or 0)
+        await self._shell.world.breathe("folded, and no snapshot written")
         if last is None or image.is_in_transaction or installed_count != raft.installed_count:
             return None
         snapshot = self._id_behind(last)

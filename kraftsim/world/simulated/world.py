@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 
 from kraftsim.events.event import Event
+from kraftsim.world.chance import stream
 from kraftsim.world.elsewhere import WorldElsewhere
 from kraftsim.world.interface import Clock, Disk, World
 from kraftsim.world.simulated.disk import SimulatedDisk
@@ -11,9 +12,13 @@ from kraftsim.world.simulated.event_book import EventLog
 from kraftsim.world.simulated.host import Process
 from kraftsim.world.subdirectory import Subdirectory
 
+ALIVE_SHARE = 0.5
+"""At so many of the places a run breathes at all; which they are follows from its seed. What comes together in every run hides what comes alone."""
 PASSES_THROUGH = 0.5
 LETS_OTHERS_IN = 0.85
-LONGEST_BREATH_SECONDS = 0.005
+TURNS_MAX = 4
+SHORTEST_BREATH_SECONDS, LONGEST_BREATH_SECONDS = 0.00001, 0.005
+"""A longer breath is drawn by its magnitude: from less than a frame takes to more than an answer takes."""
 
 
 class SimulatedWorld:
@@ -27,6 +32,8 @@ class SimulatedWorld:
         self.disk: Disk = disk
         self._process = process
         self._log = log
+        self._places: dict[str, Random | None] = {}
+        """The streams of the places at which the process has breathed; None where this run does not."""
 
     def random(self, purpose: str) -> Random:
         """Return the stream of a purpose."""
@@ -44,9 +51,22 @@ class SimulatedWorld:
         return WorldElsewhere(self, Subdirectory(self.disk, directory.strip("/")))
 
     async def breathe(self, place: str) -> None:
-        """Let other tasks in between, sometimes: for a moment, or for long enough that answers of peers arrive."""
-        draw = self._process.random(f"breathe/{place}")
+        """Let others in between, sometimes: for a few turns of this process, or for long enough that answers of peers arrive."""
+        draw = self._draw_at(place)
+        if draw is None:
+            return
         choice = draw.random()
         if choice < PASSES_THROUGH:
             return
-        await asyncio.sleep(0 if choice < LETS_OTHERS_IN else draw.random() * LONGEST_BREATH_SECONDS)
+        if choice < LETS_OTHERS_IN:
+            for _ in range(1 + draw.randrange(TURNS_MAX)):
+                await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(SHORTEST_BREATH_SECONDS * (LONGEST_BREATH_SECONDS / SHORTEST_BREATH_SECONDS) ** draw.random())
+
+    def _draw_at(self, place: str) -> Random | None:
+        """Return the stream of a place; None if nobody breathes there in this run."""
+        if place not in self._places:
+            is_alive = stream(self._process.host.seed, "breathing", 1, place).random() < ALIVE_SHARE
+            self._places[place] = self._process.random(f"breathe/{place}") if is_alive else None
+        return self._places[place]

@@ -1,0 +1,69 @@
+"""Named places at which a simulated node lets others in between: another order for another seed, the same one for the same seed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kraftsim.world.simulated import Simulation
+from kraftsim.world.simulated.world import SimulatedWorld
+from tests.simulate.struck_cluster import struck_cluster
+
+NODE = Path(__file__).parents[2] / "kraftsim" / "node"
+PLACES = sorted(re.findall(r'\.breathe\("([^"]+)"\)', "".join(path.read_text() for path in sorted(NODE.rglob("*.py")))))
+
+
+def order_of(seed: int, place: str = "here") -> tuple[str, ...]:
+    """Return in which order three tasks of a process get through the same five steps, with a breath between every two."""
+    with Simulation(seed) as simulation:
+        simulation.add_host("a")
+        world, done = simulation.world_of("a"), []
+
+        async def walk(name: str) -> None:
+            for step in range(5):
+                await world.breathe(place)
+                done.append(f"{name}{step}")
+
+        for task in [simulation.spawn("a", walk(name)) for name in "xyz"]:
+            simulation.run_until(task)
+        return tuple(done)
+
+
+def test_a_seed_always_gives_the_same_order_and_other_seeds_others() -> None:
+    orders = [order_of(seed) for seed in range(30)]
+    assert orders == [order_of(seed) for seed in range(30)]
+    straight = tuple(f"{name}{step}" for name in "xyz" for step in range(5))
+    assert 5 <= orders.count(straight) <= 25, "in some runs nobody breathes there at all"
+    assert len(set(orders)) == 31 - orders.count(straight), "and all others have an order of their own"
+
+
+def test_a_place_is_alive_or_not_whatever_other_places_are() -> None:
+    """What is drawn at one place changes nothing at another."""
+    assert {order_of(seed, "here") == order_of(seed, "there") for seed in range(20)} == {True, False}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_place_of_a_node_is_come_by(place: str, visited: dict[str, set[str]]) -> None:
+    """A place that nobody comes by permutes nothing."""
+    assert visited[place], f"nobody breathes at {place!r}"
+
+
+@pytest.fixture(scope="module")
+def visited() -> dict[str, set[str]]:
+    """Return by which nodes each place was come by while a leader was lost."""
+    found: dict[str, set[str]] = {place: set() for place in PLACES}
+    breathe = SimulatedWorld.breathe
+
+    async def noted(self: SimulatedWorld, place: str) -> None:
+        found[place].add(self.node)
+        await breathe(self, place)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimulatedWorld, "breathe", noted)
+        with struck_cluster() as cluster:
+            cluster.strike("restart", cluster.leader, {"after_ms": 3000})
+    return found
+
+
+def test_there_are_places_to_breathe() -> None:
+    assert len(PLACES) == len(set(PLACES)) >= 6
