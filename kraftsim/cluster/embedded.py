@@ -127,9 +127,9 @@ class EmbeddedCluster:
         """`restart` without blocking the caller's loop."""
         await asyncio.wrap_future(self._submit(self._launch(name)))
 
-    async def stop_node(self, name: str) -> None:
-        """Let a node end cleanly, without blocking the caller's loop; it is down then."""
-        await asyncio.wrap_future(self._submit(self._stop(name)))
+    async def stop_node(self, name: str, kill_after_seconds: float = STOP_SECONDS) -> None:
+        """Let a node end cleanly, without blocking the caller's loop, and abort it if that takes longer; it is down then."""
+        await asyncio.wrap_future(self._submit(self._stop(name, kill_after_seconds)))
 
     async def answering(self, *, timeout_seconds: float = READY_SECONDS) -> None:
         """`wait_until_ready` without blocking the caller's loop. Raises TimeoutError."""
@@ -182,7 +182,11 @@ class EmbeddedCluster:
         for names in (self.spec.broker_names, self.spec.controller_names):
             await asyncio.gather(*(self._stop(name) for name in names if name in self._nodes))
 
-    async def _stop(self, name: str) -> None:
+    async def _stop(self, name: str, kill_after_seconds: float = STOP_SECONDS) -> None:
         running = self._nodes.pop(name)
-        await running.node.stop()
+        try:
+            async with asyncio.timeout(kill_after_seconds):
+                await running.node.stop()
+        except TimeoutError:
+            running.node.abort()
         running.world.close()

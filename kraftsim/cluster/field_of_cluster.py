@@ -7,9 +7,9 @@ from typing import Protocol
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.proxy.door import Door, Held
 from kraftsim.cluster.proxy.process import ProxyProcess
-from kraftsim.cluster.quorum_question import leader_of
+from kraftsim.cluster.quorum_question import leader_of, wait_until_missed
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.faults.field import Condition, Effect, Link, Watch
+from kraftsim.faults.field import BELIEVER_ANY, KILL_AFTER_MS, Condition, Effect, Link, Watch
 
 
 class NoProxy(RuntimeError):
@@ -27,8 +27,8 @@ class RealCluster(Protocol):
         """End a node as SIGKILL would."""
         ...
 
-    async def stop_node(self, name: str) -> None:
-        """Let a node end cleanly."""
+    async def stop_node(self, name: str, kill_after_seconds: float) -> None:
+        """Let a node end cleanly, and kill it if that takes longer."""
         ...
 
     async def restart_node(self, name: str) -> None:
@@ -93,12 +93,12 @@ class FieldOfCluster:
         await self._cluster.kill_node(node)
         return True
 
-    async def stop(self, node: str) -> bool:
-        """Let a node end cleanly (SIGTERM). Return whether it was up."""
+    async def stop(self, node: str, *, kill_after_ms: int = KILL_AFTER_MS) -> bool:
+        """Let a node end cleanly (SIGTERM); one that takes longer is killed. Return whether it was up."""
         if self._cluster.is_down(node):
             return False
         self._paused.pop(node, None)
-        await self._cluster.stop_node(node)
+        await self._cluster.stop_node(node, kill_after_ms / 1000)
         return True
 
     async def restart(self, node: str) -> bool:
@@ -134,9 +134,21 @@ class FieldOfCluster:
         """End a condition; what was held is delivered."""
         return await (await self.door()).lift(number)
 
-    async def cut(self, links: Iterable[Link]) -> Effect:
-        """Reset every connection whose bytes go over one of the links; the effect counts those that had something under way. Raises NoProxy."""
-        return await (await self.door()).cut(links)
+    async def cut(self, links: Iterable[Link], *, only_one: bool = False) -> Effect:
+        """Reset every connection whose bytes go over one of the links, or one that is drawn. Raises NoProxy."""
+        return await (await self.door()).cut(links, only_one=only_one)
+
+    async def halve(self, links: Iterable[Link], *, believer: str = BELIEVER_ANY, gone: str | None = None) -> int:
+        """Let one end of each connection over links be lost without the other knowing; return a number for `lift`. Raises NoProxy."""
+        return await (await self.door()).halve(links, believer=believer, gone=gone)
+
+    async def until_replaced(self, node: str) -> None:
+        """Wait until somebody else leads the quorum, or, of a broker, until the others hold it for dead."""
+        spec = self._cluster.spec
+        if node in spec.broker_names:
+            await wait_until_missed(spec, spec.node(node))
+        else:
+            await leader_of(spec, but_not=node)
 
     async def next_frame(self, watch: Watch) -> Held:
         """Wait for a frame, and return it held. Raises NoProxy."""

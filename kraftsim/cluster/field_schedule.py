@@ -27,12 +27,13 @@ def can_play(fault: Fault, mode: str) -> bool:
 
 def wants_proxy(faults: Iterable[Fault]) -> bool:
     """Tell whether somebody must stand between the nodes."""
-    return any(FAULTS.named(fault.kind).family in BETWEEN_NODES for fault in faults) or follows_frames(faults)
+    kinds = [FAULTS.named(fault.kind) for fault in faults]
+    return any(kind.family in BETWEEN_NODES or kind.through_proxy for kind in kinds) or follows_frames(faults)
 
 
 def follows_frames(faults: Iterable[Fault]) -> bool:
-    """Tell whether a fault waits for a frame."""
-    return any(isinstance(fault.trigger, OnFrame) for fault in faults)
+    """Tell whether a fault waits for a frame, or is about one."""
+    return any(isinstance(fault.trigger, OnFrame) or FAULTS.named(fault.kind).family is Family.PROTOCOL for fault in faults)
 
 
 class FieldSchedule:

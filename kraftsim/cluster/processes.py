@@ -161,9 +161,9 @@ class ProcessCluster:
         """`restart`, for callers that do not know how nodes run."""
         self.restart(name)
 
-    async def stop_node(self, name: str) -> None:
-        """Let a node end cleanly; it is down then."""
-        await self._stop_all([self.nodes.pop(name)])
+    async def stop_node(self, name: str, kill_after_seconds: float = STOP_SECONDS) -> None:
+        """Let a node end cleanly, and kill it if that takes longer; it is down then."""
+        await self._stop_all([self.nodes.pop(name)], kill_after_seconds)
 
     async def pause_node(self, name: str) -> None:
         """Let a node stand still."""
@@ -189,13 +189,13 @@ class ProcessCluster:
         if self.proxy is not None:
             self.proxy.stop()
 
-    async def _stop_all(self, nodes: list[NodeProcess]) -> None:
+    async def _stop_all(self, nodes: list[NodeProcess], kill_after_seconds: float = STOP_SECONDS) -> None:
         for node in nodes:
             if node.is_running:
                 node.process.send_signal(signal.SIGTERM)
                 node.process.send_signal(signal.SIGCONT)  # one that stands still would not hear it
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + STOP_SECONDS
+        give_up_at = loop.time() + kill_after_seconds
         while any(node.is_running for node in nodes) and loop.time() < give_up_at:
             await asyncio.sleep(POLL_SECONDS)
         for node in nodes:

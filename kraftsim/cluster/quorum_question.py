@@ -1,4 +1,4 @@
-"""Who leads the metadata quorum? Asks controllers, past any proxy, until one of them says that it does.
+"""Who leads the metadata quorum, and is a broker missed? Asks nodes, past any proxy, until one of them says so.
 
 Source: KIP-595 and KIP-836 (DescribeQuorum, which only the leader answers).
 """
@@ -9,32 +9,51 @@ from typing import Final
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec
 from kraftsim.node.outbound import PeerConnection
 from protocol.errors import ErrorCode
+from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from protocol.messages.k55_describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumResponse, DescribeQuorumTopic
+from protocol.schema import Message
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 ASK_MS: Final = 500
 RETRY_SECONDS: Final = 0.02
 
 
-async def leader_of(spec: ClusterSpec) -> str:
-    """Return the name of the controller that leads. Waits for ever: the caller sets the limit."""
+async def leader_of(spec: ClusterSpec, *, but_not: str | None = None) -> str:
+    """Return the name of the controller that leads, as soon as one does (other than one). Waits for ever: the caller sets the limit."""
     while True:
-        for node in [spec.node(name) for name in spec.controller_names]:
+        for node in [spec.node(name) for name in spec.controller_names if name != but_not]:
             if await _leads(node):
                 return node.name
         await asyncio.sleep(RETRY_SECONDS)
 
 
+async def wait_until_missed(spec: ClusterSpec, broker: NodeSpec) -> None:
+    """Return when another broker no longer counts a broker among the living. Waits for ever, and does where there is no other."""
+    others = [spec.node(name) for name in spec.broker_names if name != broker.name]
+    while True:
+        for other in others:
+            answer = await _asked(other, MetadataRequest(topics=[]))
+            if isinstance(answer, MetadataResponse) and all(each.node_id != broker.node_id for each in answer.brokers):
+                return
+        await asyncio.sleep(RETRY_SECONDS)
+
+
 async def _leads(node: NodeSpec) -> bool:
     request = DescribeQuorumRequest(topics=[DescribeQuorumTopic(topic_name=METADATA_TOPIC, partitions=[DescribeQuorumPartition(partition_index=0)])])
+    answer = await _asked(node, request)
+    if not isinstance(answer, DescribeQuorumResponse):
+        return False
+    partitions = [partition for topic in answer.topics for partition in topic.partitions]
+    return any(each.error_code == ErrorCode.NONE and each.leader_id == node.node_id for each in partitions)
+
+
+async def _asked(node: NodeSpec, request: Message) -> Message | None:
+    """Return the answer of a node; None if there is none."""
     connection = PeerConnection(node.listens_host, node.listens_port, client_id="kraftsim-quorum")
     try:
         await connection.connect(timeout_ms=ASK_MS)
-        answer = await connection.request(request, timeout_ms=ASK_MS)
+        return await connection.request(request, timeout_ms=ASK_MS)
     except OSError:
-        return False
+        return None
     finally:
         connection.close()
-    assert isinstance(answer, DescribeQuorumResponse), "DescribeQuorum was asked"
-    partitions = [partition for topic in answer.topics for partition in topic.partitions]
-    return any(each.error_code == ErrorCode.NONE and each.leader_id == node.node_id for each in partitions)

@@ -1,6 +1,7 @@
 """Only so many bytes a second fit through between hosts: what is written faster queues up, and small frames wait behind large ones."""
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
+from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.strike import Strike
 
 NANOSECONDS = 1_000_000_000
@@ -41,11 +42,18 @@ class _Queue:
         return self._free_at_ns - now_ns
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy pass only so much; it bites when bytes wait for others."""
+    await strike.while_it_lasts(strike.links(), Condition(bytes_per_second=strike.integer("bytes_per_second")), strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="bandwidth-cap",
     title="a narrow network",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"bytes_per_second": 5000, "duration_ms": 10_000},
     aim=Aim.LINK,
     draws={"bytes_per_second": Between(500, 200_000), "duration_ms": Between(500, 8000)},

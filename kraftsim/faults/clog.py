@@ -4,7 +4,8 @@ A partition loses what arrives and lets TCP send it again; here the peer hears n
 Source: FoundationDB's simulator (clogPair).
 """
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
+from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.strike import Strike
 
 
@@ -27,11 +28,18 @@ def clog_links(strike: Strike, pairs: list[tuple[str, str]]) -> None:
     strike.lasting(clear, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy hold what is sent; connects are made and then hear nothing."""
+    await strike.while_it_lasts(strike.links(), Condition(holds=True), strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="clog",
     title="a link that is clogged",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"duration_ms": 5000},
     aim=Aim.LINK,
     draws={"duration_ms": Between(50, 6000)},

@@ -5,7 +5,9 @@ by sequence numbers, epochs and incarnation ids, or by nothing at all. Source: K
 """
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
-from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
+from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
+from kraftsim.faults.field import FieldStrike
+from kraftsim.faults.frame_over_sockets import held_frame
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FrameSeen
 
@@ -33,11 +35,26 @@ def strike(strike: Strike) -> None:
     strike.lasting(lambda: None, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy send the request that it holds again, on connections of its own."""
+    frame = await held_frame(strike, is_response=False)
+    if frame is None:
+        return
+    for number in range(strike.integer("times")):
+        await frame.repeat(strike.integer("after_ms") * (number + 1))
+    await frame.let_pass()
+    size_bytes = await strike.before_it_ends(frame.copy_answered(), strike.integer("duration_ms"))
+    if size_bytes:
+        strike.bite(f"a second request of API {frame.api_key} was answered with {size_bytes} bytes")
+
+
 FAULT = FaultKind(
     name="duplicate-request",
     title="a request that comes twice",
     family=Family.PROTOCOL,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"api_key": None, "after_ms": 1, "times": 1, "duration_ms": 10_000},
     strikes_on=("time", "frame", "event", "state"),
     draws={"after_ms": OneOf((0, 1, 10, 200, 2000)), "times": OneOf((1, 1, 3)), "duration_ms": Between(500, 8000)},

@@ -88,7 +88,8 @@ class FaultKind:
 
     `modes` says where it can be played. `draws` says how a search draws a parameter (one that is not named keeps its usual value), and `strikes_on`
     which triggers make sense: 'time', 'disk', 'frame', 'event', 'state'. `spoils` is what it can take away; if `spoils_if` names a parameter, only
-    where that is true. `prepare` is called when a fault is armed: a kind that repeats what was said before begins to listen then.
+    where that is true. `prepare` is called when a fault is armed: a kind that repeats what was said before begins to listen then. `over_sockets` does
+    it to a real cluster; `through_proxy` says that it needs somebody between the nodes for that, as all kinds of the network and the protocol do.
     """
 
     name: str
@@ -104,6 +105,7 @@ class FaultKind:
     spoils_if: str | None = None
     prepare: "Callable[[Strike], None] | None" = None
     over_sockets: "Callable[[FieldStrike], Awaitable[None]] | None" = None
+    through_proxy: bool = False
 
 
 APART = (

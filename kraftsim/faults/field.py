@@ -7,8 +7,8 @@ long as it lasts, and ends it.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -20,27 +20,44 @@ if TYPE_CHECKING:
 
     from kraftsim.faults.fault import Fault, Value
 
+T = TypeVar("T")
 Link = tuple[str, str]
 """Source and target: bytes that the first sends to the second."""
 CLIENTS = "clients"
 """In a link: everybody who is no node of the cluster."""
 AT_THE_TRIGGER = "*"
+KILL_AFTER_MS = 10_000
+BELIEVER_CONNECTED, BELIEVER_ACCEPTED, BELIEVER_ANY = "connected", "accepted", "any"
 NODE_PREFIXES = ("broker-", "controller-")
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What links are like for a while; a zero or False leaves a side of them as it is.
 
-    `holds`: bytes wait until it is over, in order. `refuses`: new connections are reset. `latency_ms` and up to `jitter_ms` more for everything
-    that is sent; `bytes_per_second` at most; bytes arrive `piece_bytes` at a time.
+    `holds`: bytes wait until it is over, in order. `refuses`: new connections are reset; `ignores`: they are made, and hear nothing until it is over.
+    `latency_ms` and up to `jitter_ms` more for everything that is sent; `bytes_per_second` at most over the link; of a thousand reads `tail_permille`
+    come late, by a Pareto distribution that begins at `tail_scale_ms` and is cut off at `tail_longest_ms`. What was written together arrives in
+    pieces of `piece_bytes`, at most `pieces_max` of them, up to `gap_us` apart, or, with `tears_everywhere`, in two, torn at a place that moves on.
     """
 
     holds: bool = False
     refuses: bool = False
+    ignores: bool = False
     latency_ms: float = 0
     jitter_ms: float = 0
     bytes_per_second: int = 0
+    tail_permille: int = 0
+    tail_scale_ms: float = 0
+    tail_longest_ms: float = 0
     piece_bytes: int = 0
+    pieces_max: int = 100
+    gap_us: int = 200
+    tears_everywhere: bool = False
+
+    @property
+    def tears(self) -> bool:
+        """Whether what was written together arrives apart."""
+        return self.piece_bytes > 0 or self.tears_everywhere
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +117,20 @@ class HeldFrame(Protocol):
         """Let it, and everything behind it, wait."""
         ...
 
-    async def repeat(self, *, times: int = 1) -> None:
-        """Send a copy of a request on a new connection each, whose answers nobody hears, and let the frame pass."""
+    async def send(self) -> None:
+        """Say that it was sent and is only late: it arrives even if its sender is gone by then."""
+        ...
+
+    async def repeat(self, after_ms: float) -> None:
+        """Send a copy of a request on a connection of its own, so long after it has passed."""
+        ...
+
+    async def given_up(self) -> bool:
+        """Wait until its client closes the connection; return True."""
+        ...
+
+    async def copy_answered(self) -> int:
+        """Wait until a copy was answered; return the size of what was read of the answer."""
         ...
 
 
@@ -125,8 +154,8 @@ class Field(Protocol):
         """End a node by SIGKILL; an embedded one is aborted. Return whether there was anything to do."""
         ...
 
-    async def stop(self, node: str) -> bool:
-        """Let a node end cleanly (SIGTERM). Return whether there was anything to do."""
+    async def stop(self, node: str, *, kill_after_ms: int = KILL_AFTER_MS) -> bool:
+        """Let a node end cleanly (SIGTERM); one that takes longer is killed. Return whether there was anything to do."""
         ...
 
     async def restart(self, node: str) -> bool:
@@ -153,8 +182,19 @@ class Field(Protocol):
         """Wait for a frame, and return it held."""
         ...
 
-    async def cut(self, links: Iterable[Link]) -> Effect:
-        """Reset every connection whose bytes go over one of the links; the effect counts those that had something under way."""
+    async def cut(self, links: Iterable[Link], *, only_one: bool = False) -> Effect:
+        """Reset every connection whose bytes go over one of the links, or one that is drawn; the effect counts those with something under way."""
+        ...
+
+    async def halve(self, links: Iterable[Link], *, believer: str = BELIEVER_ANY, gone: str | None = None) -> int:
+        """Let one end of each connection that goes over one of the links be lost without the other knowing; return a number for `lift`.
+
+        `believer` says which end goes on, whose bytes go nowhere: 'connected', 'accepted' or 'any'; or it is the one that is not at the node `gone`.
+        """
+        ...
+
+    async def until_replaced(self, node: str) -> None:
+        """Wait until somebody else leads the quorum, or, of a broker, until the others hold it for dead."""
         ...
 
 
@@ -208,6 +248,20 @@ class FieldStrike:
         """Return the nodes that the target names; all of them where it names nobody."""
         return list(self.field.node_names) if self.target == AT_THE_TRIGGER else members(self.target, self.field.node_names)
 
+    def flag(self, name: str) -> bool:
+        """Return a parameter that is true or false."""
+        return bool(self.fault.params.get(name, self._params[name]))
+
+    def number_or_none(self, name: str) -> int | None:
+        """Return a parameter that is a number or absent."""
+        value = self.fault.params.get(name, self._params[name])
+        return None if value is None else int(value)
+
+    @property
+    def links_to_all(self) -> list[Link]:
+        """All links between nodes, and between them and clients."""
+        return list(dict.fromkeys(link for node in self.field.node_names for link in links_of(node, self.field.node_names)))
+
     def links(self) -> list[Link]:
         """Return the links that the target names: see `kraftsim.faults.targets`; a node alone has links to all others and to CLIENTS."""
         return links_of(self.target, self.field.node_names)
@@ -225,11 +279,7 @@ class FieldStrike:
         """
         if self.frame is not None:
             await self.frame.let_pass()
-        try:
-            async with asyncio.timeout(duration_ms / 1000 if duration_ms else None):
-                await self._over.wait()
-        except TimeoutError:
-            return
+        await self._ending(duration_ms)
 
     @property
     def is_over(self) -> bool:
@@ -239,6 +289,25 @@ class FieldStrike:
     def end(self) -> None:
         """Let what lasts end now."""
         self._over.set()
+
+    async def before_it_ends(self, work: Awaitable[T], duration_ms: int) -> T | None:
+        """Return what some work comes to; None, and the work is given up, if the fault ends first. A frame that is held stays so."""
+        task = asyncio.ensure_future(work)
+        ending = asyncio.ensure_future(self._ending(duration_ms))
+        try:
+            await asyncio.wait((task, ending), return_when=asyncio.FIRST_COMPLETED)  # noqa: TID251  (real time: nothing is replayed)
+            return task.result() if task.done() else None
+        finally:
+            ending.cancel()
+            task.cancel()
+            await asyncio.gather(task, ending, return_exceptions=True)
+
+    async def _ending(self, duration_ms: int) -> None:
+        try:
+            async with asyncio.timeout(duration_ms / 1000 if duration_ms else None):
+                await self._over.wait()
+        except TimeoutError:
+            return
 
     async def while_it_lasts(self, links: Iterable[Link], condition: Condition, duration_ms: int) -> None:
         """Put a condition on links for a while; it bites if it touched something."""

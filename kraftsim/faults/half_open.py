@@ -4,7 +4,8 @@ So it looks to a peer behind a middle box that forgot the connection, or after a
 request times out, or when TCP gives up; once the fault is over, the other host answers with a reset again.
 """
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 CONNECTED, ACCEPTED, ANY = "connected", "accepted", "any"
@@ -32,11 +33,24 @@ def strike(strike: Strike) -> None:
     strike.lasting(answer_again, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy reset one end of each connection, and swallow what the other says."""
+    number = await strike.field.halve(strike.links(), believer=strike.text("believer") or ANY)
+    try:
+        await strike.lasts(strike.integer("duration_ms"))
+    finally:
+        effect = await strike.field.lift(number)
+    if effect.touched_bytes:
+        strike.bite(f"{effect.touched_bytes} bytes went nowhere on {effect.connections} connections")
+
+
 FAULT = FaultKind(
     name="half-open",
     title="a connection that only one end believes in",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"believer": ANY, "duration_ms": 10_000},
     aim=Aim.LINK,
     draws={"believer": OneOf((CONNECTED, ACCEPTED, ANY)), "duration_ms": Between(500, 10_000)},

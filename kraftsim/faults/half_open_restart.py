@@ -3,7 +3,8 @@
 They believe to be connected to a node that has already a new incarnation, until a time-out of their own tells them.
 """
 
-from kraftsim.faults.fault import Between, Family, FaultKind
+from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind
+from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
@@ -31,11 +32,31 @@ def strike(strike: Strike) -> None:
     strike.lasting(tell, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy keep the peers in their belief, and kill the node; it bites when a peer sends something to nobody."""
+    node = strike.target
+    if strike.field.is_down(node):
+        return
+    number = await strike.field.halve(strike.links(), gone=node)
+    try:
+        await strike.field.kill(node)
+        await strike.lasts(strike.integer("after_ms"))
+        await strike.field.restart(node)
+        await strike.lasts(max(1, strike.integer("duration_ms") - strike.integer("after_ms")))
+    finally:
+        effect = await strike.field.lift(number)
+    if effect.touched_bytes:
+        strike.bite(f"{effect.touched_bytes} bytes went nowhere on {effect.connections} connections")
+
+
 FAULT = FaultKind(
     name="half-open-restart",
     title="a restart that the peers do not hear of",
     family=Family.PROCESS,
     strike=strike,
+    over_sockets=over_sockets,
+    through_proxy=True,
+    modes=EVERYWHERE,
     params={"after_ms": 50, "duration_ms": 5000},
     draws={"after_ms": Between(5, 1000), "duration_ms": Between(500, 8000)},
 )

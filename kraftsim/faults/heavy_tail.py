@@ -4,7 +4,8 @@ The delay of those few follows a Pareto distribution, as in networks with lost p
 delayed bytes on the same connection waits with them.
 """
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.slow_link import slow_links
 from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
 
@@ -28,11 +29,21 @@ def strike(strike: Strike) -> None:
     slow_links(strike, delay)
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy delay some of what it reads."""
+    condition = Condition(
+        tail_permille=strike.integer("permille"), tail_scale_ms=strike.integer("scale_ms"), tail_longest_ms=strike.integer("longest_ms")
+    )
+    await strike.while_it_lasts(strike.links(), condition, strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="heavy-tail",
     title="a network that is slow now and then, and then very slow",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"permille": 50, "scale_ms": 20, "longest_ms": 5000, "duration_ms": 10_000},
     aim=Aim.LINK,
     draws={

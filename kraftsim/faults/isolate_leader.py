@@ -4,7 +4,8 @@ Who leads is known from what the nodes noted. If nobody does, the next leader is
 heard goes on for a while in the belief that it leads (KIP-595, check quorum). Source: Jepsen (partition of the primaries).
 """
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.partition import part
 from kraftsim.faults.strike import Strike
 
@@ -22,11 +23,21 @@ def _silenced(strike: Strike, leader: str) -> list[tuple[str, str]]:
     return [pair for pair in pairs if ways == BOTH or (ways == DEAF) == (pair[1] == leader)]
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Ask the controllers who leads, and let the proxy hold what it sends, or hears, or both."""
+    leader = await strike.field.leader()
+    ways = strike.text("ways")
+    links = [link for link in strike.links_to_all if leader in link and (ways == BOTH or (ways == DEAF) == (link[1] == leader))]
+    await strike.while_it_lasts(links, Condition(holds=True), strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="isolate-leader",
     title="a leader that is cut off",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"ways": BOTH, "duration_ms": 5000},
     aim=Aim.ALL,
     draws={"ways": OneOf((BOTH, DEAF, MUTE)), "duration_ms": Between(300, 6000)},

@@ -4,10 +4,13 @@ The answer and everything behind it on its connection wait until the client clos
 up gets them when the fault is over, which changes nothing.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
-from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
+from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
+from kraftsim.faults.field import FieldStrike
+from kraftsim.faults.frame_over_sockets import held_frame
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FrameSeen
 
@@ -36,11 +39,24 @@ def strike(strike: Strike) -> None:
     strike.lasting(deliver, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy hold the answer until the client closes the connection."""
+    frame = await held_frame(strike, is_response=True)
+    if frame is None:
+        return
+    await frame.send()
+    if await strike.before_it_ends(frame.given_up(), strike.integer("duration_ms")):
+        strike.bite(f"the client gave up waiting for the answer to API {frame.api_key}")
+        await asyncio.sleep(strike.integer("after_ms") / 1000)
+
+
 FAULT = FaultKind(
     name="late-reply",
     title="an answer that comes after the time-out",
     family=Family.PROTOCOL,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"api_key": None, "after_ms": 1, "duration_ms": 60_000},
     strikes_on=("time", "frame", "event", "state"),
     draws={"after_ms": OneOf((0, 1, 50, 500)), "duration_ms": Between(2000, 60_000)},

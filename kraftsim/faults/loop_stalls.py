@@ -1,6 +1,9 @@
 """The event loop of a node stands still again and again, each time for a moment: garbage collections, synchronous work, a starved machine."""
 
-from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
+import asyncio
+
+from kraftsim.faults.fault import PROCESSES, SIM, Between, Family, FaultKind, OneOf
+from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
@@ -26,11 +29,30 @@ def strike(strike: Strike) -> None:
     strike.lasting(lambda: None, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Send SIGSTOP and SIGCONT in turn; nodes of one process cannot stand still by themselves."""
+
+    async def stall() -> None:
+        while True:
+            is_stalled = await strike.field.pause(strike.target)
+            await asyncio.sleep(strike.integer("stall_ms") / 1000)
+            if is_stalled and await strike.field.resume(strike.target):
+                strike.bite("a node stood still")
+            await asyncio.sleep(max(0, strike.integer("every_ms") - strike.integer("stall_ms")) / 1000)
+
+    try:
+        await strike.before_it_ends(stall(), strike.integer("duration_ms"))
+    finally:
+        await strike.field.resume(strike.target)
+
+
 FAULT = FaultKind(
     name="loop-stalls",
     title="an event loop that stalls again and again",
     family=Family.PROCESS,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=(SIM, PROCESSES),
     strikes_on=("time", "event"),
     params={"stall_ms": 200, "every_ms": 400, "duration_ms": 5000},
     draws={"stall_ms": OneOf((20, 100, 400)), "every_ms": OneOf((500, 900)), "duration_ms": Between(1000, 6000)},

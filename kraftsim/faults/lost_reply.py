@@ -4,7 +4,9 @@ The moment for which idempotent producers, producer ids and retries of AllocateP
 """
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
-from kraftsim.faults.fault import Between, Family, FaultKind
+from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind
+from kraftsim.faults.field import FieldStrike
+from kraftsim.faults.frame_over_sockets import held_frame
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FrameSeen
 
@@ -21,11 +23,21 @@ def strike(strike: Strike) -> None:
     strike.lasting(lambda: None, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """The same, with an answer that the proxy holds."""
+    frame = await held_frame(strike, is_response=True)
+    if frame is not None:
+        await frame.cut(0)
+        strike.bite(f"the answer to API {frame.api_key} was lost with its connection")
+
+
 FAULT = FaultKind(
     name="lost-reply",
     title="a request that is done, and an answer that is lost",
     family=Family.PROTOCOL,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"api_key": None, "duration_ms": 10_000},
     strikes_on=("time", "frame", "event", "state"),
     draws={"duration_ms": Between(500, 8000)},

@@ -4,10 +4,13 @@ A client that gave up on it has asked again by then; the old request is done aft
 keeps the order; between connections nothing does.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
-from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
+from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
+from kraftsim.faults.field import FieldStrike, Watch
+from kraftsim.faults.frame_over_sockets import held_frame
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FrameSeen
 
@@ -50,11 +53,34 @@ def strike(strike: Strike) -> None:
     strike.lasting(deliver, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy hold the request until others of its API have passed on other connections."""
+    frame = await held_frame(strike, is_response=False)
+    if frame is None:
+        return
+    await frame.send()
+    watch = Watch(
+        api_key=frame.api_key,
+        client=frame.client if strike.flag("same_client") else None,
+        server=frame.server,
+        not_connection=frame.connection,
+        nth=strike.integer("overtaken_by"),
+        moment="after",
+    )
+    other = await strike.before_it_ends(strike.field.next_frame(watch), strike.integer("duration_ms"))
+    if other is not None:
+        await other.let_pass()
+        await asyncio.sleep(strike.integer("after_ms") / 1000)
+        strike.bite(f"a request of API {frame.api_key} was overtaken by {strike.integer('overtaken_by')} later ones")
+
+
 FAULT = FaultKind(
     name="overtaken-request",
     title="a request that later ones overtake",
     family=Family.PROTOCOL,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"api_key": None, "overtaken_by": 1, "same_client": True, "after_ms": 20, "duration_ms": 30_000},
     strikes_on=("time", "frame", "event", "state"),
     draws={

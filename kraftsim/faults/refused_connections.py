@@ -1,6 +1,7 @@
 """Hosts refuse new connections while those that are open go on: a full backlog, or a firewall that rejects."""
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
+from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import Gate
 
@@ -24,11 +25,18 @@ def guard_links(strike: Strike, gate: Gate) -> None:
     strike.lasting(open_again, strike.integer("duration_ms"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy reset whoever connects."""
+    await strike.while_it_lasts(strike.links(), Condition(refuses=True), strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="refused-connections",
     title="hosts that refuse connections",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"duration_ms": 5000},
     aim=Aim.LINK,
     draws={"duration_ms": Between(200, 6000)},

@@ -3,7 +3,10 @@
 One cut (`cut-connection`) is answered by one retry; a storm shows what becomes of the retries, and of a state that is built up while connecting.
 """
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind
+import asyncio
+
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
+from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
@@ -28,11 +31,26 @@ def strike(strike: Strike) -> None:
     reset_one()
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy reset a connection after each of some random waits."""
+
+    async def storm() -> None:
+        while True:
+            effect = await strike.field.cut(strike.links(), only_one=True)
+            if effect.closed:
+                strike.bite("a connection was reset")
+            await asyncio.sleep((1 + strike.random.expovariate(1 / strike.integer("interval_ms"))) / 1000)
+
+    await strike.before_it_ends(storm(), strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="reset-storm",
     title="connections that break again and again",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"interval_ms": 100, "duration_ms": 3000},
     aim=Aim.LINK,
     draws={"interval_ms": Between(2, 500), "duration_ms": Between(200, 4000)},

@@ -4,7 +4,8 @@ Each host hears its neighbours on a ring that is drawn, and drops what the other
 from five on neighbours can talk, and an elected leader is not believed by everybody. Source: Jepsen (majorities-ring).
 """
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
+from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.partition import part
 from kraftsim.faults.strike import Strike
 
@@ -32,11 +33,22 @@ def silenced(ring: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """The same among the nodes, clients being left alone: the proxy holds what is not heard."""
+    nodes = strike.nodes()
+    if len(nodes) < HOSTS_MIN:
+        return
+    strike.random.shuffle(nodes)
+    await strike.while_it_lasts(silenced(nodes), Condition(holds=True), strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="ring-partition",
     title="a ring in which every host hears another majority",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"duration_ms": 10_000},
     aim=Aim.ALL,
     draws={"duration_ms": Between(300, 8000)},

@@ -5,7 +5,8 @@ Whoever takes longer than `kill_after_ms` is killed, as supervisors do.
 
 import asyncio
 
-from kraftsim.faults.fault import Between, Family, FaultKind
+from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind
+from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
@@ -37,11 +38,22 @@ def strike(strike: Strike) -> None:
         strike.after(strike.integer("kill_after_ms"), lambda: end("took too long to stop, and was killed"))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Send SIGTERM, and start the node again; one that takes too long is killed."""
+    if not await strike.field.stop(strike.target, kill_after_ms=strike.integer("kill_after_ms")):
+        return
+    strike.bite("the node stopped")
+    await strike.lasts(strike.integer("after_ms"))
+    await strike.field.restart(strike.target)
+
+
 FAULT = FaultKind(
     name="stop",
     title="a node that is stopped in good order and started again",
     family=Family.PROCESS,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"after_ms": 1000, "kill_after_ms": 10_000},
     draws={"after_ms": Between(20, 4000), "kill_after_ms": Between(1000, 10_000)},
 )

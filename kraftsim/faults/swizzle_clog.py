@@ -4,9 +4,11 @@ So at almost every moment another set of hosts can talk, and what was held comes
 Source: FoundationDB's simulator (swizzled clogging), whose authors call it their best finder of bugs.
 """
 
+import asyncio
 from functools import partial
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.field import Condition, FieldStrike, links_of
 from kraftsim.faults.strike import Strike
 
 
@@ -43,11 +45,28 @@ def strike(strike: Strike) -> None:
     strike.lasting(unclog_all, duration_ms + 2 * spread_ms + 2)
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """The same with the nodes, clients at the other end of their links included."""
+    random, nodes = strike.random, strike.nodes()
+    chosen = [name for name in nodes if random.random() * 100 < strike.integer("percent")] or [random.choice(nodes)]
+    duration_ms, spread_ms = strike.integer("duration_ms"), strike.integer("spread_ms")
+    times = {name: (random.randint(0, spread_ms), spread_ms + duration_ms + random.randint(1, spread_ms + 1)) for name in chosen}
+
+    async def clog_one(name: str) -> None:
+        begin_ms, end_ms = times[name]
+        await asyncio.sleep(begin_ms / 1000)
+        await strike.while_it_lasts(links_of(name, nodes), Condition(holds=True), end_ms - begin_ms)
+
+    await strike.before_it_ends(asyncio.gather(*(clog_one(name) for name in chosen)), 0)
+
+
 FAULT = FaultKind(
     name="swizzle-clog",
     title="hosts that are clogged one by one and unclogged in another order",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"percent": 50, "spread_ms": 1000, "duration_ms": 2000},
     aim=Aim.ALL,
     draws={"percent": OneOf((20, 50, 80)), "spread_ms": Between(50, 2000), "duration_ms": Between(50, 4000)},

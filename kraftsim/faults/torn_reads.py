@@ -6,7 +6,8 @@ place by the second.
 
 from collections.abc import Iterator
 
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
+from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.strike import Strike
 
 NANOSECONDS_PER_MICROSECOND = 1000
@@ -56,11 +57,24 @@ class _Tear:
         return [*ends, size_bytes]
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy write in pieces what it has read at once."""
+    condition = Condition(
+        piece_bytes=strike.integer("piece_bytes"),
+        pieces_max=strike.integer("pieces_max"),
+        gap_us=strike.integer("gap_us"),
+        tears_everywhere=strike.integer("piece_bytes") == EVERY_BOUNDARY,
+    )
+    await strike.while_it_lasts(strike.links(), condition, strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="torn-reads",
     title="bytes that arrive in pieces",
     family=Family.NETWORK,
     strike=strike,
+    over_sockets=over_sockets,
+    modes=EVERYWHERE,
     params={"piece_bytes": 1, "pieces_max": 100, "gap_us": 50, "duration_ms": 5000},
     aim=Aim.LINK,
     draws={

@@ -19,6 +19,11 @@ class Imposed:
     touched_bytes: int = 0
     connections: set[int] = field(default_factory=set)
 
+    def touch(self, connection: int, size_bytes: int) -> None:
+        """Count bytes of a connection; none: one that was only about to be made."""
+        self.touched_bytes += size_bytes
+        self.connections.add(connection)
+
     @property
     def effect(self) -> Effect:
         """What it has touched so far."""
@@ -28,30 +33,64 @@ class Imposed:
 class LinkState:
     """One direction between two names. `is_clear` is all that bytes look at as long as nothing is wrong with it."""
 
-    __slots__ = ("bytes_per_second", "flows", "holds", "imposed", "is_clear", "jitter_ms", "latency_ms", "link", "piece_bytes", "refuses")
+    __slots__ = (
+        "bytes_per_second",
+        "flows",
+        "free_at",
+        "holds",
+        "ignores",
+        "imposed",
+        "is_clear",
+        "jitter_ms",
+        "latency_ms",
+        "link",
+        "refuses",
+        "tails",
+        "tear",
+        "torn_reads",
+    )
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.flows: dict[Flow, None] = {}
+        self.free_at = 0.0
+        """When what was sent over a narrow link is through."""
+        self.torn_reads = 0
         self.settle([])
 
     def settle(self, imposed: list[Imposed]) -> None:
-        """Add up the conditions of this link: delays and jitter are summed, of caps and pieces the smallest counts."""
+        """Add up the conditions of this link: delays are summed, of caps the smallest counts, and the first that tears does."""
         conditions = [each.condition for each in imposed]
         self.imposed = imposed
         self.is_clear = not imposed
         self.holds = any(each.holds for each in conditions)
         self.refuses = any(each.refuses for each in conditions)
+        self.ignores = any(each.ignores for each in conditions)
         self.latency_ms = sum(each.latency_ms for each in conditions)
         self.jitter_ms = sum(each.jitter_ms for each in conditions)
         self.bytes_per_second = min((each.bytes_per_second for each in conditions if each.bytes_per_second), default=0)
-        self.piece_bytes = min((each.piece_bytes for each in conditions if each.piece_bytes), default=0)
+        self.tails = [each for each in conditions if each.tail_permille]
+        self.tear = next((each for each in conditions if each.tears), None)
 
-    def touch(self, connection: int, size_bytes: int) -> None:
-        """Count bytes (none: a connection that was only about to be made) that met the conditions of this link."""
+    def touch_connect(self, connection: int) -> None:
+        """Count a connection that was refused, or has to wait."""
         for each in self.imposed:
-            each.touched_bytes += size_bytes
-            each.connections.add(connection)
+            if each.condition.holds or each.condition.refuses or each.condition.ignores:
+                each.touch(connection, 0)
+
+    def touch(self, connection: int, size_bytes: int, *, has_waited: bool, is_late: bool, is_torn: bool) -> None:
+        """Count bytes for those conditions that made a difference to them."""
+        for each in self.imposed:
+            its = each.condition
+            if (
+                its.holds
+                or its.latency_ms
+                or its.jitter_ms
+                or (its.bytes_per_second and has_waited)
+                or (its.tail_permille and is_late)
+                or (its.tears and is_torn)
+            ):
+                each.touch(connection, size_bytes)
 
 
 class Conditions:
@@ -62,6 +101,11 @@ class Conditions:
         self._states: dict[Link, LinkState] = {}
         self._imposed: dict[int, Imposed] = {}
         self._next_number = 1
+
+    def next_number(self) -> int:
+        """Return a number for something that can be lifted."""
+        self._next_number += 1
+        return self._next_number - 1
 
     def state(self, source: str, target: str) -> LinkState:
         """Return the state of a link; it is kept, whoever asks."""
@@ -74,8 +118,7 @@ class Conditions:
 
     def impose(self, links: Iterable[Link], condition: Condition) -> int:
         """Put a condition on links from now on; return its number."""
-        number = self._next_number
-        self._next_number += 1
+        number = self.next_number()
         self._imposed[number] = Imposed(frozenset(links), condition)
         self._changed(self._imposed[number])
         return number

@@ -7,17 +7,21 @@ from typing import Final
 import msgspec
 
 from kraftsim.cluster.proxy.orders import (
+    ANSWERED,
+    GIVEN_UP,
     Answer,
     Cut,
     Decide,
     Envelope,
     Follow,
     FrameHeld,
+    Halve,
     Impose,
     Lift,
     LiftAll,
     News,
     Order,
+    Told,
     Unwatch,
 )
 from kraftsim.cluster.proxy.proxy import NotDone, Proxy
@@ -88,6 +92,8 @@ class Held:
         self._door = door
         self._hold = news.hold
         self._is_decided = False
+        loop = asyncio.get_running_loop()
+        self._told: dict[str, asyncio.Future[int]] = {GIVEN_UP: loop.create_future(), ANSWERED: loop.create_future()}
 
     @property
     def sender(self) -> str:
@@ -107,9 +113,28 @@ class Held:
         self._is_decided = True
         await self._decide("delay", delay_ms)
 
-    async def repeat(self, *, times: int = 1) -> None:
-        """Send copies of a request on new connections, and let the frame pass."""
-        await self._decide("repeat", times)
+    async def send(self) -> None:
+        """Say that it was sent and is only late."""
+        await self._decide("send")
+
+    async def repeat(self, after_ms: float) -> None:
+        """Send a copy of a request on a connection of its own, so long after it has passed."""
+        await self._decide("repeat", after_ms)
+
+    async def given_up(self) -> bool:
+        """Wait until its client closes the connection; return True."""
+        await asyncio.shield(self._told[GIVEN_UP])
+        return True
+
+    async def copy_answered(self) -> int:
+        """Wait until a copy was answered; return the size of what was read of the answer."""
+        return await asyncio.shield(self._told[ANSWERED])
+
+    def tell(self, told: Told) -> None:
+        """Hear what became of it; only the first time counts."""
+        future = self._told[told.what]
+        if not future.done():
+            future.set_result(told.size_bytes)
 
     async def let_pass(self) -> None:
         """Let it go, with what was decided about it."""
@@ -130,6 +155,7 @@ class Door:
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._watches: dict[int, OnHeld] = {}
         self._early: dict[int, FrameHeld] = {}
+        self._held: dict[int, Held] = {}
         self._next_id = 1
         self._listening = asyncio.ensure_future(self._listen())
 
@@ -155,9 +181,13 @@ class Door:
         """End all conditions, or those that touch some nodes; return how many they were."""
         return (await self.order(LiftAll(nodes=tuple(nodes)))).number
 
-    async def cut(self, links: Iterable[Link]) -> Effect:
-        """Reset the connections over links."""
-        return (await self.order(Cut(links=tuple(links)))).effect
+    async def cut(self, links: Iterable[Link], *, only_one: bool = False) -> Effect:
+        """Reset the connections over links, or one that is drawn."""
+        return (await self.order(Cut(links=tuple(links), only_one=only_one))).effect
+
+    async def halve(self, links: Iterable[Link], *, believer: str, gone: str | None) -> int:
+        """Let one end of each connection over links be lost without the other knowing; return the number by which that is lifted."""
+        return (await self.order(Halve(links=tuple(links), believer=believer, gone=gone))).number
 
     async def watch(self, watch: Watch, on_held: OnHeld) -> int:
         """Wait for a frame: `on_held` is called with it, and must see to it that it is let pass."""
@@ -165,7 +195,7 @@ class Door:
         self._watches[number] = on_held
         early = self._early.pop(number, None)
         if early is not None:
-            on_held(Held(self, early))
+            on_held(self._caught(early))
         return number
 
     async def unwatch(self, number: int) -> None:
@@ -205,6 +235,12 @@ class Door:
             if on_held is None:
                 self._early[news.watch] = news
             else:
-                on_held(Held(self, news))
+                on_held(self._caught(news))
+        elif isinstance(news, Told):
+            self._held[news.hold].tell(news)
         elif (answer := self._answers.pop(news.id, None)) is not None and not answer.done():
             answer.set_result(news)
+
+    def _caught(self, news: FrameHeld) -> Held:
+        held = self._held[news.hold] = Held(self, news)
+        return held

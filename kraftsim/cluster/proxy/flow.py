@@ -7,9 +7,11 @@ as the receiver does not read.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from kraftsim.cluster.proxy.conditions import LinkState
+from kraftsim.faults.field import Condition
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the proxy)
@@ -17,10 +19,10 @@ if TYPE_CHECKING:
     from kraftsim.cluster.proxy.frame_stream import FrameStream
 
 QUEUE_MAX_BYTES = 1 << 20
-PIECES_MAX = 256
-"""Into so many pieces a read is torn at most."""
-PIECE_GAP_SECONDS = 0.0002
-"""Between pieces, so that the receiver reads each by itself."""
+RETRY_SECONDS = 0.0002
+"""Until a receiver that is to be reset has taken what was written before."""
+TAIL_SHAPE = 1.1
+"""Pareto's alpha: this close to 1 the longest delay of a thousand is hundreds of times the usual one."""
 
 
 class Owner(Protocol):
@@ -50,6 +52,7 @@ class Flow:
         "_is_full",
         "_last_due",
         "_loop",
+        "_nowhere",
         "_owner",
         "_queue",
         "_random",
@@ -76,6 +79,7 @@ class Flow:
         self.end_kind = ""
         """'eof' or 'reset' once the source has ended."""
         self.is_over = False
+        self._nowhere: Callable[[int], None] | None = None
         self._last_due = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self._is_full = False
@@ -95,6 +99,8 @@ class Flow:
         """Pass on what may pass, now or when it is due."""
         if self.link.is_clear and not self._queue and self.target is not None:
             self.target.write(data)
+        elif self._nowhere is not None:
+            self._nowhere(len(data))
         elif not self.is_over:
             self._enqueue(data)
             self.pump()
@@ -102,6 +108,10 @@ class Flow:
 
     def end(self, kind: str) -> None:
         """The source has ended: the target hears of it once everything before was delivered."""
+        if self._nowhere is not None:
+            self.drop()
+            self._owner.ended()
+            return
         if not self.end_kind:
             self.end_kind = kind
             if self.frames is not None and not self.frames.is_frozen:
@@ -125,7 +135,7 @@ class Flow:
         if self.link.holds or self.is_over:
             return
         if self.target is None:
-            if self._queue or self.end_kind:
+            if (self._queue or self.end_kind) and not self.link.ignores:
                 self._owner.begin()
             return
         now = self._loop.time()
@@ -140,6 +150,14 @@ class Flow:
         self._mind_fullness()
         if self.end_kind and not self._queue and not (self.frames is not None and self.frames.kept_bytes):
             self._finish()
+
+    def lead_nowhere(self, on_bytes: Callable[[int], None]) -> None:
+        """From now on nobody gets what the source sends, and nobody tells it; `on_bytes` hears how much it was."""
+        self._nowhere = on_bytes
+        self.target = None
+        self._queue.clear()
+        self.queued_bytes = 0
+        self._mind_fullness()
 
     def block(self) -> None:
         """The receiver's side is full."""
@@ -168,7 +186,7 @@ class Flow:
         assert target is not None, "what was delivered was delivered to somebody"
         if kind == "reset":
             if target.get_write_buffer_size():
-                self._wake_at(self._loop.time() + PIECE_GAP_SECONDS)  # a reset would throw away what is not sent yet
+                self._wake_at(self._loop.time() + RETRY_SECONDS)  # a reset would throw away what is not sent yet
                 return
             self._owner.reset()
             return
@@ -178,18 +196,27 @@ class Flow:
         self._owner.ended()
 
     def _enqueue(self, data: bytes) -> None:
-        link = self.link
-        link.touch(self._owner.number, len(data))
-        delay_ms = link.latency_ms + (self._random.random() * link.jitter_ms if link.jitter_ms else 0)
-        due = max(self._last_due, self._loop.time() + delay_ms / 1000)
-        for piece in _pieces(data, link.piece_bytes):
+        link, now = self.link, self._loop.time()
+        tail_ms = sum(self._tail_ms(each) for each in link.tails)
+        jitter_ms = self._random.random() * link.jitter_ms if link.jitter_ms else 0.0
+        due = max(self._last_due, now + (link.latency_ms + jitter_ms + tail_ms) / 1000)
+        has_waited = link.bytes_per_second > 0 and link.free_at > due
+        pieces = _pieces(data, link.tear, link.torn_reads) if link.tear is not None else [data]
+        link.torn_reads += link.tear is not None
+        link.touch(self._owner.number, len(data), has_waited=has_waited, is_late=tail_ms > 0, is_torn=len(pieces) > 1)
+        for piece in pieces:
             if link.bytes_per_second:
-                due += len(piece) / link.bytes_per_second
+                due = link.free_at = max(due, link.free_at) + len(piece) / link.bytes_per_second
             self._queue.append((due, piece))
-            if link.piece_bytes:
-                due += PIECE_GAP_SECONDS
+            if link.tear is not None:
+                due += self._random.random() * link.tear.gap_us / 1_000_000
         self._last_due = due
         self.queued_bytes += len(data)
+
+    def _tail_ms(self, condition: Condition) -> float:
+        if self._random.random() * 1000 >= condition.tail_permille:
+            return 0.0
+        return float(min(condition.tail_scale_ms / (1.0 - self._random.random()) ** (1 / TAIL_SHAPE), condition.tail_longest_ms))
 
     def _wake_at(self, due: float) -> None:
         if self._alarm is None or self._alarm.cancelled() or self._alarm.when() > due:
@@ -213,8 +240,10 @@ class Flow:
             act()
 
 
-def _pieces(data: bytes, piece_bytes: int) -> list[bytes]:
-    if not piece_bytes or len(data) <= piece_bytes:
-        return [data]
-    size = max(piece_bytes, -(-len(data) // PIECES_MAX))
-    return [data[start : start + size] for start in range(0, len(data), size)]
+def _pieces(data: bytes, tear: Condition, torn_reads: int) -> list[bytes]:
+    """Cut what was written together; the place of `tears_everywhere` moves on by a byte with every read of the link."""
+    if tear.tears_everywhere:
+        place = torn_reads % len(data)
+        return [data[:place], data[place:]] if place else [data]
+    ends = [*list(range(tear.piece_bytes, len(data), tear.piece_bytes))[: tear.pieces_max - 1], len(data)]
+    return [data[start:end] for start, end in pairwise((0, *ends))]

@@ -41,7 +41,6 @@ class FrameStream:
         "_kept",
         "_missing",
         "_names",
-        "_on_copy",
         "_on_due",
         "_passed",
         "_send",
@@ -60,13 +59,12 @@ class FrameStream:
         send: Callable[[bytes], None],
         cut: Callable[[], None],
         on_due: OnDue,
-        on_copy: Callable[[bytes], None],
     ) -> None:
         self._is_response = is_response
         self._names = names
         self._asked = asked
         self._watches = watches
-        self._send, self._cut, self._on_due, self._on_copy = send, cut, on_due, on_copy
+        self._send, self._cut, self._on_due = send, cut, on_due
         self._head = REQUEST_HEAD if not is_response else RESPONSE_HEAD
         self._kept = b""
         """What arrived and was not looked at yet: the beginning of a head, or all since a freeze."""
@@ -124,14 +122,14 @@ class FrameStream:
         """The held frame does not arrive."""
         self._swallows = True
 
-    def copy(self, times: int) -> None:
-        """The held frame goes to `on_copy`, too, once it is whole."""
-        self._copies = times
+    def copy(self, on_whole: Callable[[bytes], None]) -> None:
+        """Hand over a copy of the held frame once it has passed."""
+        self._copies.append(on_whole)
 
     def _forget_decisions(self) -> None:
         self._cut_after = -1
         self._swallows = False
-        self._copies = 0
+        self._copies: list[Callable[[bytes], None]] = []
         self._copy = bytearray()
         self._passed = 0
 
@@ -233,8 +231,8 @@ class FrameStream:
         if frame is None:
             return
         is_cut = self._cut_after >= 0
-        for _ in range(self._copies):
-            self._on_copy(bytes(self._copy))
+        for on_whole in self._copies:
+            on_whole(bytes(self._copy))
         self._forget_decisions()
         if is_cut:
             self._cut()

@@ -1,9 +1,8 @@
 """What the proxy waits for in frames: the nth of an API, as request or response, between two names."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftsim.cluster.proxy.orders import FrameHeld
+from kraftsim.cluster.proxy.orders import Tell
 from kraftsim.faults.field import CLIENTS, Watch
 
 
@@ -27,7 +26,7 @@ class Waiting:
     number: int
     watch: Watch
     missing: int
-    tell: Callable[[FrameHeld], None]
+    tell: Tell
 
 
 class FrameWatches:
@@ -38,7 +37,7 @@ class FrameWatches:
         self._waiting: dict[int, Waiting] = {}
         self._next_number = 1
 
-    def add(self, watch: Watch, tell: Callable[[FrameHeld], None]) -> int:
+    def add(self, watch: Watch, tell: Tell) -> int:
         """Wait for a frame; return the watch's number."""
         number = self._next_number
         self._next_number += 1
@@ -49,7 +48,7 @@ class FrameWatches:
         """Wait no more."""
         self._waiting.pop(number, None)
 
-    def remove_those_of(self, tell: Callable[[FrameHeld], None]) -> None:
+    def remove_those_of(self, tell: Tell) -> None:
         """Forget the watches of one who went away."""
         for number in [number for number, each in self._waiting.items() if each.tell == tell]:
             del self._waiting[number]

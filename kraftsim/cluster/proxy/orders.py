@@ -3,6 +3,8 @@
 The proxy is told what it stands in front of in a file; everything else comes through the door, from the harness or from `kraftsim up`.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from kraftsim.faults.field import Condition, Effect, Link, Watch
@@ -55,9 +57,18 @@ class LiftAll(msgspec.Struct, frozen=True, kw_only=True, tag="lift_all"):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, tag="cut"):
-    """Reset the connections over links. Answered with the effect."""
+    """Reset the connections over links, or one that is drawn. Answered with the effect."""
 
     links: tuple[Link, ...]
+    only_one: bool = False
+
+
+class Halve(msgspec.Struct, frozen=True, kw_only=True, tag="halve"):
+    """Let one end of each connection over links be lost without the other knowing: see `Field.halve`. Answered with a number, for `Lift`."""
+
+    links: tuple[Link, ...]
+    believer: str
+    gone: str | None = None
 
 
 class Follow(msgspec.Struct, frozen=True, kw_only=True, tag="follow"):
@@ -73,9 +84,9 @@ class Unwatch(msgspec.Struct, frozen=True, kw_only=True, tag="unwatch"):
 
 
 class Decide(msgspec.Struct, frozen=True, kw_only=True, tag="decide"):
-    """Say what becomes of a held frame: 'pass', 'cut' (after `value` bytes), 'swallow', 'delay' (by `value` ms), 'repeat' (`value` times).
+    """Say what becomes of a held frame: 'cut' (after `value` bytes), 'swallow', 'send' (it is only late), 'repeat' (`value` ms after it has passed).
 
-    All but 'pass' may be followed by others; 'pass' lets the frame go.
+    None of them lets it go: 'pass' does, or 'delay' (by `value` ms).
     """
 
     hold: int
@@ -83,7 +94,7 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, tag="decide"):
     value: float = 0
 
 
-Order = Impose | Lift | LiftAll | Cut | Follow | Unwatch | Decide
+Order = Impose | Lift | LiftAll | Cut | Halve | Follow | Unwatch | Decide
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,4 +127,15 @@ class FrameHeld(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
     correlation_id: int
 
 
-News = Answer | FrameHeld
+class Told(msgspec.Struct, frozen=True, kw_only=True, tag="told"):
+    """What became of a frame that is or was held: its client has 'given up', or a copy was 'answered' with so many bytes."""
+
+    hold: int
+    what: str
+    size_bytes: int = 0
+
+
+GIVEN_UP, ANSWERED = "given up", "answered"
+News = Answer | FrameHeld | Told
+Tell = Callable[[FrameHeld | Told], None]
+"""Sends news to whoever gave an order."""

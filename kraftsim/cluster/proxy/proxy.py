@@ -1,20 +1,43 @@
 """The proxy itself: listens for every node, knows all connections, and carries out orders."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from kraftsim.cluster.proxy.conditions import Conditions
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
-from kraftsim.cluster.proxy.orders import Answer, Cut, Decide, Follow, FrameHeld, Impose, Lift, LiftAll, Order, Plan, Post, Unwatch
+from kraftsim.cluster.proxy.orders import (
+    ANSWERED,
+    GIVEN_UP,
+    Answer,
+    Cut,
+    Decide,
+    Follow,
+    FrameHeld,
+    Halve,
+    Impose,
+    Lift,
+    LiftAll,
+    Order,
+    Plan,
+    Post,
+    Tell,
+    Told,
+    Unwatch,
+)
 from kraftsim.cluster.proxy.relay import Relay
-from kraftsim.faults.field import Effect, Link
+from kraftsim.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, Link
 from kraftsim.world.chance import stream
 
 ALONE_SECONDS = 5.0
 """How long the answer to a request that was repeated is waited for."""
 READ_BYTES = 1 << 16
+HALF = 0.5
+FETCHER = re.compile(r"broker-(\d+)-fetcher-\d+")
+"""How a broker calls itself towards the leader of a partition that it copies."""
 
 
 class NotDone(ValueError):
@@ -25,9 +48,30 @@ class NotDone(ValueError):
 class Hold:
     """A frame that waits, and with it everything behind it."""
 
+    post: Post
     flow: Flow
+    connection: int
     is_before: bool
-    tell: Callable[[FrameHeld], None]
+    tell: Tell
+
+
+@dataclass(eq=False, slots=True)
+class Halved:
+    """Connections of which one end believes that there is another."""
+
+    believing: list[int] = field(default_factory=list)
+    swallowed_bytes: int = 0
+    deceived: dict[int, None] = field(default_factory=dict)
+
+    def swallow(self, connection: int, size_bytes: int) -> None:
+        """Count what goes nowhere."""
+        self.swallowed_bytes += size_bytes
+        self.deceived[connection] = None
+
+    @property
+    def effect(self) -> Effect:
+        """What was said to nobody."""
+        return Effect(touched_bytes=self.swallowed_bytes, connections=len(self.deceived), closed=len(self.believing))
 
 
 class Proxy:
@@ -46,6 +90,7 @@ class Proxy:
         self._names_by_client_id = _client_ids(plan)
         self._servers: list[asyncio.AbstractServer] = []
         self._holds: dict[int, Hold] = {}
+        self._halved: dict[int, Halved] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections = 0
         self._next_hold = 1
@@ -78,7 +123,8 @@ class Proxy:
 
     def name_of_client(self, client_id: str) -> str:
         """Return the node that calls itself so, where nodes have no address of their own; else the name itself."""
-        return self._names_by_client_id.get(client_id, client_id)
+        fetcher = FETCHER.fullmatch(client_id)
+        return self._names_by_client_id.get(fetcher[1] if fetcher is not None else client_id, client_id)
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Run something beside."""
@@ -86,11 +132,17 @@ class Proxy:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def hold(self, flow: Flow, frame: Frame, waiting: Waiting) -> None:
+    def given_up(self, connection: int) -> None:
+        """A client closes its connection: tell whoever holds a frame of it."""
+        for number, hold in self._holds.items():
+            if hold.connection == connection:
+                hold.tell(Told(hold=number, what=GIVEN_UP))
+
+    def hold(self, post: Post, flow: Flow, frame: Frame, waiting: Waiting) -> None:
         """A frame waits: tell whoever waited for it."""
         number = self._next_hold
         self._next_hold += 1
-        self._holds[number] = Hold(flow, waiting.watch.moment != "after", waiting.tell)
+        self._holds[number] = Hold(post, flow, frame.connection, waiting.watch.moment != "after", waiting.tell)
         waiting.tell(
             FrameHeld(
                 watch=waiting.number,
@@ -105,33 +157,38 @@ class Proxy:
             )
         )
 
-    async def send_alone(self, post: Post, frame: bytes) -> None:
-        """Send a frame on a connection of its own and hear its answer out."""
+    async def _send_alone(self, hold: Hold, number: int, frame: bytes, after_seconds: float) -> None:
+        """Send a frame on a connection of its own, and say if an answer comes."""
+        await asyncio.sleep(after_seconds)
         try:
             async with asyncio.timeout(ALONE_SECONDS):
-                reader, writer = await asyncio.open_connection(post.behind_host, post.behind_port)
+                reader, writer = await asyncio.open_connection(hold.post.behind_host, hold.post.behind_port)
                 writer.write(frame)
-                await reader.read(READ_BYTES)
+                answer = await reader.read(READ_BYTES)
                 writer.close()
         except OSError:  # a time-out is one
             return
+        if answer:
+            hold.tell(Told(hold=number, what=ANSWERED, size_bytes=len(answer)))
 
     # Orders -----------------------------------------------------------------------------------------------------------------------------------------
 
-    def carry_out(self, number: int, order: Order, tell: Callable[[FrameHeld], None]) -> Answer:
+    def carry_out(self, number: int, order: Order, tell: Tell) -> Answer:
         """Do what was ordered; `tell` hears of frames that a watch of this order waits for. Raises NotDone."""
         match order:
             case Impose(links=links, condition=condition):
                 return Answer(id=number, number=self.conditions.impose(links, condition))
             case Lift(number=condition_number):
-                try:
-                    return Answer(id=number, effect=self.conditions.lift(condition_number))
-                except KeyError:
-                    return Answer(id=number)  # somebody lifted everything
+                return Answer(id=number, effect=self._lift(condition_number))
             case LiftAll(nodes=nodes):
-                return Answer(id=number, number=self.conditions.lift_all(nodes))
-            case Cut(links=links):
-                return Answer(id=number, effect=self._cut(links))
+                halved = [] if nodes else list(self._halved)
+                for condition_number in halved:
+                    self._lift(condition_number)
+                return Answer(id=number, number=self.conditions.lift_all(nodes) + len(halved))
+            case Cut(links=links, only_one=only_one):
+                return Answer(id=number, effect=self._cut(links, only_one))
+            case Halve():
+                return Answer(id=number, number=self._halve(order))
             case Follow(watch=wanted):
                 if not self.follows_frames:
                     raise NotDone("this proxy does not follow frames")
@@ -143,15 +200,46 @@ class Proxy:
                 self._decide(order)
                 return Answer(id=number)
 
-    def forget(self, tell: Callable[[FrameHeld], None]) -> None:
+    def forget(self, tell: Tell) -> None:
         """Whoever gave orders is gone: nobody decides about frames any more, so they pass."""
         self.watches.remove_those_of(tell)
         for number in [number for number, hold in self._holds.items() if hold.tell == tell]:
             self._holds.pop(number).flow.thaw()
 
-    def _cut(self, links: tuple[Link, ...]) -> Effect:
+    def _over(self, links: tuple[Link, ...]) -> list[Relay]:
+        """Return the connections whose bytes go over one of the links."""
         flows = {flow for state in self.conditions.over(links) for flow in state.flows}
-        cut = [relay for relay in self.relays.values() if relay.requests in flows or relay.responses in flows]
+        return [relay for relay in self.relays.values() if relay.requests in flows or relay.responses in flows]
+
+    def _lift(self, number: int) -> Effect:
+        if number in self._halved:
+            halved = self._halved.pop(number)
+            for connection in halved.believing:
+                if connection in self.relays:
+                    self.relays[connection].reset()
+            return halved.effect
+        try:
+            return self.conditions.lift(number)
+        except KeyError:
+            return Effect()  # somebody lifted everything
+
+    def _halve(self, order: Halve) -> int:
+        halved = Halved()
+        for relay in self._over(order.links):
+            if order.gone is not None:
+                near_believes = relay.post.name == order.gone
+            else:
+                near_believes = order.believer == BELIEVER_CONNECTED or (order.believer == BELIEVER_ANY and self.random.random() < HALF)
+            if relay.halve(near_believes=near_believes, on_bytes=partial(halved.swallow, relay.number)):
+                halved.believing.append(relay.number)
+        number = self.conditions.next_number()
+        self._halved[number] = halved
+        return number
+
+    def _cut(self, links: tuple[Link, ...], only_one: bool) -> Effect:
+        cut = self._over(links)
+        if only_one and cut:
+            cut = [self.random.choice(cut)]
         busy = [relay for relay in cut if relay.is_busy]
         lost = sum(flow.queued_bytes for relay in cut for flow in (relay.requests, relay.responses) if flow is not None)
         for relay in cut:
@@ -171,8 +259,10 @@ class Proxy:
                 frames.cut_after(int(order.value))
             case "swallow":
                 frames.swallow()
+            case "send":
+                frames.is_under_way = True
             case "repeat":
-                frames.copy(int(order.value))
+                frames.copy(lambda frame: self.spawn(self._send_alone(hold, order.hold, frame, order.value / 1000)))
             case "delay":
                 del self._holds[order.hold]
                 frames.is_under_way = True
@@ -181,7 +271,7 @@ class Proxy:
                 del self._holds[order.hold]
                 hold.flow.thaw()
             case other:
-                raise NotDone(f"a held frame can pass, be cut, swallowed, delayed or repeated, not {other!r}")
+                raise NotDone(f"a held frame can pass, be cut, swallowed, sent, delayed or repeated, not {other!r}")
 
 
 def _client_ids(plan: Plan) -> dict[str, str]:

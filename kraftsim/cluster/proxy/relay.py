@@ -6,13 +6,13 @@ request: nodes call themselves by their id, and other clients whatever they like
 
 import asyncio
 import struct
+from collections.abc import Callable
 from functools import partial
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, Final, cast
 
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_stream import FrameStream
-from kraftsim.cluster.proxy.frame_watches import Frame, Waiting
 from kraftsim.cluster.proxy.orders import Post
 from kraftsim.faults.field import CLIENTS
 
@@ -67,6 +67,10 @@ class Relay:
         if name is not None:
             self._recognised(self._proxy.name_of_client(name))
 
+    def given_up(self) -> None:
+        """The near end closes the connection."""
+        self._proxy.given_up(self.number)
+
     def vanished_unknown(self) -> None:
         """The near end went before it said who it is."""
         self._forget()
@@ -78,7 +82,7 @@ class Relay:
         refusing = [link for link in (to_node, from_node) if link.refuses]
         if refusing:
             for link in refusing:
-                link.touch(self.number, 0)
+                link.touch_connect(self.number)
             self.reset()
             return
         self.requests = Flow(self, to_node, self._loop, proxy.random)
@@ -86,9 +90,10 @@ class Relay:
         self.requests.source = self.responses.target = self.near.transport
         if proxy.follows_frames:
             self._follow_frames(self.requests, self.responses)
-        if to_node.holds:
-            to_node.touch(self.number, 0)
-        else:
+        waiting = [link for link in (to_node, from_node) if link.ignores or (link.holds and link is to_node)]
+        for link in waiting:
+            link.touch_connect(self.number)
+        if not waiting:
             self.begin()
         unread, self._unread = self._unread, b""
         if unread:
@@ -105,22 +110,14 @@ class Relay:
                 watches=self._proxy.watches,
                 send=flow.send,
                 cut=partial(flow.end, "reset"),
-                on_due=partial(self._on_due, flow),
-                on_copy=self._on_copy,
+                on_due=partial(self._proxy.hold, self.post, flow),
             )
-
-    def _on_due(self, flow: Flow, frame: Frame, waiting: Waiting) -> None:
-        assert flow.frames is not None, "frames are followed"
-        self._proxy.hold(flow, frame, waiting)
-
-    def _on_copy(self, frame: bytes) -> None:
-        self._proxy.spawn(self._proxy.send_alone(self.post, frame))
 
     # The far end: connect, when the link lets it ----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Connect to the node, once."""
-        if not self._has_begun:
+        """Connect to the node, once, unless new connections hear nothing at the moment."""
+        if not self._has_begun and not any(flow is not None and flow.link.ignores for flow in (self.requests, self.responses)):
             self._has_begun = True
             self._proxy.spawn(self._connect())
 
@@ -136,15 +133,27 @@ class Relay:
         self.requests.target = self.responses.source = self.far.transport
         self.requests.pump()
 
+    def halve(self, *, near_believes: bool, on_bytes: Callable[[int], None]) -> bool:
+        """Let one end be lost without the other knowing. Return whether there were two."""
+        near, far = self.near.transport, self.far.transport
+        if near is None or far is None or self.requests is None or self.responses is None:
+            return False
+        kept, dropped = (self.requests, self.responses) if near_believes else (self.responses, self.requests)
+        gone = self.far if near_believes else self.near
+        gone.is_forgotten = True
+        dropped.drop()
+        kept.lead_nowhere(on_bytes)
+        _break(far if near_believes else near)
+        return True
+
     # Ends -----------------------------------------------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Reset both ends: who waits for something hears that the connection is gone, and what is under way is lost."""
         self._is_reset = True
         for transport in (self.near.transport, self.far.transport):
-            if transport is not None and not transport.is_closing():
-                transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, NO_LINGER)
-                transport.abort()
+            if transport is not None:
+                _break(transport)
         self._forget()
 
     def ended(self) -> None:
@@ -168,6 +177,8 @@ class _End(asyncio.Protocol):
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self.transport: asyncio.Transport | None = None
+        self.is_forgotten = False
+        """Whether the other end is not to hear what becomes of this one."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport."""
@@ -184,6 +195,8 @@ class _End(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The end is gone: what was meant for it goes nowhere, and what it sent is still delivered."""
+        if self.is_forgotten:
+            return
         into, out_of = self._into(), self._out_of()
         if into is None or out_of is None:
             self._relay.vanished_unknown()
@@ -221,6 +234,16 @@ class NearEnd(_End):
         super().connection_made(transport)
         self._relay.dialled(str(transport.get_extra_info("peername")[0]))
 
+    def eof_received(self) -> bool:
+        """Whoever waits for the client to give up hears of it."""
+        self._relay.given_up()
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The same for a reset."""
+        self._relay.given_up()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         """Pass requests on."""
         relay = self._relay
@@ -252,6 +275,13 @@ class FarEnd(_End):
 
     def _out_of(self) -> Flow | None:
         return self._relay.requests
+
+
+def _break(transport: asyncio.Transport) -> None:
+    """Reset one end."""
+    if not transport.is_closing():
+        transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, NO_LINGER)
+        transport.abort()
 
 
 def client_id_of(begin: bytes) -> str | None:
