@@ -1,4 +1,4 @@
-"""Judges an ingested run by every invariant, in one query: Spark starts one job instead of three per invariant.
+"""Judges ingested runs by every invariant, in one query: Spark starts one job instead of three per invariant, and one for any number of runs.
 
 Source: `kraftsim.invariants.invariant.Invariant` says what the SQL of an invariant gives.
 """
@@ -21,6 +21,7 @@ VIOLATION: Final = "violation"
 class Row(NamedTuple):
     """One row of the query. `number` is the count examined, or that of all violations; `text` a message or reason; positions may be absent."""
 
+    run: str
     invariant: str
     what: str
     number: int
@@ -59,12 +60,24 @@ SETTINGS: Final = {
 
 def find_verdicts(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]) -> Mapping[str, Found]:
     """Return what is found of each invariant in the Parquet file of a run."""
+    rows = _ask(spark, parquet, event_count, invariants, are_many=False)
+    return gather(rows, invariants)
+
+
+def find_verdicts_of_all(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]) -> Mapping[str, Mapping[str, Found]]:
+    """Return what is found of each invariant in each run of a Parquet directory, by run; a run in which nothing was examined is not there."""
+    by_run: dict[str, list[Row]] = {}
+    for row in _ask(spark, parquet, event_count, invariants, are_many=True):
+        by_run.setdefault(row.run, []).append(row)
+    return {run: gather(rows, invariants) for run, rows in sorted(by_run.items())}
+
+
+def _ask(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant], *, are_many: bool) -> list[Row]:
     for key, (small, large) in SETTINGS.items():
         spark.conf.set(key, small if event_count <= SMALL_RUN_EVENTS_MAX else large)
     kinds = sorted({kind.__name__ for invariant in invariants for kind in invariant.watches})
-    make_views(spark, parquet, kinds)
-    rows = [Row(*row) for row in spark.sql(verdict_query(invariants)).collect()]
-    return gather(rows, invariants)
+    make_views(spark, parquet, kinds, are_many=are_many)
+    return [Row(*row) for row in spark.sql(verdict_query(invariants)).collect()]
 
 
 def verdict_query(invariants: Iterable[Invariant]) -> str:
@@ -73,7 +86,7 @@ def verdict_query(invariants: Iterable[Invariant]) -> str:
 
 
 def gather(rows: Iterable[Row], invariants: Sequence[Invariant]) -> Mapping[str, Found]:
-    """Return the rows by invariant; violations in the order of their first witness."""
+    """Return the rows of one run by invariant; violations in the order of their first witness."""
     by_name: dict[str, dict[str, list[Row]]] = {invariant.name: {EXAMINED: [], UNDECIDABLE: [], VIOLATION: []} for invariant in invariants}
     for row in rows:
         by_name[row.invariant][row.what].append(row)
@@ -81,11 +94,11 @@ def gather(rows: Iterable[Row], invariants: Sequence[Invariant]) -> Mapping[str,
 
 
 def _found(by_what: Mapping[str, list[Row]]) -> Found:
-    (examined,) = by_what[EXAMINED]
+    examined = sum(row.number for row in by_what[EXAMINED])
     violations = sorted(by_what[VIOLATION], key=lambda row: (-1 if row.first_witness is None else row.first_witness, row.key or ""))
     breaches = tuple(Breach(row.key or "", row.text or "", _witnesses(row)) for row in violations)
     reasons = sorted(row.text or "" for row in by_what[UNDECIDABLE])
-    return Found(examined.number, violations[0].number if violations else 0, breaches, "; ".join(reasons))
+    return Found(examined, violations[0].number if violations else 0, breaches, "; ".join(reasons))
 
 
 def _witnesses(row: Row) -> tuple[int, ...]:
@@ -97,15 +110,15 @@ def _parts(invariant: Invariant) -> list[str]:
     no_key = "CAST(NULL AS VARCHAR(1)) AS key"
     name = f"'{invariant.name}' AS invariant"
     parts = [
-        f"SELECT {name}, '{EXAMINED}' AS what, CAST(number AS BIGINT) AS number, {no_key}, CAST(NULL AS VARCHAR(1)) AS text, {nothing}\n"
-        f"FROM ({invariant.examined}) AS counted(number)",
-        f"SELECT {name}, '{VIOLATION}' AS what, CAST(total AS BIGINT) AS number, key, message AS text, first_witness, second_witness\n"
-        "FROM (SELECT *, count(*) OVER () AS total, row_number() OVER (ORDER BY first_witness, key) AS place"
+        f"SELECT run, {name}, '{EXAMINED}' AS what, CAST(number AS BIGINT) AS number, {no_key}, CAST(NULL AS VARCHAR(1)) AS text, {nothing}\n"
+        f"FROM ({invariant.examined}) AS counted(run, number)",
+        f"SELECT run, {name}, '{VIOLATION}' AS what, CAST(total AS BIGINT) AS number, key, message AS text, first_witness, second_witness\n"
+        "FROM (SELECT *, count(*) OVER (PARTITION BY run) AS total, row_number() OVER (PARTITION BY run ORDER BY first_witness, key) AS place"
         f" FROM ({invariant.violations}) AS violation) AS numbered WHERE place <= {VIOLATIONS_KEPT_MAX}",
     ]
     if invariant.undecidable:
         parts.append(
-            f"SELECT {name}, '{UNDECIDABLE}' AS what, CAST(0 AS BIGINT) AS number, {no_key}, reason AS text, {nothing}\n"
+            f"SELECT run, {name}, '{UNDECIDABLE}' AS what, CAST(0 AS BIGINT) AS number, {no_key}, reason AS text, {nothing}\n"
             f"FROM ({invariant.undecidable}) AS undecidable"
         )
     return parts

@@ -61,32 +61,35 @@ INVARIANT = Invariant(
     source="KIP-98",
     watches=(RecordAcknowledged, FinalLog, FinalRecord),
     check=FinalRecords,
-    examined="SELECT count(*) FROM record_acknowledged",
+    examined="SELECT run, count(*) FROM record_acknowledged GROUP BY run",
     violations="""
         WITH log AS (
-            SELECT topic, partition, min(log_start_offset) AS log_start_offset FROM final_log WHERE record_count >= 0 GROUP BY topic, partition
+            SELECT run, topic, partition, min(log_start_offset) AS log_start_offset
+            FROM final_log WHERE record_count >= 0 GROUP BY run, topic, partition
         ), lost AS (
-            SELECT a.topic, a.partition, a.record_key, a.offset AS told_offset, a.position
-            FROM record_acknowledged AS a JOIN log ON a.topic = log.topic AND a.partition = log.partition
+            SELECT a.run, a.topic, a.partition, a.record_key, a.offset AS told_offset, a.position
+            FROM record_acknowledged AS a JOIN log ON a.run = log.run AND a.topic = log.topic AND a.partition = log.partition
             WHERE greatest(a.offset, 0) >= log.log_start_offset AND NOT EXISTS (
                 SELECT 1 FROM final_record AS f
-                WHERE f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key AND (a.offset = -1 OR f.offset = a.offset)
+                WHERE f.run = a.run AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
+                    AND (a.offset = -1 OR f.offset = a.offset)
             )
         )
         SELECT
+            run,
             concat(topic, '/', partition, '/', record_key, '/', told_offset) AS key,
             concat(
                 topic, '-', partition, ': record ', record_key, ' was acknowledged at offset ', told_offset, ' and is not there in the final log'
             ) AS message,
             min(position) AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM lost GROUP BY topic, partition, record_key, told_offset
+        FROM lost GROUP BY run, topic, partition, record_key, told_offset
     """,
     undecidable=f"""
-        SELECT DISTINCT '{UNREAD}' AS reason
+        SELECT DISTINCT a.run, '{UNREAD}' AS reason
         FROM record_acknowledged AS a
         WHERE NOT EXISTS (
-            SELECT 1 FROM final_log AS log WHERE log.record_count >= 0 AND log.topic = a.topic AND log.partition = a.partition
+            SELECT 1 FROM final_log AS log WHERE log.record_count >= 0 AND log.run = a.run AND log.topic = a.topic AND log.partition = a.partition
         )
     """,
 )

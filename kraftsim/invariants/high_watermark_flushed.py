@@ -51,40 +51,43 @@ INVARIANT = Invariant(
     source="KIP-595, KAFKA-10533",
     watches=(HighWatermarkMoved, MetadataFlushed, MetadataTruncated, SnapshotLoaded),
     check=FlushedEnds,
-    examined="SELECT count(*) FROM high_watermark_moved WHERE is_leader",
+    examined="SELECT run, count(*) FROM high_watermark_moved WHERE is_leader GROUP BY run",
     # A cut lowers what is durable, a flush and a snapshot say it anew. Between two of the latter the lowest cut counts.
     violations="""
         WITH told AS (
-            SELECT node, position, end_offset, 1 AS is_anew, 1 AS is_flush FROM metadata_flushed WHERE is_voter
-            UNION ALL SELECT node, position, end_offset, 1 AS is_anew, 0 AS is_flush FROM snapshot_loaded
-            UNION ALL SELECT node, position, end_offset, 0 AS is_anew, 0 AS is_flush FROM metadata_truncated
+            SELECT run, node, position, end_offset, 1 AS is_anew, 1 AS is_flush FROM metadata_flushed WHERE is_voter
+            UNION ALL SELECT run, node, position, end_offset, 1 AS is_anew, 0 AS is_flush FROM snapshot_loaded
+            UNION ALL SELECT run, node, position, end_offset, 0 AS is_anew, 0 AS is_flush FROM metadata_truncated
         ), staged AS (
             SELECT
-                node, position, end_offset,
-                sum(is_anew) OVER (PARTITION BY node ORDER BY position) AS stage,
-                sum(is_flush) OVER (PARTITION BY node ORDER BY position) AS flush_count
+                run, node, position, end_offset,
+                sum(is_anew) OVER (PARTITION BY run, node ORDER BY position) AS stage,
+                sum(is_flush) OVER (PARTITION BY run, node ORDER BY position) AS flush_count
             FROM told
         ), state AS (
-            SELECT node, position, min(end_offset) OVER (PARTITION BY node, stage ORDER BY position) AS flushed_end_offset
+            SELECT run, node, position, min(end_offset) OVER (PARTITION BY run, node, stage ORDER BY position) AS flushed_end_offset
             FROM staged WHERE flush_count > 0
         ), span AS (
-            SELECT node, flushed_end_offset, position AS from_position, lead(position) OVER (PARTITION BY node ORDER BY position) AS to_position
+            SELECT
+                run, node, flushed_end_offset, position AS from_position,
+                lead(position) OVER (PARTITION BY run, node ORDER BY position) AS to_position
             FROM state
         ), counted AS (
-            SELECT c.position, count(s.node) AS durable_count
+            SELECT c.run, c.position, count(s.node) AS durable_count
             FROM high_watermark_moved AS c LEFT JOIN span AS s
-                ON s.from_position < c.position AND (s.to_position IS NULL OR c.position < s.to_position)
+                ON s.run = c.run AND s.from_position < c.position AND (s.to_position IS NULL OR c.position < s.to_position)
                 AND s.flushed_end_offset >= c.high_watermark
-            WHERE c.is_leader GROUP BY c.position
+            WHERE c.is_leader GROUP BY c.run, c.position
         )
         SELECT
+            c.run,
             concat(c.node, '.', c.incarnation, '.', c.n) AS key,
             concat(
                 c.node, ' counts ', c.high_watermark, ' as committed, which is durable on ', counted.durable_count, ' of ', c.voter_count, ' voters'
             ) AS message,
             c.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM counted JOIN high_watermark_moved AS c ON c.position = counted.position
+        FROM counted JOIN high_watermark_moved AS c ON c.run = counted.run AND c.position = counted.position
         WHERE 2 * counted.durable_count <= c.voter_count
     """,
     ends_run=False,

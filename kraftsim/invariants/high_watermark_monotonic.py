@@ -41,16 +41,17 @@ INVARIANT = Invariant(
     source="KIP-595",
     watches=(HighWatermarkMoved,),
     check=AlwaysHigher,
-    examined="SELECT count(*) FROM high_watermark_moved",
+    examined="SELECT run, count(*) FROM high_watermark_moved GROUP BY run",
     violations="""
         WITH ordered AS (
             SELECT
-                node, incarnation, n, position, high_watermark,
-                lag(high_watermark) OVER (PARTITION BY node, incarnation ORDER BY position) AS previous_high_watermark,
-                lag(position) OVER (PARTITION BY node, incarnation ORDER BY position) AS previous_position
+                run, node, incarnation, n, position, high_watermark,
+                lag(high_watermark) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_high_watermark,
+                lag(position) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_position
             FROM high_watermark_moved
         )
         SELECT
+            run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat('the high watermark of ', node, ' went from ', previous_high_watermark, ' to ', high_watermark) AS message,
             previous_position AS first_witness,

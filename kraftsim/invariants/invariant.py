@@ -75,10 +75,11 @@ class Invariant:
     """One rule.
 
     The SQL texts read one view per event kind, called as the kind in snake_case, with the event's fields, the envelope's columns, and `position`:
-    the event's place in the run's order of time. They keep to what Spark SQL and DuckDB share; `offset` must be qualified, it is a word of SQL.
-    - `examined`: one row with one number, how many events the rule was applied to.
-    - `violations`: one row per breach: `key`, `message`, `first_witness`, `second_witness` (positions; the second may be null).
-    - `undecidable`: rows with a `reason`; any row makes "found nothing" mean unknown. Empty where that cannot happen.
+    the event's place in its run's order of time. The views may hold many runs at once, told apart by `run`: every join, partition and group is
+    by run, too. They keep to what Spark SQL and DuckDB share; `offset` must be qualified, it is a word of SQL.
+    - `examined`: run and how many events the rule was applied to; no row where there were none.
+    - `violations`: one row per breach: `run`, `key`, `message`, `first_witness`, `second_witness` (positions; the second may be null).
+    - `undecidable`: rows with `run` and `reason`; any row makes "found nothing" mean unknown. Empty where that cannot happen.
     """
 
     name: str

@@ -76,11 +76,15 @@ INVARIANT = Invariant(
     watches=(LeaderLogHeld, ControllerElected, HighWatermarkMoved),
     check=CommittedIsHeld,
     examined="""
-        SELECT count(*) FROM controller_elected
-        WHERE leader_epoch > (SELECT min(leader_epoch) FROM high_watermark_moved WHERE is_leader AND high_watermark > 0)
+        SELECT e.run, count(*)
+        FROM controller_elected AS e JOIN (
+            SELECT run, min(leader_epoch) AS leader_epoch FROM high_watermark_moved WHERE is_leader AND high_watermark > 0 GROUP BY run
+        ) AS first_commit ON e.run = first_commit.run AND e.leader_epoch > first_commit.leader_epoch
+        GROUP BY e.run
     """,
     violations="""
         SELECT
+            e.run,
             concat(e.node, '.', e.incarnation, '.', e.n, '/', c.node, '.', c.incarnation, '.', c.n) AS key,
             concat(
                 e.node, ' won epoch ', e.leader_epoch, ' without the record of epoch ', c.last_epoch, ' at offset ', c.high_watermark - 1,
@@ -88,10 +92,10 @@ INVARIANT = Invariant(
             ) AS message,
             c.position AS first_witness,
             e.position AS second_witness
-        FROM controller_elected AS e JOIN high_watermark_moved AS c ON c.leader_epoch < e.leader_epoch
+        FROM controller_elected AS e JOIN high_watermark_moved AS c ON c.run = e.run AND c.leader_epoch < e.leader_epoch
         WHERE c.is_leader AND c.high_watermark > 0 AND NOT EXISTS (
             SELECT 1 FROM leader_log_held AS h
-            WHERE h.node = e.node AND h.incarnation = e.incarnation AND h.leader_epoch = e.leader_epoch
+            WHERE h.run = e.run AND h.node = e.node AND h.incarnation = e.incarnation AND h.leader_epoch = e.leader_epoch
                 AND h.first_offset < c.high_watermark AND c.high_watermark <= h.end_offset AND (h.epoch = c.last_epoch OR h.epoch = -1)
         )
     """,

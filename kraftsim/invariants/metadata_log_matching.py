@@ -42,19 +42,20 @@ INVARIANT = Invariant(
     source="KIP-595",
     watches=(MetadataWritten,),
     check=FirstWriting,
-    examined="SELECT count(*) FROM metadata_written",
+    examined="SELECT run, count(*) FROM metadata_written GROUP BY run",
     violations="""
         WITH first_position AS (
-            SELECT epoch, first_offset, min(position) AS position FROM metadata_written GROUP BY epoch, first_offset
+            SELECT run, epoch, first_offset, min(position) AS position FROM metadata_written GROUP BY run, epoch, first_offset
         ), first_batch AS (
-            SELECT w.* FROM first_position AS f JOIN metadata_written AS w ON w.position = f.position
+            SELECT w.* FROM first_position AS f JOIN metadata_written AS w ON w.run = f.run AND w.position = f.position
         ), other AS (
-            SELECT w.epoch, w.first_offset, min(w.position) AS position
-            FROM metadata_written AS w JOIN first_batch AS f ON w.epoch = f.epoch AND w.first_offset = f.first_offset
+            SELECT w.run, w.epoch, w.first_offset, min(w.position) AS position
+            FROM metadata_written AS w JOIN first_batch AS f ON w.run = f.run AND w.epoch = f.epoch AND w.first_offset = f.first_offset
             WHERE w.last_offset <> f.last_offset OR w.previous_epoch <> f.previous_epoch OR w.crc <> f.crc
-            GROUP BY w.epoch, w.first_offset
+            GROUP BY w.run, w.epoch, w.first_offset
         )
         SELECT
+            f.run,
             concat(f.epoch, '/', f.first_offset) AS key,
             concat(
                 'the batch of epoch ', f.epoch, ' at offset ', f.first_offset, ' that ', w.node, ' wrote is not the one that ', f.node, ' wrote first'
@@ -62,7 +63,7 @@ INVARIANT = Invariant(
             f.position AS first_witness,
             w.position AS second_witness
         FROM other AS o
-        JOIN first_batch AS f ON f.epoch = o.epoch AND f.first_offset = o.first_offset
-        JOIN metadata_written AS w ON w.position = o.position
+        JOIN first_batch AS f ON f.run = o.run AND f.epoch = o.epoch AND f.first_offset = o.first_offset
+        JOIN metadata_written AS w ON w.run = o.run AND w.position = o.position
     """,
 )

@@ -40,16 +40,17 @@ INVARIANT = Invariant(
     source="KIP-730",
     watches=(ProducerIdBlockAllocated,),
     check=AlwaysAbove,
-    examined="SELECT count(*) FROM producer_id_block_allocated",
+    examined="SELECT run, count(*) FROM producer_id_block_allocated GROUP BY run",
     violations="""
         WITH ordered AS (
             SELECT
-                node, incarnation, n, position, next_producer_id,
-                lag(next_producer_id) OVER (ORDER BY position) AS previous_next_producer_id,
-                lag(position) OVER (ORDER BY position) AS previous_position
+                run, node, incarnation, n, position, next_producer_id,
+                lag(next_producer_id) OVER (PARTITION BY run ORDER BY position) AS previous_next_producer_id,
+                lag(position) OVER (PARTITION BY run ORDER BY position) AS previous_position
             FROM producer_id_block_allocated
         )
         SELECT
+            run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat('the next producer id went from ', previous_next_producer_id, ' to ', next_producer_id) AS message,
             previous_position AS first_witness,

@@ -45,24 +45,28 @@ INVARIANT = Invariant(
     source="KIP-595, KAFKA-12460",
     watches=(HighWatermarkMoved, MetadataTruncated, SnapshotLoaded),
     check=HighestKnown,
-    examined="SELECT (SELECT count(*) FROM metadata_truncated) + (SELECT count(*) FROM snapshot_loaded)",
+    examined="""
+        SELECT run, count(*) FROM (SELECT run FROM metadata_truncated UNION ALL SELECT run FROM snapshot_loaded) AS cut GROUP BY run
+    """,
     violations="""
         WITH step AS (
-            SELECT node, incarnation, n, position, end_offset, CAST(NULL AS BIGINT) AS high_watermark, 0 AS is_snapshot FROM metadata_truncated
+            SELECT run, node, incarnation, n, position, end_offset, CAST(NULL AS BIGINT) AS high_watermark, 0 AS is_snapshot FROM metadata_truncated
             UNION ALL
-            SELECT node, incarnation, n, position, end_offset, CAST(NULL AS BIGINT) AS high_watermark, 1 AS is_snapshot FROM snapshot_loaded
+            SELECT run, node, incarnation, n, position, end_offset, CAST(NULL AS BIGINT) AS high_watermark, 1 AS is_snapshot FROM snapshot_loaded
             UNION ALL
-            SELECT node, incarnation, n, position, CAST(NULL AS BIGINT) AS end_offset, high_watermark, 0 AS is_snapshot FROM high_watermark_moved
+            SELECT run, node, incarnation, n, position, CAST(NULL AS BIGINT) AS end_offset, high_watermark, 0 AS is_snapshot FROM high_watermark_moved
         ), swept AS (
             SELECT
-                node, incarnation, n, position, end_offset, is_snapshot,
-                max(high_watermark) OVER (PARTITION BY node ORDER BY position) AS known_ever,
-                max(high_watermark) OVER (PARTITION BY node, incarnation ORDER BY position) AS known_now
+                run, node, incarnation, n, position, end_offset, is_snapshot,
+                max(high_watermark) OVER (PARTITION BY run, node ORDER BY position) AS known_ever,
+                max(high_watermark) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS known_now
             FROM step
         ), judged AS (
-            SELECT node, incarnation, n, position, end_offset, CASE WHEN is_snapshot = 1 THEN known_now ELSE known_ever END AS highest FROM swept
+            SELECT run, node, incarnation, n, position, end_offset, CASE WHEN is_snapshot = 1 THEN known_now ELSE known_ever END AS highest
+            FROM swept
         )
         SELECT
+            run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat(
                 'the log of ', node, ' was cut at ', end_offset, ', though it knew that everything before ', highest, ' is committed'

@@ -88,7 +88,7 @@ class StandingBatches:
         return self._findings.violation("/".join(map(str, sequence)), message, *witnesses)
 
 
-_KEY = "topic, partition, producer_id, producer_epoch, base_sequence"
+_KEY = "run, topic, partition, producer_id, producer_epoch, base_sequence"
 _SAME = " AND ".join(f"a.{column} = b.{column}" for column in _KEY.split(", "))
 _OWN_KEY = f"a.{_KEY.replace(', ', ', a.')}"
 _BEFORE = ", ".join(f"lag(a.{column}) OVER same AS earlier_{column}" for column in ("position", "first_offset", "last_offset"))
@@ -100,7 +100,10 @@ INVARIANT = Invariant(
     watches=(BatchAppended, FinalBatch),
     check=StandingBatches,
     examined="""
-        SELECT (SELECT count(*) FROM batch_appended WHERE base_sequence >= 0) + (SELECT count(*) FROM final_batch WHERE base_sequence >= 0)
+        SELECT run, count(*)
+        FROM (
+            SELECT run FROM batch_appended WHERE base_sequence >= 0 UNION ALL SELECT run FROM final_batch WHERE base_sequence >= 0
+        ) AS batch GROUP BY run
     """,
     # Only sequences that occur twice are looked at closely: none in a clean run, hence the hints to broadcast. Neighbours in time are enough, for
     # a batch that still stands at a later append stood at each one before. Of several pairs the first stands for the sequence.
@@ -116,18 +119,20 @@ INVARIANT = Invariant(
             SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM final_batch AS a JOIN repeated_in_final AS b ON {_SAME} AND a.broker = b.broker
             WINDOW same AS (PARTITION BY a.broker, {_OWN_KEY} ORDER BY a.position)
         ), replaced AS (
-            SELECT /*+ BROADCAST(a) */ DISTINCT a.position
-            FROM batch_appended AS other JOIN appended AS a ON other.topic = a.topic AND other.partition = a.partition
+            SELECT /*+ BROADCAST(a) */ DISTINCT a.run, a.position
+            FROM batch_appended AS other JOIN appended AS a ON other.run = a.run AND other.topic = a.topic AND other.partition = a.partition
                 AND other.position > a.earlier_position AND other.position <= a.position AND other.first_offset <= a.earlier_last_offset
         ), pair AS (
             SELECT {_KEY}, earlier_position, position, earlier_first_offset, first_offset FROM appended AS a
-            WHERE earlier_position IS NOT NULL AND NOT EXISTS (SELECT 1 FROM replaced WHERE replaced.position = a.position)
+            WHERE earlier_position IS NOT NULL
+                AND NOT EXISTS (SELECT 1 FROM replaced WHERE replaced.run = a.run AND replaced.position = a.position)
             UNION ALL
             SELECT {_KEY}, earlier_position, position, earlier_first_offset, first_offset FROM found WHERE earlier_position IS NOT NULL
         ), numbered AS (
             SELECT *, row_number() OVER (PARTITION BY {_KEY} ORDER BY position) AS place FROM pair
         )
         SELECT
+            run,
             concat(topic, '/', partition, '/', producer_id, '/', producer_epoch, '/', base_sequence) AS key,
             concat(
                 topic, '-', partition, ': sequence ', base_sequence, ' of producer id ', producer_id, ' epoch ', producer_epoch,

@@ -40,25 +40,26 @@ INVARIANT = Invariant(
     source="KIP-595",
     watches=(ControllerElected,),
     check=FirstWinner,
-    examined="SELECT count(*) FROM controller_elected",
+    examined="SELECT run, count(*) FROM controller_elected GROUP BY run",
     violations="""
         WITH first_election AS (
-            SELECT leader_epoch, min(position) AS position FROM controller_elected GROUP BY leader_epoch
+            SELECT run, leader_epoch, min(position) AS position FROM controller_elected GROUP BY run, leader_epoch
         ), winner AS (
-            SELECT e.leader_epoch, e.node, e.position
-            FROM first_election AS f JOIN controller_elected AS e ON e.position = f.position
+            SELECT e.run, e.leader_epoch, e.node, e.position
+            FROM first_election AS f JOIN controller_elected AS e ON e.run = f.run AND e.position = f.position
         ), rival AS (
-            SELECT e.leader_epoch, min(e.position) AS position
-            FROM controller_elected AS e JOIN winner AS w ON e.leader_epoch = w.leader_epoch AND e.node <> w.node
-            GROUP BY e.leader_epoch
+            SELECT e.run, e.leader_epoch, min(e.position) AS position
+            FROM controller_elected AS e JOIN winner AS w ON e.run = w.run AND e.leader_epoch = w.leader_epoch AND e.node <> w.node
+            GROUP BY e.run, e.leader_epoch
         )
         SELECT
+            w.run,
             concat('', w.leader_epoch) AS key,
             concat('epoch ', w.leader_epoch, ' was won by ', w.node, ' and by ', e.node) AS message,
             w.position AS first_witness,
             e.position AS second_witness
         FROM rival AS r
-        JOIN winner AS w ON w.leader_epoch = r.leader_epoch
-        JOIN controller_elected AS e ON e.position = r.position
+        JOIN winner AS w ON w.run = r.run AND w.leader_epoch = r.leader_epoch
+        JOIN controller_elected AS e ON e.run = r.run AND e.position = r.position
     """,
 )

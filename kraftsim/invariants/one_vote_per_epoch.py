@@ -41,26 +41,27 @@ INVARIANT = Invariant(
     source="KIP-595",
     watches=(VoteTold,),
     check=FirstVote,
-    examined="SELECT count(*) FROM vote_told",
+    examined="SELECT run, count(*) FROM vote_told GROUP BY run",
     violations="""
         WITH first_told AS (
-            SELECT node, leader_epoch, min(position) AS position FROM vote_told GROUP BY node, leader_epoch
+            SELECT run, node, leader_epoch, min(position) AS position FROM vote_told GROUP BY run, node, leader_epoch
         ), first_vote AS (
-            SELECT v.node, v.leader_epoch, v.candidate_id, v.position
-            FROM first_told AS f JOIN vote_told AS v ON v.position = f.position
+            SELECT v.run, v.node, v.leader_epoch, v.candidate_id, v.position
+            FROM first_told AS f JOIN vote_told AS v ON v.run = f.run AND v.position = f.position
         ), other_vote AS (
-            SELECT v.node, v.leader_epoch, min(v.position) AS position
+            SELECT v.run, v.node, v.leader_epoch, min(v.position) AS position
             FROM vote_told AS v JOIN first_vote AS f
-                ON v.node = f.node AND v.leader_epoch = f.leader_epoch AND v.candidate_id <> f.candidate_id
-            GROUP BY v.node, v.leader_epoch
+                ON v.run = f.run AND v.node = f.node AND v.leader_epoch = f.leader_epoch AND v.candidate_id <> f.candidate_id
+            GROUP BY v.run, v.node, v.leader_epoch
         )
         SELECT
+            f.run,
             concat(f.node, '/', f.leader_epoch) AS key,
             concat(f.node, ' voted for ', f.candidate_id, ' and for ', v.candidate_id, ' in epoch ', f.leader_epoch) AS message,
             f.position AS first_witness,
             v.position AS second_witness
         FROM other_vote AS o
-        JOIN first_vote AS f ON f.node = o.node AND f.leader_epoch = o.leader_epoch
-        JOIN vote_told AS v ON v.position = o.position
+        JOIN first_vote AS f ON f.run = o.run AND f.node = o.node AND f.leader_epoch = o.leader_epoch
+        JOIN vote_told AS v ON v.run = o.run AND v.position = o.position
     """,
 )

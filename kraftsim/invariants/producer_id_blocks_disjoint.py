@@ -53,27 +53,29 @@ INVARIANT = Invariant(
     source="KIP-730",
     watches=(ProducerIdBlockAllocated,),
     check=SortedBlocks,
-    examined="SELECT count(*) FROM producer_id_block_allocated",
+    examined="SELECT run, count(*) FROM producer_id_block_allocated GROUP BY run",
     # Sorted by first id, a block touches one before it exactly if it begins below the highest end so far: only such blocks are compared one by one.
     violations="""
         WITH swept AS (
             SELECT
-                position, first_producer_id, next_producer_id,
+                run, position, first_producer_id, next_producer_id,
                 max(next_producer_id) OVER (
-                    ORDER BY first_producer_id, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                    PARTITION BY run ORDER BY first_producer_id, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
                 ) AS highest_end
             FROM producer_id_block_allocated
         ), suspect AS (
-            SELECT position, first_producer_id, next_producer_id FROM swept WHERE first_producer_id < highest_end
+            SELECT run, position, first_producer_id, next_producer_id FROM swept WHERE first_producer_id < highest_end
         ), pair AS (
-            SELECT greatest(suspect.position, other.position) AS later, least(suspect.position, other.position) AS earlier
+            SELECT suspect.run, greatest(suspect.position, other.position) AS later, least(suspect.position, other.position) AS earlier
             FROM suspect JOIN producer_id_block_allocated AS other
-                ON suspect.first_producer_id < other.next_producer_id AND other.first_producer_id < suspect.next_producer_id
+                ON suspect.run = other.run AND suspect.first_producer_id < other.next_producer_id
+                AND other.first_producer_id < suspect.next_producer_id
                 AND suspect.position <> other.position
         ), first_pair AS (
-            SELECT later, min(earlier) AS earlier FROM pair GROUP BY later
+            SELECT run, later, min(earlier) AS earlier FROM pair GROUP BY run, later
         )
         SELECT
+            b.run,
             concat(b.node, '.', b.incarnation, '.', b.n) AS key,
             concat(
                 'the block ', b.first_producer_id, '..', b.next_producer_id - 1, ' of broker ', b.broker_id,
@@ -82,7 +84,7 @@ INVARIANT = Invariant(
             a.position AS first_witness,
             b.position AS second_witness
         FROM first_pair
-        JOIN producer_id_block_allocated AS a ON a.position = first_pair.earlier
-        JOIN producer_id_block_allocated AS b ON b.position = first_pair.later
+        JOIN producer_id_block_allocated AS a ON a.run = first_pair.run AND a.position = first_pair.earlier
+        JOIN producer_id_block_allocated AS b ON b.run = first_pair.run AND b.position = first_pair.later
     """,
 )

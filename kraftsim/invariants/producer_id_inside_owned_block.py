@@ -45,30 +45,32 @@ INVARIANT = Invariant(
     source="KIP-730",
     watches=(ProducerIdBlockReceived, ProducerIdReturned),
     check=OwnedBlocks,
-    examined="SELECT count(*) FROM producer_id_returned WHERE fresh",
+    examined="SELECT run, count(*) FROM producer_id_returned WHERE fresh GROUP BY run",
     # One sorted pass finds for each id the block that begins next below it, which is the one that holds it. Only an id that is not in that block, or
     # that was returned before the block came, is compared with all blocks.
     violations="""
         WITH point AS (
-            SELECT node, incarnation, n, position, first_producer_id AS id, first_producer_id, 0 AS is_answer FROM producer_id_block_received
+            SELECT run, node, incarnation, n, position, first_producer_id AS id, first_producer_id, 0 AS is_answer FROM producer_id_block_received
             UNION ALL
-            SELECT node, incarnation, n, position, producer_id AS id, NULL AS first_producer_id, 1 AS is_answer FROM producer_id_returned WHERE fresh
+            SELECT run, node, incarnation, n, position, producer_id AS id, NULL AS first_producer_id, 1 AS is_answer
+            FROM producer_id_returned WHERE fresh
         ), swept AS (
             SELECT
-                node, incarnation, n, position, id, is_answer,
+                run, node, incarnation, n, position, id, is_answer,
                 max(first_producer_id) OVER (
-                    PARTITION BY node, incarnation ORDER BY id, is_answer, position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+                    PARTITION BY run, node, incarnation ORDER BY id, is_answer, position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
                 ) AS nearest
             FROM point
         ), suspect AS (
             SELECT s.* FROM swept AS s
             WHERE s.is_answer = 1 AND NOT EXISTS (
                 SELECT 1 FROM producer_id_block_received AS b
-                WHERE b.node = s.node AND b.incarnation = s.incarnation AND b.first_producer_id = s.nearest
+                WHERE b.run = s.run AND b.node = s.node AND b.incarnation = s.incarnation AND b.first_producer_id = s.nearest
                     AND b.next_producer_id > s.id AND b.position < s.position
             )
         )
         SELECT
+            s.run,
             concat(s.node, '.', s.incarnation, '.', s.n) AS key,
             concat(s.node, ' handed out producer id ', s.id, ', which is in no block that it received since it started') AS message,
             s.position AS first_witness,
@@ -76,7 +78,7 @@ INVARIANT = Invariant(
         FROM suspect AS s
         WHERE NOT EXISTS (
             SELECT 1 FROM producer_id_block_received AS b
-            WHERE b.node = s.node AND b.incarnation = s.incarnation AND b.position < s.position
+            WHERE b.run = s.run AND b.node = s.node AND b.incarnation = s.incarnation AND b.position < s.position
                 AND b.first_producer_id <= s.id AND b.next_producer_id > s.id
         )
     """,

@@ -42,21 +42,23 @@ INVARIANT = Invariant(
     source="KIP-98, KIP-730",
     watches=(ProducerIdReturned,),
     check=OnceEach,
-    examined="SELECT count(*) FROM producer_id_returned WHERE fresh",
+    examined="SELECT run, count(*) FROM producer_id_returned WHERE fresh GROUP BY run",
     violations="""
         WITH repeated AS (
-            SELECT producer_id FROM producer_id_returned WHERE fresh GROUP BY producer_id HAVING count(*) > 1
+            SELECT run, producer_id FROM producer_id_returned WHERE fresh GROUP BY run, producer_id HAVING count(*) > 1
         ), numbered AS (
             SELECT /*+ BROADCAST(repeated) */
-                answer.producer_id, answer.position, row_number() OVER (PARTITION BY answer.producer_id ORDER BY answer.position) AS place
-            FROM producer_id_returned AS answer JOIN repeated ON answer.producer_id = repeated.producer_id
+                answer.run, answer.producer_id, answer.position,
+                row_number() OVER (PARTITION BY answer.run, answer.producer_id ORDER BY answer.position) AS place
+            FROM producer_id_returned AS answer JOIN repeated ON answer.run = repeated.run AND answer.producer_id = repeated.producer_id
             WHERE answer.fresh
         )
         SELECT
+            run,
             concat('', producer_id) AS key,
             concat('producer id ', producer_id, ' was handed out more than once') AS message,
             min(position) AS first_witness,
             max(position) AS second_witness
-        FROM numbered WHERE place <= 2 GROUP BY producer_id
+        FROM numbered WHERE place <= 2 GROUP BY run, producer_id
     """,
 )

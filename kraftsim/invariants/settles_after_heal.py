@@ -38,9 +38,10 @@ INVARIANT = Invariant(
     source="TigerBeetle's liveness mode",
     watches=(Settled,),
     check=WithinBounds,
-    examined="SELECT count(*) FROM settled",
+    examined="SELECT run, count(*) FROM settled GROUP BY run",
     violations="""
         SELECT
+            run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat(what, ': ', after_ms, ' ms after all faults were healed, not within ', limit_ms, ' ms') AS message,
             position AS first_witness,

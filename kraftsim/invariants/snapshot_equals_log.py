@@ -44,18 +44,20 @@ INVARIANT = Invariant(
     source="KIP-630, KAFKA-13357, KAFKA-14618",
     watches=(FinalMetadata,),
     check=SameDigest,
-    examined="SELECT count(*) FROM final_metadata WHERE from_offset > 0",
+    examined="SELECT run, count(*) FROM final_metadata WHERE from_offset > 0 GROUP BY run",
     violations="""
         WITH first_position AS (
-            SELECT end_offset, epoch, min(position) AS position FROM final_metadata GROUP BY end_offset, epoch
+            SELECT run, end_offset, epoch, min(position) AS position FROM final_metadata GROUP BY run, end_offset, epoch
         ), first_digest AS (
-            SELECT m.* FROM first_position AS f JOIN final_metadata AS m ON m.position = f.position
+            SELECT m.* FROM first_position AS f JOIN final_metadata AS m ON m.run = f.run AND m.position = f.position
         ), other AS (
-            SELECT m.end_offset, m.epoch, min(m.position) AS position
-            FROM final_metadata AS m JOIN first_digest AS f ON m.end_offset = f.end_offset AND m.epoch = f.epoch AND m.digest <> f.digest
-            GROUP BY m.end_offset, m.epoch
+            SELECT m.run, m.end_offset, m.epoch, min(m.position) AS position
+            FROM final_metadata AS m JOIN first_digest AS f
+                ON m.run = f.run AND m.end_offset = f.end_offset AND m.epoch = f.epoch AND m.digest <> f.digest
+            GROUP BY m.run, m.end_offset, m.epoch
         )
         SELECT
+            f.run,
             concat(f.end_offset, '/', f.epoch) AS key,
             concat(
                 'at offset ', f.end_offset, ' ', m.controller, ' (from ', m.from_offset, ' on) and ', f.controller, ' (from ', f.from_offset,
@@ -64,7 +66,7 @@ INVARIANT = Invariant(
             f.position AS first_witness,
             m.position AS second_witness
         FROM other AS o
-        JOIN first_digest AS f ON f.end_offset = o.end_offset AND f.epoch = o.epoch
-        JOIN final_metadata AS m ON m.position = o.position
+        JOIN first_digest AS f ON f.run = o.run AND f.end_offset = o.end_offset AND f.epoch = o.epoch
+        JOIN final_metadata AS m ON m.run = o.run AND m.position = o.position
     """,
 )

@@ -37,7 +37,7 @@ from tests.analysis.happenings import (
     written,
 )
 from tests.analysis.history import History
-from tests.analysis.oracle_by_duckdb import found_by_duckdb
+from tests.analysis.oracle_by_duckdb import found_by_duckdb, found_of_all_by_duckdb
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,6 +214,18 @@ def test_random_histories_reach_every_outcome() -> None:
     for name in INVARIANTS.names():
         assert {(name, Outcome.OK), (name, Outcome.VIOLATED)} <= reached
     assert ("acknowledged-records-in-final-log", Outcome.UNKNOWN) in reached
+
+
+def test_many_runs_at_once_are_judged_each_by_itself(tmp_path: Path) -> None:
+    """What two runs have in common, down to every id and position, is no breach: a campaign asks one query about thousands of runs."""
+    parquets, alone = {}, {}
+    for number, seed in enumerate((0, 0, 5, 7, 11)):
+        run = tmp_path / str(number)
+        by_sql(random_history(seed), run, duckdb)
+        parquets[f"run-{number}"] = run / "events.parquet"
+        alone[f"run-{number}"] = duckdb(run / "events.parquet")
+    assert found_of_all_by_duckdb(parquets, INVARIANTS.all()) == alone
+    assert any(found.violation_count for verdicts in alone.values() for found in verdicts.values())
 
 
 @pytest.mark.spark
