@@ -1,4 +1,4 @@
-"""Routes Python's ambient clocks and entropy (`time.time`, `random.random`, `os.urandom`, `uuid.uuid4`) to the simulated host whose code runs.
+"""Routes Python's ambient clocks, entropy and names (`time.time`, `os.urandom`, `uuid.uuid4`, `os.getpid`) to the simulated host whose code runs.
 
 Own code asks its world; this is for libraries that nobody wrote for a simulation. `install` replaces module attributes once and for good by
 functions that look whether a simulation runs, because libraries bind `from time import time` when they are imported: install before that.
@@ -7,6 +7,7 @@ What cannot be routed raises SimulationEscape. `datetime.now()` reads the clock 
 
 import os
 import random
+import socket
 import threading
 import time
 import uuid
@@ -27,6 +28,9 @@ DRAWS = (
     "random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle", "choices", "normalvariate", "lognormvariate",
     "expovariate", "vonmisesvariate", "gammavariate", "gauss", "betavariate", "paretovariate", "weibullvariate", "getrandbits", "randbytes", "seed",
 )  # fmt: skip
+FIRST_PROCESS = 1000
+FIRST_NODE = 0x020000000000
+"""Of locally administered hardware addresses."""
 REFUSED = ("sleep", "clock_gettime", "clock_gettime_ns")
 
 _loop: "VirtualLoop | None" = None
@@ -46,9 +50,15 @@ def install() -> None:
         _replace(time, name, lambda process: process.host.clock.monotonic_ns() / NANOSECONDS)
         _replace(time, f"{name}_ns", lambda process: process.host.clock.monotonic_ns())
     _replace(os, "urandom", lambda process, size: process.random(PURPOSE).randbytes(size))
+    _replace(os, "getrandom", lambda process, size, flags=0: process.random(PURPOSE).randbytes(size))
     _replace(random, "_urandom", lambda process, size: process.random(PURPOSE).randbytes(size))
     _replace(uuid, "uuid1", lambda process, *arguments: uuid.UUID(int=process.random(PURPOSE).getrandbits(128), version=1))
     _replace(uuid, "uuid4", lambda process: uuid.UUID(int=process.random(PURPOSE).getrandbits(128), version=4))
+    _replace(uuid, "getnode", lambda process: FIRST_NODE + process.host.index)
+    _replace(os, "getpid", lambda process: FIRST_PROCESS + process.host.index)
+    _replace(os, "getppid", lambda process: 1)
+    _replace(socket, "gethostname", lambda process: process.host.name)
+    _replace_calendar()
     for name in DRAWS:
         _replace(random, name, _draw(name))
     _route_unseeded_generators()
@@ -69,6 +79,11 @@ def routed_to(loop: "VirtualLoop") -> Iterator[None]:
         _loop = None
 
 
+def is_running() -> bool:
+    """Tell whether a simulation runs, in whatever thread."""
+    return _loop is not None
+
+
 def running_process() -> Process | None:
     """Return the simulated process whose code runs in this thread, or None outside of a simulation."""
     if _loop is None or threading.get_ident() != _thread:
@@ -86,6 +101,22 @@ def _replace(module: object, name: str, routed: Callable[..., object]) -> None:
 
     ambient.__name__ = ambient.__qualname__ = name
     setattr(module, name, ambient)
+
+
+def _replace_calendar() -> None:
+    """Let functions of the calendar that are not told a time take the host's."""
+
+    def seconds(process: Process) -> float:
+        return process.host.clock.wall_ns() / NANOSECONDS
+
+    def of_seconds(real: Callable[[float], object]) -> Callable[..., object]:
+        return lambda process, told=None: real(seconds(process) if told is None else told)
+
+    localtime, asctime, strftime = time.localtime, time.asctime, time.strftime
+    for name in ("gmtime", "localtime", "ctime"):
+        _replace(time, name, of_seconds(getattr(time, name)))
+    _replace(time, "asctime", lambda process, told=None: asctime(localtime(seconds(process)) if told is None else told))
+    _replace(time, "strftime", lambda process, form, told=None: strftime(form, localtime(seconds(process)) if told is None else told))
 
 
 def _draw(name: str) -> Callable[..., object]:

@@ -1,0 +1,129 @@
+"""The ways by which code can reach the real machine: what the fence guards, and what Python itself reports of everything that gets past it.
+
+A guarded attribute catches whoever looks it up when it is called. Names that were bound before (`from os import open`) and calls made in C go past
+that; many of them are reported as audit events (PEP 578), which the fence listens to as well.
+"""
+
+import _posixsubprocess
+import _thread
+import asyncio
+import builtins
+import io
+import multiprocessing.process
+import os
+import select
+import selectors
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+A_THREAD, A_PROCESS, A_SOCKET, A_LOOP = "a thread", "a process", "a socket", "another event loop"
+A_LOOK_UP, A_PIPE, A_WAIT, A_SIGNAL = "a blocking name look-up", "a pipe", "a wait in real time", "a signal"
+A_FILE, AN_EXIT, ENTROPY, CPU_TIME, A_MACHINE = (
+    "a file",
+    "the end of the whole process",
+    "entropy",
+    "the time of the processor",
+    "the load of the machine",
+)
+IN_C = "a library in C"
+
+GUARDED: tuple[tuple[object, str, str], ...] = (
+    (threading.Thread, "start", A_THREAD),
+    (_thread, "start_new_thread", A_THREAD),
+    (_thread, "start_new", A_THREAD),
+    (threading.Condition, "wait", A_WAIT),
+    (select, "select", A_WAIT),
+    (select, "poll", A_WAIT),
+    (select, "epoll", A_WAIT),
+    (selectors._BaseSelectorImpl, "__init__", A_WAIT),  # all selectors, with names of select bound early
+    (socket.socket, "__init__", A_SOCKET),
+    (socket, "getaddrinfo", A_LOOK_UP),
+    (socket, "gethostbyname", A_LOOK_UP),
+    (socket, "gethostbyaddr", A_LOOK_UP),
+    (subprocess.Popen, "__init__", A_PROCESS),
+    (_posixsubprocess, "fork_exec", A_PROCESS),
+    (multiprocessing.process.BaseProcess, "start", A_PROCESS),
+    (os, "fork", A_PROCESS),
+    (os, "forkpty", A_PROCESS),
+    (os, "posix_spawn", A_PROCESS),
+    (os, "posix_spawnp", A_PROCESS),
+    (os, "system", A_PROCESS),
+    (os, "execv", A_PROCESS),
+    (os, "execve", A_PROCESS),
+    (os, "_exit", AN_EXIT),
+    (os, "abort", AN_EXIT),
+    (os, "kill", A_SIGNAL),
+    (signal, "signal", A_SIGNAL),
+    (signal, "raise_signal", A_SIGNAL),
+    (signal, "set_wakeup_fd", A_SIGNAL),
+    (signal, "alarm", A_SIGNAL),
+    (signal, "setitimer", A_SIGNAL),
+    (signal, "pause", A_WAIT),
+    (signal, "sigwait", A_WAIT),
+    (os, "pipe", A_PIPE),
+    (os, "pipe2", A_PIPE),
+    (os, "eventfd", A_PIPE),
+    (os, "memfd_create", A_FILE),
+    (os, "times", CPU_TIME),
+    (os, "getloadavg", A_MACHINE),
+    (time, "process_time", CPU_TIME),
+    (time, "process_time_ns", CPU_TIME),
+    (time, "thread_time", CPU_TIME),
+    (time, "thread_time_ns", CPU_TIME),
+    (ssl, "RAND_bytes", ENTROPY),
+    (ssl.SSLContext, "wrap_socket", "TLS"),
+    (ssl.SSLContext, "wrap_bio", "TLS"),
+    (asyncio, "new_event_loop", A_LOOP),
+    (asyncio.events, "new_event_loop", A_LOOP),
+)
+"""Of no use to anybody in a simulation: place, name, what it is."""
+GUARDED_FROM_NODES: tuple[tuple[object, str, str], ...] = (
+    (builtins, "open", A_FILE),
+    (io, "open", A_FILE),
+    (os, "open", A_FILE),
+    (os, "stat", A_FILE),
+    (os, "lstat", A_FILE),
+    (os, "access", A_FILE),
+    (os, "readlink", A_FILE),
+)
+"""The harness may use these: it writes reports and reads scenarios."""
+
+AUDITED: dict[str, str] = {
+    "socket.__new__": A_SOCKET,
+    "socket.connect": A_SOCKET,
+    "socket.bind": A_SOCKET,
+    "socket.getaddrinfo": A_LOOK_UP,
+    "socket.gethostbyname": A_LOOK_UP,
+    "socket.gethostbyaddr": A_LOOK_UP,
+    "socket.getnameinfo": A_LOOK_UP,
+    "subprocess.Popen": A_PROCESS,
+    "os.fork": A_PROCESS,
+    "os.forkpty": A_PROCESS,
+    "os.posix_spawn": A_PROCESS,
+    "os.system": A_PROCESS,
+    "os.exec": A_PROCESS,
+    "os.spawn": A_PROCESS,
+    "pty.spawn": A_PROCESS,
+    "os.kill": A_SIGNAL,
+    "os.killpg": A_SIGNAL,
+    "signal.pthread_kill": A_SIGNAL,
+}
+"""Audit events that nobody in a simulation may cause."""
+AUDITED_FROM_NODES: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate",
+            "os.chdir", "os.chmod", "os.chown", "os.utime", "shutil.copyfile", "shutil.move", "shutil.rmtree", "tempfile.mkstemp",
+            "tempfile.mkdtemp", "glob.glob", "sqlite3.connect", "mmap.__new__", "fcntl.flock", "fcntl.lockf",
+        ),
+        A_FILE,
+    ),
+    "ctypes.dlopen": IN_C,
+    "ctypes.dlsym": IN_C,
+    "ctypes.call_function": IN_C,
+}  # fmt: skip
+"""Audit events that only the harness may cause."""
