@@ -140,7 +140,7 @@ class LabNode:
                 if isinstance(outcome, serving.SnapshotPiece):
                     content = self.disk.snapshots[outcome.snapshot]
                     piece = content[outcome.position : outcome.position + 40]
-                    outcome = serving.snapshot_response(quorum, ErrorCode.NONE, request, size=len(content), piece=piece)
+                    outcome = serving.snapshot_response(quorum, outcome, size=len(content), records=piece)
                 answer(outcome)
             case ApiVersionsRequest():
                 answer(ApiVersionsResponse(supported_features=[SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)]))

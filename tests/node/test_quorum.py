@@ -261,7 +261,7 @@ async def test_after_a_restart_a_snapshot_stands_for_the_log_before_it(tmp_path:
 
 
 async def test_a_piece_of_a_snapshot_is_where_it_was_asked_for(tmp_path: Path) -> None:
-    """FetchSnapshot: size and position; what is not there is refused by name."""
+    """FetchSnapshot: size and position; what is not there is refused as a whole. Others' partitions may stand beside."""
     async with running_quorum(tmp_path, **SMALL_LOGS) as quorum:
         leader = await with_snapshots(quorum)
         latest = leader.raft.quorum.log.latest_snapshot
@@ -281,12 +281,25 @@ async def test_a_piece_of_a_snapshot_is_where_it_was_asked_for(tmp_path: Path) -
             piece = (await broker.ask(ask(latest, 10))).topics[0].partitions[0]
             assert (piece.error_code, piece.size, piece.position) == (ErrorCode.NONE, len(content), 10)
             assert bytes(piece.unaligned_records) == content[10:60]
-            for snapshot, position, error in [
-                (SnapshotId(1, 1), 0, ErrorCode.SNAPSHOT_NOT_FOUND),
-                (latest, len(content), ErrorCode.POSITION_OUT_OF_RANGE),
-                (latest, -1, ErrorCode.POSITION_OUT_OF_RANGE),
+            two = ask(latest, 10)
+            two.topics.insert(0, FetchTopicSnapshot(name="other", partitions=[FetchPartitionSnapshot()]))
+            assert bytes((await broker.ask(two)).topics[0].partitions[0].unaligned_records) == content[10:60]
+            other_partition, old_epoch, nothing, many = ask(latest, 0), ask(latest, 0), ask(latest, 0), ask(latest, 0)
+            other_partition.topics[0].partitions[0].partition = 1
+            old_epoch.topics[0].partitions[0].current_leader_epoch -= 1
+            nothing.topics[0].partitions = []
+            many.topics = [FetchTopicSnapshot(name=METADATA, partitions=many.topics[0].partitions * 2)] * 2
+            for request, error in [
+                (ask(SnapshotId(1, 1), 0), ErrorCode.UNKNOWN_SERVER_ERROR),
+                (ask(latest, len(content)), ErrorCode.UNKNOWN_SERVER_ERROR),
+                (ask(latest, -1), ErrorCode.UNKNOWN_SERVER_ERROR),
+                (other_partition, ErrorCode.UNKNOWN_SERVER_ERROR),
+                (old_epoch, ErrorCode.UNKNOWN_SERVER_ERROR),
+                (nothing, ErrorCode.INVALID_REQUEST),
+                (many, ErrorCode.INVALID_REQUEST),
             ]:
-                assert (await broker.ask(ask(snapshot, position))).topics[0].partitions[0].error_code == error
+                refused = await broker.ask(request)
+                assert (refused.error_code, refused.topics) == (error, [])
 
 
 async def test_who_fetches_gets_no_more_at_once_than_is_set(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def fetch_snapshot_request(quorum: Quorum, wanted: SnapshotFetch) -> snapshots.F
 
 
 def fetch_snapshot_answer(quorum: Quorum, response: snapshots.FetchSnapshotResponse) -> SnapshotAnswer | None:
-    """Read an answer; None where the whole request was refused, which 3.9 also does for every error of the partition."""
+    """Read an answer; None where the whole request was refused, as it is for every error of the partition: `serving.refused_snapshot`."""
     if response.error_code or not response.topics or not response.topics[0].partitions:
         return None
     data = response.topics[0].partitions[0]

@@ -83,10 +83,10 @@ def on_fetch_response(quorum: Quorum, node_id: int, response: FetchResponse, now
 
 
 def on_fetch_snapshot_response(quorum: Quorum, node_id: int, response: FetchSnapshotResponse, now_ms: int) -> None:
-    """Take in a piece of a snapshot; the last one makes it the beginning of the log."""
+    """Take in a piece of a snapshot; the last one makes it the beginning of the log. Whoever gets none gives it up, and fetches on."""
     answer = fetch_messages.fetch_snapshot_answer(quorum, response)
     if answer is None:
-        quorum.peers.back_off(node_id, now_ms)
+        on_snapshot_refused(quorum, node_id, now_ms)
         return
     if is_settled_by_epoch(quorum, node_id, answer, now_ms):
         return
@@ -96,8 +96,7 @@ def on_fetch_snapshot_response(quorum: Quorum, node_id: int, response: FetchSnap
     fetch = role.snapshot_fetch
     is_gone = answer.error is ErrorCode.SNAPSHOT_NOT_FOUND or answer.snapshot.end_offset < 0 or answer.snapshot.epoch < 0
     if is_gone or answer.error is not ErrorCode.NONE:
-        role.snapshot_fetch = None
-        quorum.peers.back_off(node_id, now_ms)
+        on_snapshot_refused(quorum, node_id, now_ms)
         return
     if answer.snapshot != fetch.snapshot or answer.position != fetch.position:
         raise FatalQuorumError(f"asked for {fetch.snapshot} from {fetch.position} on, and got {answer.snapshot} from {answer.position} on")
@@ -107,6 +106,13 @@ def on_fetch_snapshot_response(quorum: Quorum, node_id: int, response: FetchSnap
     if fetch.position >= answer.size:
         fetch.is_complete = True
         quorum.effects.append(FinishSnapshot(fetch.snapshot))
+
+
+def on_snapshot_refused(quorum: Quorum, node_id: int, now_ms: int) -> None:
+    """Give up a snapshot that cannot be had, after a pause: the answer to the next Fetch says which one can, or who leads now."""
+    if isinstance(quorum.role, Follower):
+        quorum.role.snapshot_fetch = None
+    quorum.peers.back_off(node_id, now_ms)
 
 
 def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> None:

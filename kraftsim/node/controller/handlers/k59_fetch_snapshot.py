@@ -33,9 +33,9 @@ def _answer(controller: "Controller", request: FetchSnapshotRequest) -> FetchSna
     snapshots = raft.store.snapshots
     size = snapshots.size_bytes(outcome.snapshot)
     if outcome.position >= size:
-        return serving.snapshot_response(raft.quorum, ErrorCode.POSITION_OUT_OF_RANGE, request)
-    piece = snapshots.read_piece(outcome.snapshot, outcome.position, min(max(outcome.max_bytes, 0), raft.quorum.settings.fetch_snapshot_max_bytes))
-    return serving.snapshot_response(raft.quorum, ErrorCode.NONE, request, size=size, piece=piece)
+        return serving.refused_snapshot()
+    records = snapshots.read_piece(outcome.snapshot, outcome.position, min(max(outcome.max_bytes, 0), raft.quorum.settings.fetch_snapshot_max_bytes))
+    return serving.snapshot_response(raft.quorum, outcome, size=size, records=records)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
