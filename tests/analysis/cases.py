@@ -15,7 +15,9 @@ from tests.analysis.happenings import (
     final_log,
     final_record,
     received,
+    registered,
     returned,
+    sent,
     settled,
 )
 from tests.analysis.history import History
@@ -27,6 +29,8 @@ MONOTONIC = "metadata-log-monotonic"
 OWNED = "producer-id-inside-owned-block"
 ONE_APPEND = "one-append-per-sequence"
 SETTLES = "settles-after-heal"
+ONCE = "records-in-final-log-once"
+PRESENT = "producer-id-block-to-present-incarnation"
 ACKNOWLEDGED = "acknowledged-records-in-final-log"
 
 Noted = tuple[str, Event] | tuple[str, int, Event]
@@ -291,6 +295,50 @@ CASES = [
         1,
         ("a/b/0/'; DROP VIEW x; --\u2028</script>/0",),
     ),
+    # --- records that are there twice
+    Case(
+        "each as often as it was sent",
+        ONCE,
+        [("c", sent("x")), ("c", sent("y")), ("d", sent("y")), *(("final", final_record(offset, key)) for offset, key in enumerate("xyy"))],
+        OK,
+        3,
+    ),
+    Case(
+        "once more than it was sent",
+        ONCE,
+        [("c", sent("x")), ("c", sent("y")), *(("final", final_record(offset, key)) for offset, key in enumerate("xyxx"))],
+        VIOLATED,
+        4,
+        ("b/t/0/x",),
+        (("final.1.0", "final.1.3"),),
+    ),
+    Case(
+        "once in each replica's log",
+        ONCE,
+        [("c", sent("x")), ("final", final_record(0, "x", broker="broker-1")), ("final", final_record(0, "x", broker="broker-2"))],
+        OK,
+        2,
+    ),
+    Case("records of others", ONCE, [("c", sent("x")), ("final", final_record(0, "")), ("final", final_record(1, ""))], VACUOUS, 0),
+    # --- blocks and incarnations
+    Case(
+        "a block for each life",
+        PRESENT,
+        [("a", registered(1)), ("a", allocated(0, 10)), ("a", registered(11)), ("a", allocated(10, 20, 1, 11))],
+        OK,
+        2,
+    ),
+    Case(
+        "a block for a former life",
+        PRESENT,
+        [("a", registered(1)), ("a", registered(5)), ("a", registered(7)), ("a", allocated(0, 10))],
+        VIOLATED,
+        1,
+        ("10",),
+        (("a.1.1", "a.1.3"),),
+    ),
+    Case("a block that was given before", PRESENT, [("a", registered(1)), ("a", registered(15)), ("a", allocated(0, 10))], OK, 1),
+    Case("another broker registered", PRESENT, [("a", registered(1)), ("a", registered(5, broker_id=2)), ("a", allocated(0, 10))], OK, 1),
     # --- liveness
     Case("all in time", SETTLES, [("h", settled("leader", 400)), ("h", settled("brokers", 10_000))], OK, 2),
     Case(

@@ -1,7 +1,7 @@
 """Events with the fields that matter to an invariant named, and the rest filled in."""
 
-from kraftsim.events.clients import RecordAcknowledged
-from kraftsim.events.metadata import ControllerElected
+from kraftsim.events.clients import RecordAcknowledged, RecordSent
+from kraftsim.events.metadata import BrokerRegistered, ControllerElected
 from kraftsim.events.partitions import BatchAppended, FinalBatch, FinalLog, FinalRecord
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
 from kraftsim.events.raft import (
@@ -19,9 +19,17 @@ from kraftsim.events.runs import Settled
 NO_PRODUCER = (-1, -1, -1)
 
 
-def allocated(first_producer_id: int, next_producer_id: int, broker_id: int = 1) -> ProducerIdBlockAllocated:
+def registered(broker_epoch: int, broker_id: int = 1) -> BrokerRegistered:
+    return BrokerRegistered(broker_id=broker_id, broker_epoch=broker_epoch, incarnation_id="i")
+
+
+def allocated(first_producer_id: int, next_producer_id: int, broker_id: int = 1, broker_epoch: int = 1) -> ProducerIdBlockAllocated:
     return ProducerIdBlockAllocated(
-        broker_id=broker_id, broker_epoch=1, first_producer_id=first_producer_id, next_producer_id=next_producer_id, offset=next_producer_id
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        first_producer_id=first_producer_id,
+        next_producer_id=next_producer_id,
+        offset=next_producer_id,
     )
 
 
@@ -80,8 +88,12 @@ def final_log(next_offset: int, record_count: int, *, log_start_offset: int = 0,
     )
 
 
-def final_record(offset: int, record_key: str, *, topic: str = "t") -> FinalRecord:
-    return FinalRecord(topic=topic, partition=0, offset=offset, record_key=record_key, broker="b")
+def final_record(offset: int, record_key: str, *, topic: str = "t", broker: str = "b") -> FinalRecord:
+    return FinalRecord(topic=topic, partition=0, offset=offset, record_key=record_key, broker=broker)
+
+
+def sent(record_key: str, *, topic: str = "t") -> RecordSent:
+    return RecordSent(client_id="c", topic=topic, partition=0, record_key=record_key)
 
 
 def acknowledged(offset: int, record_key: str, *, topic: str = "t") -> RecordAcknowledged:

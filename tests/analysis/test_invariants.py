@@ -30,8 +30,10 @@ from tests.analysis.happenings import (
     holds,
     loaded,
     received,
+    registered,
     returned,
     said,
+    sent,
     settled,
     voted,
     written,
@@ -99,7 +101,7 @@ def random_history(seed: int) -> History:
     history = History()
     careless = random.choice((0.0, 0.02, 0.3))
     slip = lambda: random.random() < careless  # noqa: E731
-    next_id, end_offset, used = 0, 0, []
+    next_id, end_offset, used, broker_epoch = 0, 0, [], 1
     blocks: list[tuple[int, int]] = []
     sequences = [0, 0, 0]
     log: list[tuple[int, int, tuple[int, int, int]]] = []
@@ -107,7 +109,10 @@ def random_history(seed: int) -> History:
         action = random.randrange(4)
         if action == 0:
             size = random.randrange(1, 12)
-            history.note("controller", allocated(next_id, next_id + size))
+            if random.random() < 0.3:
+                broker_epoch = max(1, next_id)
+                history.note("controller", registered(broker_epoch))
+            history.note("controller", allocated(next_id, next_id + size, broker_epoch=broker_epoch - (1 if slip() else 0)))
             blocks.append((next_id, next_id + size))
             history.note("broker", received(next_id, next_id + size), incarnation=random.choice((1, 2)) if slip() else 1)
             next_id += 0 if slip() else size - random.randrange(size) if slip() else size
@@ -124,6 +129,8 @@ def random_history(seed: int) -> History:
                 end_offset = max(0, end_offset - random.randrange(6))
                 log = [batch for batch in log if batch[1] < end_offset]
             history.note("broker", appended(end_offset, end_offset + size - 1, key))
+            if not slip():
+                history.note("client", sent(f"k{end_offset}"))
             history.note("client", acknowledged(-1 if slip() else end_offset, f"k{end_offset}"))
             log.append((end_offset, end_offset + size - 1, key))
             end_offset += size
@@ -135,7 +142,8 @@ def random_history(seed: int) -> History:
         for first_offset, last_offset, key in log:
             if not slip():
                 history.note("final", final_batch(first_offset, last_offset, key))
-                history.note("final", final_record(first_offset, f"k{first_offset}"))
+                for _ in range(2 if slip() else 1):
+                    history.note("final", final_record(first_offset, f"k{first_offset}"))
     return history
 
 
