@@ -120,6 +120,15 @@ class CopyingFailed(Event):
     reason: str
 
 
+class LogStartMoved(Event):
+    """A replica's log begins later than before; reason is what made it so."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    reason: str
+
+
 class IsrChangeAsked(Event):
     """A leader asks the controller for another set of in-sync replicas. isr is a list with commas."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.partitions.retention import Expired, RetentionRules, expired
 from kraftsim.core.partitions.segments import Segment, SegmentList, SegmentSettings
 from kraftsim.events.nodes import LogRecovered
 from kraftsim.node.segment_files import PendingIndex, SegmentFiles
@@ -76,6 +77,8 @@ class PartitionLog:
         self._on_rolled = on_rolled
         self._pending_index = PendingIndex()
         self._active_file: File | None = None
+        self._begun_at = 0
+        """Where the log begins, if that is inside its first segment."""
         self._next_read = UNKNOWN_READ
         """(offset, base offset of its segment, position): where the last read ended, which is where the next one mostly begins."""
         self._last_read = UNKNOWN_READ
@@ -84,7 +87,7 @@ class PartitionLog:
     @property
     def log_start_offset(self) -> int:
         """The first offset in the log."""
-        return self._segments.first_base_offset
+        return max(self._segments.first_base_offset, self._begun_at)
 
     @property
     def log_end_offset(self) -> int:
@@ -181,12 +184,35 @@ class PartitionLog:
         self.epochs.truncate_to(self.log_end_offset)
         return cut_bytes
 
+    def begin_at(self, offset: int) -> None:
+        """Let the log begin at an offset inside of it; whole segments before it go when `delete_expired` is called next."""
+        self._begun_at = max(self._begun_at, offset)
+
+    def delete_expired(self, rules: RetentionRules, *, now_ms: int, high_watermark: int) -> Expired | None:
+        """Delete the segments that are due, as far as one reason goes, and say how many went and why; None if none is. Call it until then."""
+        due = expired(
+            self._segments.segments,
+            rules,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+        )
+        if due is None:
+            return None
+        if due.count == len(self._segments.segments):
+            self._roll(self.log_end_offset)
+        for segment in self._segments.remove_before(self._segments.segments[due.count].base_offset):
+            self._files.remove_segment(segment.base_offset)
+        self._next_read = UNKNOWN_READ
+        return due
+
     def restart_at(self, offset: int) -> int:
         """Drop everything, begin anew with an empty log at `offset`, and return how many bytes went."""
         removed = self._segments.remove_from(self.log_start_offset)
         cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed)
         self._begin_segment(offset)
-        self.flushed_offset = offset
+        self.flushed_offset = self._begun_at = offset
         self.epochs.truncate_to(0)
         return cut_bytes
 

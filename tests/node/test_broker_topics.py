@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kraftsim.events.metadata import PartitionChanged, PartitionCreated, TopicCreated, TopicDeleted
+from kraftsim.events.partitions import LeaderElected
 from kraftsim.node.broker.forwarded import FORWARDED, broker_handlers
 from kraftsim.node.outbound import PeerConnection
 from protocol.errors import ErrorCode
@@ -95,32 +96,53 @@ def test_a_wider_topic_is_served_where_it_was_put() -> None:
         assert [(event.topic, event.partition) for event in created] == [("t", 0), ("t", 1)] and created[1].leader == 2
 
 
+def by_hand(name: str, broker_id: int) -> CreateTopicsRequest:
+    """Ask for a topic of one partition on one broker."""
+    row = CreatableReplicaAssignment(partition_index=0, broker_ids=[broker_id])
+    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[row])], timeout_ms=5000)
+
+
+async def move(client: Client, replicas: list[int] | None) -> int:
+    row = ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])
+    answer = await client.ask(AlterPartitionReassignmentsRequest(topics=[row], timeout_ms=5000), 0)
+    return answer.responses[0].partitions[0].error_code
+
+
+async def moves(client: Client) -> list[tuple[list[int], list[int], list[int]]]:
+    answer = await client.ask(ListPartitionReassignmentsRequest(topics=None, timeout_ms=5000))
+    return [(row.replicas, row.adding_replicas, row.removing_replicas) for topic in answer.topics for row in topic.partitions]
+
+
 def test_a_move_begins_is_listed_and_is_called_off() -> None:
-    """It cannot be completed while brokers do not replicate: the new replica never gets in sync."""
+    """It cannot be completed while the new replica is away: it never gets in sync."""
     with running_cluster(2) as cluster:
 
         async def work(client: Client) -> None:
-            await client.create_topic("t")
-            here = next(event.leader for event in cluster.noted(PartitionCreated, CONTROLLER_HOST))
-            there = 3 - here
-
-            async def move(replicas: list[int] | None) -> int:
-                row = ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])
-                answer = await client.ask(AlterPartitionReassignmentsRequest(topics=[row], timeout_ms=5000), 0)
-                return answer.responses[0].partitions[0].error_code
-
-            async def moves() -> list[tuple[list[int], list[int], list[int]]]:
-                answer = await client.ask(ListPartitionReassignmentsRequest(topics=None, timeout_ms=5000))
-                return [(row.replicas, row.adding_replicas, row.removing_replicas) for topic in answer.topics for row in topic.partitions]
-
-            assert await move([here, there]) == ErrorCode.INVALID_REPLICATION_FACTOR
-            assert await move([there]) == ErrorCode.NONE
-            assert await moves() == [([there, here], [there], [here])]
-            assert await move(None) == ErrorCode.NONE
-            assert await moves() == [] and await move(None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            await client.ask(by_hand("t", 1))
+            cluster.kill("broker-2")
+            assert await move(client, [2]) == ErrorCode.NONE
+            assert await moves(client) == [([2, 1], [2], [1])]
+            assert await move(client, None) == ErrorCode.NONE
+            assert await moves(client) == [] and await move(client, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
         cluster.run(work)
         assert [event.adding_replicas for event in cluster.noted(PartitionChanged, CONTROLLER_HOST)][-1] == ""
+
+
+def test_a_partition_moves_to_another_broker() -> None:
+    """The new replica copies, joins those in sync, leads, and the old one goes (KIP-455)."""
+    with running_cluster(2) as cluster:
+
+        async def work(client: Client) -> None:
+            await client.ask(by_hand("t", 1))
+            assert await move(client, [2]) == ErrorCode.NONE
+            while await moves(client):
+                await asyncio.sleep(0.1)
+
+        cluster.run(work)
+        last = cluster.noted(PartitionChanged, CONTROLLER_HOST)[-1]
+        assert (last.leader, last.isr) == (2, "2")
+        assert [event.leader_epoch for event in cluster.noted(LeaderElected, "broker-2")], "the new replica leads"
 
 
 ASKED: list[tuple[Message, int]] = [

@@ -57,6 +57,15 @@ class LeaderEpochs:
         lower = [start.leader_epoch for start in self._starts if start.leader_epoch <= leader_epoch]
         return (lower[-1] if lower else leader_epoch), higher.start_offset
 
+    def begin_at(self, log_start_offset: int) -> bool:
+        """Forget epochs that ended before the log's new start, and tell whether anything changed: the epoch of the start begins there now."""
+        later = [start for start in self._starts if start.start_offset > log_start_offset]
+        earlier = [start for start in self._starts if start.start_offset <= log_start_offset]
+        if not earlier or (len(earlier) == 1 and earlier[0].start_offset == log_start_offset):
+            return False
+        self._starts = [EpochStart(earlier[-1].leader_epoch, log_start_offset), *later]
+        return True
+
     def truncate_to(self, end_offset: int) -> None:
         """Forget epochs that begin at end_offset or after it."""
         self._starts = [start for start in self._starts if start.start_offset < end_offset]

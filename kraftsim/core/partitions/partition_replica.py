@@ -8,6 +8,7 @@ Source: kafka.cluster.Partition, UnifiedLog.append.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
@@ -29,6 +30,7 @@ from kraftsim.events.partitions import (
     LeaderElected,
     LeaderFollowed,
     LeadershipLost,
+    LogStartMoved,
     PartitionHighWatermarkMoved,
     PartitionTruncated,
     ProduceRefused,
@@ -53,6 +55,10 @@ class AgreedIsr:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
+
+
+HIGH_WATERMARK: Final = -1
+"""As an offset to delete up to."""
 
 
 class PartitionReplica:
@@ -247,6 +253,30 @@ class PartitionReplica:
             return False
         self._move_high_watermark(reached)
         return True
+
+    def begin_at(self, log_start_offset: int, reason: str) -> bool:
+        """Let the log begin later, and tell whether it does; its epochs and what readers see follow. What is not in the log cannot begin it."""
+        if not self.log_start_offset < log_start_offset <= self.log_end_offset:
+            return False
+        self.log_start_offset = log_start_offset
+        self.high_watermark = max(self.high_watermark, log_start_offset)
+        self.epochs.begin_at(log_start_offset)
+        self._note(LogStartMoved(topic=self.topic, partition=self.partition, log_start_offset=log_start_offset, reason=reason))
+        return True
+
+    def decide_deletion(self, offset: int, *, is_deleted: bool) -> int | Refusal:
+        """Say where the log begins once everything below an offset is deleted (-1: below the high watermark), DeleteRecords.
+
+        Comes back with NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION for a topic that is only compacted, or OFFSET_OUT_OF_RANGE.
+        """
+        if self.reign is None:
+            return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+        if not is_deleted:
+            return Refusal(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy does not delete")
+        wanted = self.high_watermark if offset == HIGH_WATERMARK else offset
+        if not 0 <= wanted <= self.high_watermark:
+            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}, the high watermark is {self.high_watermark}")
+        return wanted
 
     def on_cut(self, log_start_offset: int, log_end_offset: int) -> None:
         """Take note that the log was cut, or begun anew; its epochs are cut already, and the producer state is rebuilt by whoever cut it."""

@@ -92,6 +92,11 @@ class Segment:
             return self.written_ms
         return self._created_ms if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp
 
+    @property
+    def age_timestamp(self) -> int:
+        """By what its age is told: the newest timestamp of its records; without any, when it was last written to or opened."""
+        return self.max_timestamp if self.max_timestamp != NO_TIMESTAMP else self.last_written_ms
+
     def close(self) -> TimeEntry | None:
         """Return the time index entry that a segment gets when it is rolled or shut down; None if the last one already says as much."""
         return self._add_time_entry()
@@ -178,6 +183,11 @@ class SegmentList:
         """Return the segment in which an offset is to be looked for; None below the first one or from the log end offset on."""
         found = bisect_right(self._base_offsets, offset)
         return self._segments[found - 1] if found and offset < self.log_end_offset else None
+
+    def has(self, segment: Segment) -> bool:
+        """Tell whether a segment is still one of these."""
+        place = bisect_right(self._base_offsets, segment.base_offset)
+        return place > 0 and self._segments[place - 1] is segment
 
     def after(self, segment: Segment) -> Segment | None:
         """Return the next segment; None after the active one."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraftsim.core.partitions.batch_rules import AppendRules
+from kraftsim.core.partitions.retention import RetentionRules
 from kraftsim.core.partitions.segments import SegmentSettings
 from protocol.compression import Compression
 
@@ -37,6 +38,15 @@ def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
         segment_bytes=int(configs["segment.bytes"]),
         segment_ms=int(configs["segment.ms"]),
         index_interval_bytes=int(configs["index.interval.bytes"]),
+    )
+
+
+def retention_rules(configs: Mapping[str, str]) -> RetentionRules:
+    """Return how long records are kept. `configs` are the effective ones."""
+    return RetentionRules(
+        is_deleted="delete" in configs["cleanup.policy"].replace(" ", "").split(","),
+        retention_ms=int(configs["retention.ms"]),
+        retention_bytes=int(configs["retention.bytes"]),
     )
 
 

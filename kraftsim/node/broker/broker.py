@@ -68,6 +68,8 @@ class Broker:
         """Set once it is known whether the broker came into service."""
         self.shell = NodeShell(world, config, self._on_death)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
+        self.deletions: Purgatory[PartitionKey] = Purgatory()
+        """DeleteRecords requests that wait for the followers."""
         self.produces: Purgatory[PartitionKey] = Purgatory()
         """Produce requests with acks=all that wait until others have copied what they appended."""
         self._incarnation_id = random_uuid(world, "incarnation id")
@@ -169,6 +171,7 @@ class Broker:
         await self._listeners.close()
         self.fetches.close()
         self.produces.close()
+        self.deletions.close()
         self.replication.close()
         self._heartbeats.close()
         self._forwarded.close()
@@ -215,6 +218,7 @@ class Broker:
     def on_partition_changed(self, key: PartitionKey) -> None:
         """Look again at whoever waits for something in a partition: its high watermark or its role has changed."""
         self.produces.check(key)
+        self.deletions.check(key)
         self.fetches.check(key)
 
     def is_alive(self, broker_id: int) -> bool:
@@ -297,4 +301,5 @@ class Broker:
         self.replication.abort()
         self.fetches.close()
         self.produces.close()
+        self.deletions.close()
         self.partitions.abort()

@@ -81,6 +81,20 @@ class HostedPartition:
                 replica.apply_copied(batch)
         finally:
             has_moved = replica.on_copied(accepted.high_watermark)
+        return self.begin_at(accepted.log_start_offset, "the leader's") or has_moved
+
+    def begin_at(self, log_start_offset: int, reason: str) -> bool:
+        """Let the log begin later, and tell whether it does. Store the log's epochs afterwards."""
+        if not self.replica.begin_at(log_start_offset, reason):
+            return False
+        self.log.begin_at(log_start_offset)
+        return True
+
+    def delete_expired(self, now_ms: int) -> bool:
+        """Delete the segments that are too old, and tell whether the log begins later now. Raises OSError."""
+        has_moved = False
+        while (gone := self.log.delete_expired(self.settings.retention, now_ms=now_ms, high_watermark=self.replica.high_watermark)) is not None:
+            has_moved = self.begin_at(self.log.log_start_offset, gone.reason.value) or has_moved
         return has_moved
 
     def cut(self, step: CutTo | RestartAt) -> int:

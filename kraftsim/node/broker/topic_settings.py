@@ -10,8 +10,9 @@ from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.topic_configs import effective_topic_configs
 from kraftsim.core.partitions.batch_rules import AppendRules
+from kraftsim.core.partitions.retention import RetentionRules
 from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.partitions.topic_rules import append_rules, converts_down, segment_settings
+from kraftsim.core.partitions.topic_rules import append_rules, converts_down, retention_rules, segment_settings
 from kraftsim.node.config import NodeConfig
 from protocol.metadata.m04_config import BROKER_RESOURCE
 
@@ -25,6 +26,7 @@ class TopicSettings:
 
     rules: AppendRules
     segments: SegmentSettings
+    retention: RetentionRules
     flush_messages: int
     converts_down: bool = True
 
@@ -46,6 +48,7 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
     return TopicSettings(
         rules=append_rules(configs, replica_count=replica_count, bounds_min_in_sync_replicas=bounds_min_in_sync_replicas),
         segments=segment_settings(configs),
+        retention=retention_rules(configs),
         flush_messages=int(configs["flush.messages"]),
         converts_down=converts_down(configs),
     )

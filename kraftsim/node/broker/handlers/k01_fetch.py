@@ -181,8 +181,11 @@ class FetchReader:
             broker_epoch=self._follower_epoch,
         )
         self._broker.replication.ask(hosted, fetched.proposal)
+        key = (hosted.topic, hosted.partition)
         if fetched.has_moved:
-            self._broker.on_partition_changed((hosted.topic, hosted.partition))
+            self._broker.on_partition_changed(key)
+        else:
+            self._broker.deletions.check(key)
 
     def _records(self, hosted: HostedPartition, asked: FetchPartition, bounds: ReadBounds) -> Chunk | FileSlice:
         """Read whole batches; the first one that the request gets may be larger than it allows, or a consumer would never get past it."""

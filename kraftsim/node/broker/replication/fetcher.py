@@ -1,6 +1,6 @@
 """Copies the partitions that one other broker leads: one Fetch after the other for all of them, and a ListOffsets for those that have lost the place.
 
-Whatever goes wrong with the connection, every partition waits for replica.fetch.backoff.ms; what goes wrong with one partition lets only that one wait.
+If something goes wrong with the connection, every partition waits for replica.fetch.backoff.ms; if it does with one partition, only that one waits.
 Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
 """
 
