@@ -71,17 +71,20 @@ def _struck(fault: Fault, terrain: Terrain) -> tuple[str, ...]:
         return terrain.of(CONTROLLERS)
     if fault.target != AT_THE_TRIGGER:
         return (fault.target,)
+    roles: list[str | None] = [None]
     match fault.trigger:
         case OnFrame(is_response=is_response, client=client, server=server):
-            host, roles = server if is_response else client, []
-        case OnDisk(host=host, file_class=file_class):
-            roles = [files.role for files in terrain.files if file_class in (None, files.file_class)]
+            host = server if is_response else client
+        case OnDisk(host=host):
+            pass
         case OnEvent(host=host, kind=kind):
-            roles = [moment.role for moment in terrain.moments if moment.kind == kind]
+            roles = [moment.role if moment.is_only else None for moment in terrain.moments if moment.kind == kind]
         case OnState(host=host, states=states):
-            roles = [stay.role for stay in terrain.stays if stay.states == states]
+            roles = [stay.role if stay.is_only else None for stay in terrain.stays if stay.states == states]
         case _:
-            host, roles = None, []
+            host = None
     if host is not None:
         return (host,)
-    return tuple(host for role in dict.fromkeys(roles) for host in terrain.of(role)) or terrain.nodes
+    if not roles or None in roles:
+        return terrain.nodes
+    return tuple(host for role in dict.fromkeys(roles) if role is not None for host in terrain.of(role))

@@ -141,6 +141,8 @@ class _Draw:
         everybody = set(self._terrain.of(role)) <= set(victims)
         whoever = way != "time" and everybody and self._random.random() < 0.5
         trigger = self._trigger(way, None if whoever else victim, role)
+        if whoever and kind.spoils is not Spoils.NOTHING and not self._is_only(trigger):
+            whoever, trigger = False, self._trigger(way, victim, role)
         if isinstance(trigger, AtTime) or (not whoever and self._random.random() < 0.2):
             return Fault(kind=kind.name, target=victim, trigger=self._of_another(trigger), params=params)
         return Fault(kind=kind.name, target=AT_THE_TRIGGER if _happens_at(trigger, victim, whoever) else victim, trigger=trigger, params=params)
@@ -153,6 +155,15 @@ class _Draw:
         if way in ("disk", "event", "state") and self._random.random() < 0.4:
             return Fault(kind=kind.name, trigger=self._trigger(way, None), params=params)
         return Fault(kind=kind.name, target=self._link(), trigger=self._trigger(way, None), params=params)
+
+    def _is_only(self, trigger: Trigger) -> bool:
+        """Tell whether a trigger without a host goes off at hosts of one role only."""
+        match trigger:
+            case OnEvent(kind=kind):
+                return all(moment.is_only for moment in self._terrain.moments if moment.kind == kind)
+            case OnState(states=states):
+                return all(stay.is_only for stay in self._terrain.stays if stay.states == states)
+        return False
 
     def _of_another(self, trigger: Trigger) -> Trigger:
         """Return a trigger that may go off elsewhere: something happens at one host, and another one is struck."""

@@ -34,21 +34,23 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A fact that marks an interesting state of a role's node, and about how often it is noted."""
+    """A fact that marks an interesting state of a role's node, and about how often it is noted; `is_only`: never by another role."""
 
     kind: str
     role: str
     times_max: int
     fields: Mapping[str, Value] = field(default_factory=dict)
+    is_only: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """States that a node of a role is in for a while, all at once (`states.STATES`), and about how often it comes into them."""
+    """States that a node of a role is in for a while, all at once (`states.STATES`), and about how often; `is_only`: never another role."""
 
     states: tuple[str, ...]
     role: str
     times_max: int
+    is_only: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,11 +125,11 @@ QUORUM_MOMENTS = (
     Moment("ControllerResigned", CONTROLLERS, 3),
     Moment("VoteAnswered", CONTROLLERS, 6, {"is_granted": True, "is_pre_vote": False}),
     Moment("VoteTold", CONTROLLERS, 6),
-    Moment("MetadataWritten", CONTROLLERS, 120),
-    Moment("MetadataTruncated", CONTROLLERS, 2),
+    Moment("MetadataWritten", CONTROLLERS, 120, is_only=False),
+    Moment("MetadataTruncated", CONTROLLERS, 2, is_only=False),
     Moment("MetadataReverted", CONTROLLERS, 2),
 )
-SNAPSHOT_MOMENTS = (Moment("SnapshotWritten", CONTROLLERS, 6), Moment("SnapshotLoaded", CONTROLLERS, 2))
+SNAPSHOT_MOMENTS = (Moment("SnapshotWritten", CONTROLLERS, 6, is_only=False), Moment("SnapshotLoaded", CONTROLLERS, 2, is_only=False))
 BROKER_MOMENTS = (
     Moment("ProducerIdBlockRequested", BROKERS, 4),
     Moment("ProducerIdBlockReceived", BROKERS, 4),
@@ -137,16 +139,16 @@ CONTROLLER_STAYS = (
     Stay(("leader",), CONTROLLERS, 3),
     Stay(("appended-not-committed",), CONTROLLERS, 40),
     Stay(("ids-not-committed",), CONTROLLERS, 6),
-    Stay(("written-not-flushed",), CONTROLLERS, 60),
+    Stay(("written-not-flushed",), CONTROLLERS, 60, is_only=False),
 )
 QUORUM_STAYS = (
     Stay(("candidate",), CONTROLLERS, 4),
-    Stay(("follower",), CONTROLLERS, 4),
-    Stay(("without-leader",), CONTROLLERS, 4),
-    Stay(("replicated-not-committed",), CONTROLLERS, 60),
+    Stay(("follower",), CONTROLLERS, 4, is_only=False),
+    Stay(("without-leader",), CONTROLLERS, 4, is_only=False),
+    Stay(("replicated-not-committed",), CONTROLLERS, 60, is_only=False),
     Stay(("vote-not-told",), CONTROLLERS, 4),
     Stay(("leader", "written-not-flushed"), CONTROLLERS, 40),
-    Stay(("follower", "written-not-flushed"), CONTROLLERS, 40),
+    Stay(("follower", "written-not-flushed"), CONTROLLERS, 40, is_only=False),
 )
 BROKER_STAYS = (Stay(("asking-for-block",), BROKERS, 4),)
 PARTITION_MOMENTS = (Moment("BatchAppended", BROKERS, 200), Moment("LeaderElected", BROKERS, 8), Moment("DuplicateAnswered", BROKERS, 2))

@@ -13,10 +13,10 @@ from kraftsim.faults.atlas import clashes, spoils
 from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, SIM, Between, Fault, OneOf, Spoils, from_json, to_json
 from kraftsim.faults.swarm import draw_settings, draw_swarm, draw_value
 from kraftsim.faults.terrain import ASKER_APIS, CONTROLLERS, cluster_terrain
-from kraftsim.faults.trigger import AtTime, OnDisk, OnFrame
+from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState
 
 TERRAIN = cluster_terrain(controllers=3, brokers=3, clients=("asker-1",), apis=ASKER_APIS, brokers_keep_records=True, fault_seconds=6.0)
-SEEDS = range(400)
+SEEDS = range(300)
 KINDS = [kind for kind in FAULTS.all() if SIM in kind.modes]
 DIGEST = """
 import hashlib
@@ -74,8 +74,11 @@ REFUSED = Fault(kind="flush-error", target="controller-101", trigger=AtTime(at_m
         ([Fault(kind="power-loss", target="broker-1", trigger=AtTime(at_ms=1))], 1),  # the only copy of records that nobody flushed
         ([Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=1), params={"power_loss": False})], 0),
         ([Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=1), params={"power_loss": True})], 1),
-        ([Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log"))], 0),
-        ([Fault(kind="power-loss", trigger=OnDisk(file_class="partition-log"))], 1),
+        ([Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log"))], 1),  # brokers have one, too
+        ([Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log", host="controller-101"))], 0),
+        ([Fault(kind="power-loss", trigger=OnEvent(kind="ControllerElected"))], 0),
+        ([Fault(kind="power-loss", trigger=OnState(states=("without-leader",)))], 1),  # a broker that looks for a leader is in it
+        ([Fault(kind="power-loss", target="leader", trigger=AtTime(at_ms=1))], 0),
         ([Fault(kind="power-loss", trigger=OnFrame(api_key=22, is_response=True, server="broker-2"))], 1),
     ],
 )
