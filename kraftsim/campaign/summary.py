@@ -17,7 +17,7 @@ FaultCounts = dict[str, tuple[int, int, int]]
 class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the seeds of one scenario gave. `found` holds the runs that were not clean; `faults` sums armed, fired and bit over all seeds.
 
-    `idle_kinds` were armed often enough and never bit; `unexercised` are the invariants that the scenario must exercise and no seed did.
+    `idle_kinds` were armed often enough and never bit here; `unexercised` are the invariants that the scenario must exercise and no seed did.
     """
 
     scenario: str
@@ -48,7 +48,6 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
             f" in {self.cpu_seconds:.1f} CPU seconds ({rate:.2f} seeds per CPU second)"
         ]
         text += _table(self.faults, self.idle_kinds)
-        text += [f"  fault {kind} never bit: this campaign says nothing about it" for kind in self.idle_kinds]
         text += [f"  {name} was never exercised: this campaign says nothing about it" for name in self.unexercised]
         for run in self.found[:FOUND_SHOWN_MAX]:
             text.append(f"  seed {run.seed}: {', '.join(run.invariants_violated) or run.outcome}")
@@ -67,6 +66,11 @@ class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
     sweeps: tuple[SweepResult, ...]
 
     @property
+    def idle_kinds(self) -> tuple[str, ...]:
+        """The kinds that never bit in any scenario, though they were armed often enough."""
+        return idle_kinds(sweep.faults for sweep in self.sweeps)
+
+    @property
     def has_violations(self) -> bool:
         """Tell whether an invariant was violated, or a run broke off."""
         return any(run.outcome in (VIOLATED, "failed") for sweep in self.sweeps for run in sweep.found)
@@ -74,7 +78,7 @@ class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_inconclusive(self) -> bool:
         """Tell whether some of it could not have found anything: a kind that never bit, an invariant never exercised, a run that nobody can judge."""
-        return any(sweep.idle_kinds or sweep.unexercised or sweep.found for sweep in self.sweeps)
+        return bool(self.idle_kinds) or any(sweep.unexercised or sweep.found for sweep in self.sweeps)
 
     def lines(self) -> list[str]:
         """Return the result as text for people; a last line for all if there were several scenarios."""
@@ -82,7 +86,16 @@ class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.sweeps) > 1:
             seeds, clean, cpu_seconds = (sum(getattr(sweep, name) for sweep in self.sweeps) for name in ("seeds_played", "clean", "cpu_seconds"))
             text.append(f"all: {seeds} seeds, {clean} clean, {cpu_seconds:.1f} CPU seconds")
+        text += [f"fault {kind} never bit: this campaign says nothing about it" for kind in self.idle_kinds]
         return text
+
+
+def idle_kinds(faults: Iterable[FaultCounts]) -> tuple[str, ...]:
+    """Return the kinds that were armed often enough, and never changed an outcome."""
+    total: FaultCounts = {}
+    for each in faults:
+        add_faults(total, each)
+    return tuple(kind for kind, (armed, _, bit) in sorted(total.items()) if bit == 0 and armed >= ARMED_MIN)
 
 
 def summary(names: Sequence[str], done: Iterable[Done]) -> CampaignResult:
@@ -115,7 +128,7 @@ def _sweep(name: str, done: Sequence[Done]) -> SweepResult:
         faults=dict(sorted(faults.items())),
         simulated_seconds=sum(each.result.seconds for each in done),
         cpu_seconds=sum(each.cpu_seconds for each in done),
-        idle_kinds=tuple(kind for kind, (armed, _, bit) in sorted(faults.items()) if bit == 0 and armed >= ARMED_MIN),
+        idle_kinds=idle_kinds([faults]),
         unexercised=tuple(invariant for invariant, was in exercised.items() if not was) if done else (),
     )
 
