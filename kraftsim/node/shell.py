@@ -6,7 +6,7 @@ An `AssertionError` anywhere means that the node believes something false; it mu
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.events.nodes import NodeFailed, NodeStarted
+from kraftsim.events.nodes import DiskFailed, NodeFailed, NodeStarted
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.tasks import NodeTasks
 from kraftsim.world.interface import World
@@ -53,6 +53,11 @@ class NodeShell:
         self.die()
         if self._failed is not None:
             self._failed.set()
+
+    def lose_disk(self, path: str, operation: str, refused: OSError) -> None:
+        """Take the node down, as Kafka's goes down with its only log directory: after a refusal nothing on this disk can be believed."""
+        self.world.note(DiskFailed(path=path, operation=operation, reason=str(refused)))
+        self.fail(OSError(refused.errno, f"{path}: {operation} failed: {refused.strerror or refused}"))
 
     def die(self) -> None:
         """End everything at once, without a word."""

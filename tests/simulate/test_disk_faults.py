@@ -61,6 +61,7 @@ def test_a_node_survives_its_disk_or_says_why_not(kind, target, trigger, params,
         reasons = [event.reason for event in cluster.of(NodeFailed, target)]
         if outcome is GOES_DOWN or outcome is REFUSES:
             assert reasons and all("\n" not in reason for reason in reasons), "in one line"
+            assert outcome is REFUSES or all(" failed: " in reason and cluster.of(DiskFailed, target) for reason in reasons), "and says what of"
             assert incarnation == (2 if outcome is GOES_DOWN else 3)
         else:
             assert reasons == [] and incarnation == (1 if outcome is STAYS else 2)

@@ -478,10 +478,9 @@ class RaftNode:
         if self._is_over:
             return
         self._is_over = True
-        self._shell.world.note(DiskFailed(path=DIRECTORY, operation=operation, reason=str(refused)))
         if self._duties is not None:
             self._duties.on_lost(f"the metadata log is lost: {refused}", self.high_watermark or 0)
-        self._shell.fail(refused)
+        self._shell.lose_disk(DIRECTORY, operation, refused)
 
     def _fail(self, fatal: FatalQuorumError) -> None:
         self._is_over = True

@@ -15,6 +15,7 @@ from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.events.raft import SnapshotWritten
 from kraftsim.node.raft.raft_node import RaftNode
+from kraftsim.node.raft.snapshot_files import DIRECTORY
 from kraftsim.node.shell import NodeShell
 from protocol.batches import RecordBatch, split_batches
 from protocol.metadata.registry import build_record, parse_record
@@ -40,7 +41,13 @@ class Snapshotting:
         self._is_due = asyncio.Event()
 
     async def run(self) -> None:
-        """Write and clean until cancelled."""
+        """Write and clean until cancelled; a disk that refuses takes the node down."""
+        try:
+            await self._run()
+        except OSError as refused:
+            self._shell.lose_disk(DIRECTORY, "snapshot", refused)
+
+    async def _run(self) -> None:
         interval_ms = self._config.metadata_log_max_snapshot_interval_ms
         last_written_ms = self._raft.now_ms()
         while True:
