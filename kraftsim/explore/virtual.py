@@ -18,7 +18,7 @@ from kraftsim.explore.result import RunResult
 from kraftsim.faults.schedule import FaultSchedule
 from kraftsim.invariants.oracle import Envelope, Oracle
 from kraftsim.invariants.verdict import Verdict, Violation, judge
-from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped
+from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped, collected_after
 
 PORT = 9092
 FINAL = "final"
@@ -67,6 +67,11 @@ def set_up(request: RunRequest, simulation: Simulation) -> VirtualRun:
 
 def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) -> RunResult:
     """Play the scenario in a simulation of its own."""
+    with collected_after():
+        return _played(request, directory)
+
+
+def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
     spec = request.spec(port=PORT)
     oracle = Oracle(must_exercise=request.scenario.must_exercise)
     with request.simulation() as simulation:
@@ -104,7 +109,7 @@ def _watch(simulation: Simulation, oracle: Oracle) -> None:
             if oracle.is_final(violation):
                 simulation.violation(violation.invariant, violation.message, violation.witnesses)
 
-    simulation.observe(examine)
+    simulation.observe(examine, oracle.kinds)
 
 
 def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:

@@ -108,7 +108,7 @@ def standing_of(simulation: Simulation) -> Standing:
         for log in simulation.book.logs():
             for n, (t_ns, _, event) in enumerate(log.entries):
                 found.observe(log.node, log.incarnation, n, t_ns, event)
-        simulation.book.observers.append(found.observe)
+        simulation.observe(found.observe)
     return found
 
 

@@ -32,13 +32,22 @@ class Oracle:
         """Tell whether any invariant looks at events of this kind."""
         return type(event) in self._by_kind
 
+    @property
+    def kinds(self) -> tuple[type[Event], ...]:
+        """The kinds of events that any invariant looks at."""
+        return tuple(self._by_kind)
+
     def examine(self, envelope: Envelope, event: Event) -> tuple[Violation, ...]:
         """Feed one event, in order of time; return what it violates."""
         checks = self._by_kind.get(type(event))
         if checks is None:
             return ()
-        found = (check.examine(envelope, event) for check in checks)
-        return tuple(violation for violation in found if violation is not None)
+        found = None
+        for check in checks:
+            violation = check.examine(envelope, event)
+            if violation is not None:
+                found = (*(found or ()), violation)
+        return found or ()
 
     def is_final(self, violation: Violation) -> bool:
         """Tell whether a simulation stops at a violation."""

@@ -104,10 +104,14 @@ class HostClock:
         """Return milliseconds since 1970 by this host."""
         if self._oddities:
             return self._told_ns() // NANOSECONDS_PER_MILLISECOND
+        if self.drift_ppm == 0:
+            return (self._true.now_ns + self._shift_ns + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
         return (self.monotonic_ns() + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
 
     def stamp_ms(self) -> int:
         """Return the same for somebody who only writes it down: no outcome depends on it."""
+        if self.drift_ppm == 0 and not self._oddities:
+            return (self._true.now_ns + self._shift_ns + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
         right_ns = self._right_ns()
         if self._oddities:
             right_ns += sum(oddity.shift_ns(right_ns) for oddity in self._oddities)
@@ -126,6 +130,8 @@ class HostClock:
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of the monotonic clock."""
+        if self.drift_ppm == 0:
+            return (self._true.now_ns + self._shift_ns) // NANOSECONDS_PER_MILLISECOND
         return self.monotonic_ns() // NANOSECONDS_PER_MILLISECOND
 
     def true_delay_ns(self, local_delay_ns: int) -> int:

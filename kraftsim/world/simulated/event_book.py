@@ -5,7 +5,7 @@ lost buffer. What code of a dead process notes afterwards never happened.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from kraftsim.events.event import Event
@@ -38,7 +38,7 @@ class EventLog:
         t_ns = book.true_time.now_ns
         n = len(self.entries)
         self.entries.append((t_ns, self._clock.stamp_ms(), event))
-        for observer in book.observers:
+        for observer in book.told[type(event)]:
             observer(self.node, self.incarnation, n, t_ns, event)
 
     def lines(self) -> Iterator[bytes]:
@@ -54,9 +54,13 @@ class EventBook:
     def __init__(self, run: str, true_time: TrueTime, harness_clock: HostClock) -> None:
         self.run = run
         self.true_time = true_time
-        self.observers: list[Observer] = []
+        self.told = _Told()
         self._logs: dict[tuple[str, int], EventLog] = {}
         self._harness_clock = harness_clock
+
+    def observe(self, observer: Observer, kinds: Collection[type[Event]] | None = None) -> None:
+        """Tell somebody of every fact from now on, or of those of some kinds; who came first is told first."""
+        self.told.add(observer, None if kinds is None else frozenset(kinds))
 
     def log(self, node: str, incarnation: int, clock: HostClock | None = None) -> EventLog:
         """Return the log of a node and incarnation, opening it if it is new. Without a clock of its own it uses the harness's."""
@@ -82,3 +86,19 @@ class EventBook:
         events_dir.mkdir(parents=True, exist_ok=True)
         for log in self.logs():
             (events_dir / file_name(log.node, log.incarnation)).write_bytes(b"".join(log.lines()))
+
+
+class _Told(dict[type[Event], tuple[Observer, ...]]):
+    """From the kind of a fact to those who are told of it, in the order in which they came; found when the first such fact is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._observers: list[tuple[Observer, frozenset[type[Event]] | None]] = []
+
+    def __missing__(self, kind: type[Event]) -> tuple[Observer, ...]:
+        found = self[kind] = tuple(observer for observer, kinds in self._observers if kinds is None or kind in kinds)
+        return found
+
+    def add(self, observer: Observer, kinds: frozenset[type[Event]] | None) -> None:
+        self._observers.append((observer, kinds))
+        self.clear()

@@ -1,18 +1,19 @@
 """A whole simulated installation: hosts with clocks and disks, a network, virtual time, and one seed from which everything follows."""
 
 import asyncio
-import gc
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from kraftsim.events.event import Event
 from kraftsim.events.runs import InvariantViolated
 from kraftsim.world.simulated import ambient, fence
 from kraftsim.world.simulated.call import NANOSECONDS, SequencedTask
+from kraftsim.world.simulated.collector import collector_at_rest
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.errors import SimulationEscape, SimulationStopped, SimulationTimeLimit
 from kraftsim.world.simulated.event_book import EventBook, EventLog, Observer
@@ -237,17 +238,12 @@ class Simulation:
     def _run(self, is_done: Callable[[], bool], limit_ns: int) -> None:
         assert not self.is_closed, "the simulation is closed"
         self._raise_if_stopped()
-        was_enabled = gc.isenabled()
-        gc.disable()
         try:
-            with ambient.routed_to(self.loop), fence.around():
+            with collector_at_rest(), ambient.routed_to(self.loop), fence.around():
                 self.loop.run(is_done, limit_ns)
         except SimulationTimeLimit:
             self._raise_if_stopped()
             raise
-        finally:
-            if was_enabled:
-                gc.enable()
         self._raise_if_stopped()
 
     def _as_future(self, target: Awaitable[T]) -> "asyncio.Future[T]":
@@ -268,9 +264,9 @@ class Simulation:
         host = self.hosts.get(node)
         return self.book.log(node, incarnation, host.clock if host is not None else None)
 
-    def observe(self, observer: Observer) -> None:
-        """Tell a function (node, incarnation, n, t_ns, event) of every fact. It must not raise."""
-        self.book.observers.append(observer)
+    def observe(self, observer: Observer, kinds: Collection[type[Event]] | None = None) -> None:
+        """Tell a function (node, incarnation, n, t_ns, event) of every fact, or of those of some kinds. It must not raise."""
+        self.book.observe(observer, kinds)
 
     def violation(self, invariant: str, message: str, witnesses: tuple[str, ...] = ()) -> None:
         """Record that an invariant is broken, and stop the simulation at the next turn; whoever drives it gets SimulationStopped."""

@@ -129,7 +129,7 @@ class Triggers:
         assert nth >= 1, "times are counted from 1"
         assert kind in Event.kinds, f"no event is called {kind}"
         if not self._events:
-            self._simulation.book.observers.append(self._on_event)
+            self._simulation.observe(self._on_event)
         self._events.setdefault(kind, []).append(_EventWaiting(action=action, nth=nth, kind=kind, host=host, fields=fields or {}))
 
     def watch_disk(self, host_name: str) -> None:
