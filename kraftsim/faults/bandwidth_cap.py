@@ -9,18 +9,17 @@ NANOSECONDS = 1_000_000_000
 
 def strike(strike: Strike) -> None:
     """Narrow each link of the target, in each direction by itself, for a while; it bites when bytes wait for others."""
-    simulation = strike.simulation
+    network = strike.simulation.network
     bytes_per_second = strike.integer("bytes_per_second")
     narrowed = []
     for source, target in strike.directions():
-        link = simulation.network.link(source, target)
-        queue = _Queue(strike, bytes_per_second)
-        link.slow(queue.wait)
-        narrowed.append((link, queue.wait))
+        wait = _Queue(strike, bytes_per_second).wait
+        network.slow(source, target, wait)
+        narrowed.append((source, target, wait))
 
     def widen() -> None:
-        for link, wait in narrowed:
-            link.hasten(wait)
+        for source, target, wait in narrowed:
+            network.hasten(source, target, wait)
 
     strike.lasting(widen, strike.integer("duration_ms"))
 

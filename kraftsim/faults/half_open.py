@@ -1,7 +1,7 @@
 """A connection that only one end believes in: the other end is gone without a word, and what is said to it is answered by nobody.
 
 So it looks to a peer behind a middle box that forgot the connection, or after a keepalive failed on one side only. The believing end notices when its
-request times out, or when TCP gives up; once the fault is over, the other host answers with a reset again.
+request times out, or when TCP gives up; once the fault is over, a probe of its kernel is answered with a reset.
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf

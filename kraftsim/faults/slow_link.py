@@ -22,13 +22,14 @@ def strike(strike: Strike) -> None:
 
 def slow_links(strike: Strike, delay: Callable[[int], int]) -> None:
     """Let everything on the links of the target take longer by what a function says of its bytes, for as long as the fault lasts."""
-    links = [strike.simulation.network.link(source, target) for source, target in strike.directions()]
-    for link in links:
-        link.slow(delay)
+    network = strike.simulation.network
+    pairs = strike.directions()
+    for source, target in pairs:
+        network.slow(source, target, delay)
 
     def hasten() -> None:
-        for link in links:
-            link.hasten(delay)
+        for source, target in pairs:
+            network.hasten(source, target, delay)
 
     strike.lasting(hasten, strike.integer("duration_ms"))
 

@@ -165,6 +165,40 @@ def test_bytes_queue_up_behind_each_other_in_a_narrow_link(sim):
     assert pair.server.received == bytes(3000) + b"small"
 
 
+@pytest.mark.parametrize(
+    "kind, given",
+    [
+        ("slow-link", {"latency_ms": 50_000}),
+        ("bandwidth-cap", {"bytes_per_second": 10}),
+        ("heavy-tail", {"permille": 1000, "scale_ms": 40_000, "longest_ms": 50_000}),
+    ],
+)
+def test_what_was_delayed_does_not_outlive_the_delay(sim, kind, given):
+    """Once a slow link is quick again, nothing of before is still on its way seconds later: neither bytes nor connects."""
+    pair = Pair(sim)
+    strike = strike_with(sim, kind, target="a<>b", **given)
+    for number in range(10):
+        pair.client.transport.write(b"%d" % number * 100)
+    sim.run_for(1)
+    sim.triggers.at(sim.now_ns + 2_000 * MILLISECOND, lambda occasion: strike.end())
+    began = sim.now_ns
+    pair.connect()
+    assert pair.server.received == b"".join(b"%d" % number * 100 for number in range(10)) and strike.has_bitten
+    assert sim.now_ns - began < 2_150 * MILLISECOND
+    pair.client.transport.write(b"!")
+    sim.run_for(0.002)
+    assert pair.server.received.endswith(b"9!")
+
+
+def test_a_connect_that_takes_too_long_times_out(sim):
+    pair = Pair(sim)
+    strike_with(sim, "slow-link", target="a>b", latency_ms=40_000, jitter_ms=0)
+    began = sim.now_ns
+    with pytest.raises(TimeoutError):
+        pair.connect()
+    assert sim.now_ns - began == pytest.approx(30_000 * MILLISECOND, abs=MILLISECOND)
+
+
 def test_a_clog_holds_bytes_and_lets_all_of_them_in_at_once_and_in_order(sim):
     pair = Pair(sim)
     pair.client.transport.write(b"0")
@@ -297,6 +331,17 @@ def test_one_end_of_a_half_open_connection_believes_until_it_is_answered_again(s
     strike.end()
     sim.run_for(1)
     assert told(believing) == ["made", "ConnectionResetError"]
+
+
+@pytest.mark.parametrize("believer", ["connected", "accepted"])
+def test_a_believer_that_only_listens_is_told_when_the_fault_is_over(sim, believer):
+    pair = Pair(sim)
+    strike = strike_with(sim, "half-open", target="a<>b", believer=believer)
+    believing = pair.client if believer == "connected" else pair.server
+    sim.run_for(5)
+    strike.end()
+    sim.run_for(1)
+    assert told(believing) == ["made", "ConnectionResetError"] and not strike.has_bitten
 
 
 def test_a_half_open_connection_that_says_nothing_more_is_given_up_by_tcp(sim):

@@ -105,10 +105,7 @@ class Link:
         self._clogs.remove(bite)
         self._look()
         if not self.is_clogged:
-            waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+            self._wake_all()
 
     def bite(self, effect: str) -> None:
         """Tell everybody who blocks or clogs this link that it had an effect."""
@@ -122,6 +119,8 @@ class Link:
     def hasten(self, delay: Delay) -> None:
         """End one slowness."""
         self._delays.remove(delay)
+        if not self._delays:
+            self._wake_all()
 
     def guard(self, gate: Gate, bite: Bite) -> None:
         """Refuse or drop connects until `unguard` with the same arguments."""
@@ -148,9 +147,20 @@ class Link:
         self._tears.remove(tear)
         self.tear = self._tears[-1] if self._tears else None
 
-    def until_open(self, future: "asyncio.Future[None]") -> None:
-        """Set the result of a future once the link is clogged no more."""
+    @property
+    def is_slow(self) -> bool:
+        """Tell whether a fault makes segments take longer."""
+        return bool(self._delays)
+
+    def wake(self, future: "asyncio.Future[None]") -> None:
+        """Set the result of a future once a clog or the last slowness of this link ends."""
         self._waiting.append(future)
+
+    def _wake_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     def _look(self) -> None:
         self.is_blocked = bool(self._blocks)

@@ -97,6 +97,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call
 
+    def unschedule(self, callback: Callable[..., object]) -> int:
+        """Cancel a callback wherever it waits for its time. Returns how often it did. It looks at every timer there is."""
+        waiting = [call for _, _, call in self._heap if call._callback == callback]
+        for call in waiting:
+            call.cancel()
+        return len(waiting)
+
     # ---- running
 
     def run(self, is_done: Callable[[], bool], limit_ns: int | None) -> None:

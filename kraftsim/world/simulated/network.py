@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.world.simulated.frames import FrameSeen, FrameWatch
 from kraftsim.world.simulated.host import Host, Process
-from kraftsim.world.simulated.link import NANOSECONDS_PER_MILLISECOND, Bite, Gate, Link, NetworkSettings
+from kraftsim.world.simulated.link import NANOSECONDS_PER_MILLISECOND, Bite, Delay, Gate, Link, NetworkSettings
 from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
 from kraftsim.world.simulated.repeated_request import say_again
 from kraftsim.world.simulated.server import SimulatedServer
@@ -87,7 +87,7 @@ class Network:
         give_up_ns = self.loop.now_ns + self.settings.connect_limit_ns
         retry_ns = FIRST_CONNECT_RETRY_NS
         while True:
-            await asyncio.sleep((there.delay_ns() + back.delay_ns()) / NANOSECONDS)
+            await self._round_trip(there, back, give_up_ns)
             gate = there.gate()
             if gate is Gate.REFUSE:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {(name, port)}")
@@ -96,7 +96,7 @@ class Network:
             there.bite("a connect was held back")
             back.bite("a connect was held back")
             if target.is_powered and gate is None and not there.is_blocked and not back.is_blocked:
-                await self._until_clear(there if there.is_clogged else back, give_up_ns)
+                await self._wait_for(there if there.is_clogged else back, give_up_ns)
                 if self.loop.now_ns < give_up_ns:
                     continue
             if self.loop.now_ns + retry_ns > give_up_ns:
@@ -112,12 +112,23 @@ class Network:
         transport.begin(protocol)
         return transport, protocol
 
-    async def _until_clear(self, link: Link, give_up_ns: int) -> None:
-        """Wait with a connect until a link is clogged no more, or until it is given up."""
+    async def _round_trip(self, there: Link, back: Link, give_up_ns: int) -> None:
+        """Let the time pass that it takes to be answered; less, if what makes it long ends meanwhile. Raises TimeoutError if it is too long."""
+        delay_ns = there.delay_ns() + back.delay_ns()
+        if not there.is_slow and not back.is_slow:
+            await asyncio.sleep(delay_ns / NANOSECONDS)
+            return
+        answered_ns = self.loop.now_ns + delay_ns
+        await self._wait_for(there if there.is_slow else back, min(answered_ns, give_up_ns))
+        if answered_ns > give_up_ns and self.loop.now_ns >= give_up_ns:
+            raise TimeoutError(errno.ETIMEDOUT, "Connect call failed: no answer in time")
+
+    async def _wait_for(self, link: Link, until_ns: int) -> None:
+        """Wait with a connect until what is wrong with a link ends, or until a time."""
         future: asyncio.Future[None] = self.loop.create_future()
-        link.until_open(future)
+        link.wake(future)
         with suppress(TimeoutError):
-            await asyncio.wait_for(future, (give_up_ns - self.loop.now_ns) / NANOSECONDS)
+            await asyncio.wait_for(future, (until_ns - self.loop.now_ns) / NANOSECONDS)
 
     def _connected(self, process: Process, server: SimulatedServer, target: Host, port: int, *, is_loopback: bool) -> SimulatedTransport:
         local = (LOOPBACK if is_loopback else process.host.address, process.host.take_port())
@@ -161,6 +172,19 @@ class Network:
             for pipe in self._pipes():
                 if pipe.link is link:
                     pipe.let_in()
+
+    def slow(self, source: str, target: str, delay: Delay) -> None:
+        """Ask this function how much longer segments take from one host to another, until `hasten` with the same one."""
+        self.link(source, target).slow(delay)
+
+    def hasten(self, source: str, target: str, delay: Delay) -> None:
+        """End a slowness; if no other is left, what is on its way arrives as soon as it would have without."""
+        link = self.link(source, target)
+        link.hasten(delay)
+        if not link.is_slow:
+            for pipe in self._pipes():
+                if pipe.link is link:
+                    pipe.hurry()
 
     def between(self, one: str, other: str | None) -> list[tuple[SimulatedTransport, SimulatedTransport]]:
         """Return the connections between two hosts, or between one host and all others."""

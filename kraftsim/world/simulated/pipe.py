@@ -124,6 +124,15 @@ class Pipe:
             loop.schedule(self.target.process, loop.now_ns, self._arrive)
         self._clogged_arrivals = 0
 
+    def hurry(self) -> None:
+        """Let what is on its way arrive as soon as an undelayed link allows."""
+        loop = self._network.loop
+        arrival_ns = loop.now_ns + self.link.latency_ns
+        for _ in range(loop.unschedule(self._arrive)):
+            arrival_ns += 1
+            loop.schedule(self.target.process, arrival_ns, self._arrive)
+        self._last_arrival_ns = min(self._last_arrival_ns, arrival_ns)
+
     # ---- one pipe alone
 
     def hold(self) -> None:
@@ -156,8 +165,9 @@ class Pipe:
         self._detour = lose
 
     def end_nowhere(self) -> None:
-        """From now on what is sent is answered: nobody knows this connection."""
+        """From now on what is sent is answered: nobody knows this connection. The writer hears of it soon, be it from a probe of its kernel."""
         self._detour = lambda segment: self._send_to_nobody()
+        self._retransmitting_since = self._network.loop.now_ns
         self.on_target_powered()
 
     # ---- what hosts tell
