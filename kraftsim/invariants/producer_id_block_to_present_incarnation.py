@@ -68,8 +68,8 @@ INVARIANT = Invariant(
             run,
             concat('', block_offset) AS key,
             concat(
-                'broker ', broker_id, ' of epoch ', broker_epoch, ' got a block at offset ', block_offset, ',
-                    after it had registered at ', later_epoch
+                'broker ', broker_id, ' of epoch ', broker_epoch, ' got a block at offset ', block_offset,
+                ', after it had registered at ', later_epoch
             ) AS message,
             later_position AS first_witness,
             position AS second_witness
