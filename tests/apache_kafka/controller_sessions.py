@@ -31,8 +31,7 @@ CAUGHT_UP = 1 << 40
 FETCH_VERSION = 17
 OBSERVER = -1
 NOBODYS_ID = b"an id of no one."
-LEFT_OUT = ("configs", "topicConfigErrorCode", "throttleTimeMs", "clientId")
-"""What a topic's effective configurations are is another story."""
+LEFT_OUT = ("throttleTimeMs", "clientId")
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,8 @@ class Told:
 
     answer: str
     records: tuple[str, ...]
+    batches: tuple[int, ...]
+    """How many records stand in each batch."""
 
 
 class Session:
@@ -83,24 +84,27 @@ class Session:
         api_key = declaration_of(type(body)).api_key
         assert api_key is not None, "only requests are asked"
         answer = self._peer.ask(body, version, response_class(api_key))
-        records = self.read()
-        return Told(answer=self._words(message_to_json(answer, version)), records=tuple(sorted(self._record_words(*record) for record in records)))
+        batches = self.read()
+        records = sorted(self._record_words(*record) for batch in batches for record in batch)
+        return Told(answer=self._words(message_to_json(answer, version)), records=tuple(records), batches=tuple(map(len, batches)))
 
-    def read(self) -> list[tuple[Message, int]]:
-        """Read what the log has gained, each record with its version, but for what controllers write by themselves."""
-        gained: list[tuple[Message, int]] = []
+    def read(self) -> list[list[tuple[Message, int]]]:
+        """Read what the log has gained batch by batch, each record with its version, but for what controllers write by themselves."""
+        gained: list[list[tuple[Message, int]]] = []
         while batches := self._fetch():
             for batch in split_batches(batches):
                 self._next_offset, self._last_epoch = batch.last_offset + 1, batch.partition_leader_epoch
                 if batch.is_control:
                     continue
+                told: list[tuple[Message, int]] = []
                 for record in batch.records():
                     assert record.value is not None
                     parsed = parse_record(record.value)
                     self.image.replay(parsed, record.offset)
                     if not isinstance(parsed, NoOpRecord | RegisterControllerRecord):
-                        gained.append((parsed, record_version(record.value)))
+                        told.append((parsed, record_version(record.value)))
                         self._learn(parsed)
+                gained += [told] if told else []
         return gained
 
     def _fetch(self) -> bytes:

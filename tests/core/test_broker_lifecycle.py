@@ -18,6 +18,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import PartitionRecord
 from protocol.schema import Message
 from tests.core.chance import Drawn
 
@@ -209,3 +211,19 @@ def test_directories_are_neither_demanded_nor_kept_below_level_17() -> None:
         registration(features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=11)]), 0, 0
     )
     assert isinstance(decision, Decision) and decision.records[0].log_dirs == []
+
+
+@pytest.mark.parametrize(("partitions", "is_refused"), [(9_999, False), (10_000, True)])
+def test_a_broker_in_too_many_partitions_is_not_unregistered(partitions: int, is_refused: bool) -> None:
+    """QuorumController.MAX_RECORDS_PER_USER_OP, the broker's own record counted."""
+    controller = Controller()
+    for line in ("register 1 incarnation=a", "heartbeat 1 epoch=4 offset=4"):
+        controller.answer(line)
+    topic_id = b"topic".rjust(16)
+    controller.write([TopicRecord(name="large", topic_id=topic_id)])
+    for number in range(partitions):
+        record = PartitionRecord(topic_id=topic_id, partition_id=number, replicas=[1, 2], isr=[1, 2], leader=1, directories=[bytes(16)] * 2)
+        controller.state.replay(record, controller.next_offset + number)
+    decision = controller.state.decide_unregister(1)
+    refusal = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    assert decision == refusal if is_refused else isinstance(decision, Decision) and len(decision.records) == partitions + 1

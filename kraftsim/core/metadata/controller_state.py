@@ -18,7 +18,7 @@ from kraftsim.core.metadata.feature_updates import FeatureView
 from kraftsim.core.metadata.record_kinds import MetadataRecord
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.replication_control import ReplicationControl
-from kraftsim.core.metadata.replication_view import TopicDefaults
+from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, TopicDefaults
 from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.timeline import Journal, Key, TimelineDict, TimelineValue, Value
 from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced, BrokerUnregistered, PartitionChanged
@@ -134,14 +134,17 @@ class ControllerState:
         return Decision(fenced.records, broker.broker_id, fenced.facts)
 
     def decide_unregister(self, broker_id: int) -> Decision[None] | Refusal:
-        """Propose that a broker is no member any more, whether it is fenced or not: it leaves every ISR. Refuses with BROKER_ID_NOT_REGISTERED.
+        """Propose that a broker is no member any more, whether it is fenced or not: it leaves every ISR.
 
+        Refuses with BROKER_ID_NOT_REGISTERED, and with POLICY_VIOLATION where it is in too many of them.
         Source: KIP-631, ReplicationControlManager.unregisterBroker.
         """
         broker = self.cluster.broker(broker_id)
         if broker is None:
             return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
         left = self.replication.fence_records(broker_id)
+        if len(left) >= RECORDS_PER_OPERATION_MAX:
+            return Refusal(ErrorCode.POLICY_VIOLATION, TOO_LARGE)
         gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
         fact = BrokerUnregistered(broker_id=broker_id, broker_epoch=broker.broker_epoch)
         return Decision([*left, gone], None, (*self.replication.facts_of(left), fact))
