@@ -26,6 +26,7 @@ VERBS = {
     "replay": "Play a run again, exactly, from the replay.json that it left.",
     "shrink": "Leave out of a failing run whatever it does not need to fail.",
     "diff": "Name the first event at which two runs part.",
+    "trace": "Print what each node did, side by side, in order of time.",
     "ingest": "Turn the event logs of a run into one Parquet file.",
     "analyze": "Check the invariants of a run with Spark.",
     "report": "Write the HTML report of a run.",

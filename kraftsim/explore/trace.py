@@ -1,0 +1,216 @@
+"""What happened in a run, side by side: one column per node, rows in virtual time, what was done to the nodes across the whole width.
+
+Only the events that tell the story are shown unless others are asked for; what happened within one step of time on one node shares a row, and
+neighbours of one kind become one word.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kraftsim.events.event import ENVELOPE_FIELDS
+from kraftsim.explore.divergence import Fields, read_logs
+from kraftsim.explore.short_words import short
+
+HARNESS: Final = "harness"
+FINAL: Final = "final"
+QUIET: Final = frozenset(
+    {
+        "BatchAppended",
+        "BatchReplicated",
+        "ClientInitialized",
+        "ConfigChanged",
+        "ConnectionClosed",
+        "ConnectionOpened",
+        "FeatureLevelChanged",
+        "FrameReceived",
+        "FrameSent",
+        "LeaderElected",
+        "LeaderLogHeld",
+        "ListenerOpened",
+        "MetadataApplied",
+        "MetadataCommitted",
+        "MetadataWritten",
+        "PartitionCreated",
+        "PartitionHighWatermarkMoved",
+        "ProducerIdReturned",
+        "RecordAcknowledged",
+        "RecordRead",
+        "RecordSent",
+        "VotersChanged",
+    }
+)
+"""Kinds that say again what others say, or say it too often; they are shown when they are asked for."""
+ACROSS: Final = {
+    "FaultFired": "FAULT {fault} of {target}, {trigger}",
+    "FaultBit": "      {fault} of {target}: {effect}",
+    "FaultEnded": "      {fault} of {target} is over",
+    "PhaseBegan": "phase {phase}",
+    "Settled": "settled: {what} after {after_ms} ms",
+    "InvariantViolated": "VIOLATED {invariant}: {message}",
+    "RunEnded": "the run is over: {outcome}",
+}
+STANDS_STILL: Final = ("pause", "zombie")
+AFTER_THE_REST: Final = 1 << 30
+KILLED, DIED, PAUSED, RESUMED = "KILLED", "DIED", "PAUSED", "RESUMED"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a run. What the harness did to a node is an entry of that node, too, of a kind of its own."""
+
+    at_ns: int
+    node: str
+    incarnation: int
+    n: int
+    kind: str
+    fields: Fields
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One row: what stands across the width, or what stands in the column of each node. `down` are nodes that are dead meanwhile."""
+
+    at_ns: int
+    across: str | None
+    cells: Mapping[str, tuple[str, ...]]
+    down: tuple[str, ...]
+
+
+def read_trace(run: Path) -> list[Entry]:
+    """Return every event of a run's directory, in order of time, and when nodes died. Raises OSError where there are no event logs."""
+    entries = []
+    for name, lines in read_logs(run).items():
+        node, _, incarnation = name.removesuffix(".jsonl").rpartition(".")
+        entries += [_entry(node, int(incarnation), line) for line in lines]
+    entries += _deaths(entries)
+    return sorted(entries, key=lambda each: (each.at_ns, each.n == AFTER_THE_REST, each.node == HARNESS, each.node, each.incarnation, each.n))
+
+
+def select(
+    entries: Iterable[Entry],
+    *,
+    nodes: Sequence[str] = (),
+    kinds: Sequence[str] = (),
+    from_ms: float | None = None,
+    to_ms: float | None = None,
+    everything: bool = False,
+) -> list[Entry]:
+    """Return the entries to show: of these nodes (and the harness), of these kinds (patterns), in this time. Without kinds: what tells the story."""
+    return [
+        entry
+        for entry in entries
+        if (from_ms is None or entry.at_ns >= from_ms * 1e6)
+        and (to_ms is None or entry.at_ns <= to_ms * 1e6)
+        and (not nodes or entry.node == HARNESS or any(fnmatchcase(entry.node, pattern) for pattern in nodes))
+        and _is_wanted(entry, kinds, everything)
+    ]
+
+
+def columns_of(entries: Iterable[Entry]) -> list[str]:
+    """Return the nodes that get a column: controllers first, then brokers, then clients."""
+    names = {entry.node: None for entry in entries if entry.node not in (HARNESS, FINAL)}
+    return sorted(names, key=lambda name: (not name.startswith("controller-"), not name.startswith("broker-"), len(name), name))
+
+
+def rows_of(entries: Sequence[Entry], *, step_ms: float, with_final: bool = False) -> list[Row]:
+    """Return rows: entries of one step of time share one, unless something was done to a node in between."""
+    rows: list[Row] = []
+    waiting: list[Entry] = []
+    down: dict[str, None] = {}
+    for entry in entries:
+        if entry.node == FINAL and not with_final:
+            continue
+        if waiting and (entry.node == HARNESS or entry.at_ns // int(step_ms * 1e6) != waiting[0].at_ns // int(step_ms * 1e6)):
+            rows.append(_row(waiting, down))
+            waiting = []
+        if entry.node == HARNESS:
+            across = ACROSS.get(entry.kind, f"{entry.kind} {' '.join(f'{name}={value}' for name, value in entry.fields.items())}")
+            rows.append(Row(at_ns=entry.at_ns, across=across.format(**entry.fields), cells={}, down=tuple(down)))
+        else:
+            waiting.append(entry)
+    if waiting:
+        rows.append(_row(waiting, down))
+    return rows
+
+
+def _row(entries: Sequence[Entry], down: dict[str, None]) -> Row:
+    """Return the row of some entries; whoever died in it is down from then on."""
+    by_node: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_node.setdefault(entry.node, []).append(entry)
+        if entry.kind in (KILLED, DIED):
+            down[entry.node] = None
+        elif entry.kind == "NodeStarted":
+            down.pop(entry.node, None)
+    cells = {node: tuple(_words(found)) for node, found in by_node.items()}
+    return Row(at_ns=entries[0].at_ns, across=None, cells=cells, down=tuple(down))
+
+
+def _words(entries: Sequence[Entry]) -> list[str]:
+    """Return the words of one cell; neighbours of one kind become one."""
+    joined: list[tuple[Entry, int]] = []
+    for entry in entries:
+        last = joined[-1][0] if joined else None
+        if last is not None and last.kind == entry.kind and (fields := _joined(last.fields, entry.fields)) is not None:
+            joined[-1] = (msgspec.structs.replace(entry, fields=fields), joined[-1][1])
+        elif last is not None and (last.kind, last.fields) == (entry.kind, entry.fields):
+            joined[-1] = (last, joined[-1][1] + 1)
+        else:
+            joined.append((entry, 1))
+    return [short(entry.kind, entry.fields, entry.incarnation) + (f" x{count}" if count > 1 else "") for entry, count in joined]
+
+
+def _joined(a: Fields, b: Fields) -> Fields | None:
+    """Return two events of one kind as one, if the second goes on where the first ends, or says the same of a later offset."""
+    if (a.get("topic"), a.get("partition")) != (b.get("topic"), b.get("partition")):
+        return None
+    last, first = a.get("last_offset"), b.get("first_offset")
+    if isinstance(last, int) and first == last + 1:
+        return {**b, "first_offset": a["first_offset"]}
+    if "first_offset" not in b and any(name in b for name in ("high_watermark", "next_offset")):
+        return b
+    return b if set(b) == {"end_offset", "is_voter"} else None
+
+
+def _deaths(entries: Sequence[Entry]) -> list[Entry]:
+    """Return when nodes died: of incarnations that have a successor, by the fault that struck them last, else when they fell silent."""
+    last: dict[tuple[str, int], Entry] = {}
+    for entry in entries:
+        last[(entry.node, entry.incarnation)] = entry
+    faults = [entry for entry in entries if entry.kind in ("FaultFired", "FaultEnded")]
+    found = []
+    for (node, incarnation), silent in last.items():
+        successor = next((each for each in entries if each.node == node and each.incarnation == incarnation + 1), None)
+        if successor is None:
+            continue
+        blow = next((each for each in faults if each.fields["target"] == node and silent.at_ns <= each.at_ns <= successor.at_ns), None)
+        if silent.kind != "NodeStopped":
+            at_ns = silent.at_ns if blow is None else blow.at_ns
+            found.append(_mark(node, incarnation, at_ns, DIED if blow is None else KILLED))
+    for fault in faults:
+        if fault.fields["fault"] in STANDS_STILL:
+            word = PAUSED if fault.kind == "FaultFired" else RESUMED
+            found.append(_mark(str(fault.fields["target"]), 1, fault.at_ns, word))
+    return found
+
+
+def _mark(node: str, incarnation: int, at_ns: int, word: str) -> Entry:
+    return Entry(at_ns=at_ns, node=node, incarnation=incarnation, n=AFTER_THE_REST, kind=word, fields={})
+
+
+def _is_wanted(entry: Entry, kinds: Sequence[str], everything: bool) -> bool:
+    if kinds:
+        return any(fnmatchcase(entry.kind, pattern) for pattern in kinds)
+    if entry.node == HARNESS:
+        return everything or entry.kind in ACROSS
+    return everything or entry.kind not in QUIET
+
+
+def _entry(node: str, incarnation: int, line: bytes) -> Entry:
+    fields = msgspec.json.decode(line, type=Fields)
+    own = {name: value for name, value in fields.items() if name not in ENVELOPE_FIELDS}
+    at_ns, n = fields["t_ns"], fields["n"]
+    assert isinstance(at_ns, int) and isinstance(n, int), "the world stamps every event with a time and a number"
+    return Entry(at_ns=at_ns, node=node, incarnation=incarnation, n=n, kind=str(fields["kind"]), fields=own)

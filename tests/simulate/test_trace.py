@@ -1,0 +1,124 @@
+"""The trace of a run: one column per node, faults across, words that are short, and every kind of event has one."""
+
+import json
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from kraftsim.cli.main import kraftsim
+from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.events.catalogue import KINDS
+from kraftsim.explore.columns import fitting, laid_out
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.run import play_request
+from kraftsim.explore.short_words import SPECIAL, WORDS, short
+from kraftsim.explore.trace import ACROSS, QUIET, columns_of, read_trace, rows_of, select
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.trigger import AtTime
+
+WORK = {"writers": 0, "records_per_writer": 0, "askers": 1, "ids_per_asker": 5, "work_ms": 2500}
+CRASH = Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=200), params={"power_loss": False, "after_ms": 500})
+PAUSE = Fault(kind="pause", target="broker-2", trigger=AtTime(at_ms=300), params={"duration_ms": 400})
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A broker dies and comes back, another one stands still."""
+    root = tmp_path_factory.mktemp("traced") / "run"
+    request = RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=2, faults=(CRASH, PAUSE), workload=WORK, brokers=2)
+    play_request(request, root)
+    return root
+
+
+def lines_of(run_dir, *options):
+    done = CliRunner().invoke(kraftsim, ["trace", str(run_dir), *options], standalone_mode=False)
+    assert done.return_value == 0, done.output
+    return done.output.splitlines()
+
+
+def column(lines, name):
+    """Cut one column out of lines that were laid out."""
+    start = lines[0].index(name)
+    end = min([lines[0].index(other) for other in lines[0].split() if lines[0].index(other) > start], default=None)
+    return [line[start:end].strip() for line in lines[1:] if not line[9:].startswith(("--", "   ---"))]
+
+
+def test_each_node_has_a_column_and_faults_stand_across(run_dir):
+    """Killed, dotted while it is down, restarted; and the harness is no column."""
+    lines = lines_of(run_dir, "--compact", "--width", "100", "--step", "20")
+    assert lines[0].split() == ["seconds", "controller-101", "broker-1", "broker-2", "asker-1", "reader-1"]
+    assert all(len(line) <= 100 for line in lines)
+    fault = next(number for number, line in enumerate(lines) if "FAULT restart of broker-1, at " in line)
+    words = column(lines, "broker-1")
+    killed, restarted = words.index("KILLED"), words.index("RESTARTED #2")
+    assert killed < restarted and "." in words[killed:restarted] and "." not in words[:killed] + words[restarted:]
+    assert "KILLED" in lines[fault + 1] + lines[fault + 2]
+    assert {"PAUSED", "RESUMED"} <= set(column(lines, "broker-2"))
+    assert any(line.startswith("0.0") and "starts" in line for line in lines)
+    assert "\x1b" not in "".join(lines), "no colours where there is no terminal"
+
+
+def test_a_narrow_terminal_shows_the_nodes_that_fit_and_names_the_others(run_dir):
+    """Controllers first, clients last."""
+    lines = lines_of(run_dir, "--compact", "--width", "50")
+    assert lines[0].split() == ["seconds", "controller-101", "broker-1"]
+    assert lines[-1] == "no room for broker-2, asker-1, reader-1: --node chooses, --width widens"
+    assert fitting(["a"] * 9, 10) == 1
+
+
+def test_time_node_and_kind_choose(run_dir):
+    """In columns and in lines."""
+    lines = lines_of(run_dir, "--node", "broker-1", "--kind", "NodeStarted", "--kind", "Node[SR]*")
+    assert [line.split()[1] for line in lines] == ["broker-1.1:", "broker-1.1:", "broker-1.2:", "broker-1.2:", "broker-1.2:"]
+    entries = read_trace(run_dir)
+    late = select(entries, from_ms=300, to_ms=900, everything=True)
+    assert late and all(300e6 <= entry.at_ns <= 900e6 for entry in late)
+    assert columns_of(select(entries, nodes=("broker-*",))) == ["broker-1", "broker-2"]
+    assert len(lines_of(run_dir, "--compact", "--all")) > len(lines_of(run_dir, "--compact")) > 10
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_has_a_word(kind):
+    """Made from fields that it has; the words of the table are of kinds that exist."""
+    fields = {each.name: "x" if each.type is str else 7 for each in msgspec.structs.fields(KINDS[kind])}
+    word = short(kind, fields)
+    assert word and "{" not in word
+    assert ACROSS[kind].format(**fields) if kind in ACROSS else word
+
+
+def test_the_tables_name_no_kind_that_is_gone():
+    """A kind that was renamed would fall silent."""
+    assert (WORDS.keys() | SPECIAL.keys() | ACROSS.keys() | QUIET) <= KINDS.keys()
+    assert short("Unheard", {"offset": 4}) == "Unheard 4" and short("Unheard", {}) == "Unheard"
+
+
+def logs(tmp_path, *lines):
+    (tmp_path / "events").mkdir()
+    for n, (node, at_ms, kind, fields) in enumerate(lines):
+        line = {"run": "r", "node": node, "incarnation": 1, "n": n, "t_ns": int(at_ms * 1e6), "wall_ms": 0, "kind": kind, **fields}
+        with (tmp_path / "events" / f"{node}.1.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    return read_trace(tmp_path)
+
+
+def test_neighbours_of_one_kind_become_one_word(tmp_path):
+    """Appends that go on, high watermarks that grow; what happens twice is counted; another node or step has a cell of its own."""
+    append = {"leader_epoch": 1, "record_kinds": "X"}
+    entries = logs(
+        tmp_path,
+        ("controller-101", 1, "MetadataAppended", {**append, "first_offset": 17, "last_offset": 18}),
+        ("controller-101", 2, "MetadataAppended", {**append, "first_offset": 19, "last_offset": 19}),
+        ("controller-101", 3, "HighWatermarkMoved", {"leader_epoch": 1, "high_watermark": 18}),
+        ("controller-101", 4, "HighWatermarkMoved", {"leader_epoch": 1, "high_watermark": 20}),
+        ("controller-102", 5, "NodeReady", {}),
+        ("controller-102", 6, "NodeReady", {}),
+        ("controller-101", 11, "MetadataAppended", {**append, "first_offset": 20, "last_offset": 20}),
+    )
+    rows = rows_of(entries, step_ms=10)
+    assert [row.cells for row in rows] == [
+        {"controller-101": ("appended 17..19", "hw 20"), "controller-102": ("ready x2",)},
+        {"controller-101": ("appended 20..20",)},
+    ]
+    text = ["".join(piece for piece, _ in line).split() for line in laid_out(rows, ["controller-101", "controller-102"], 80)]
+    assert text[1] == ["0.001", "appended", "17..19", "ready", "x2"]
