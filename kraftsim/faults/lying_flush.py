@@ -41,6 +41,6 @@ FAULT = FaultKind(
     family=Family.DISK,
     strike=strike,
     params={"file_class": None, "power_loss_ms": 1000, "after_ms": 200, "duration_ms": 5000},
-    draws={"file_class": OneOf((None, "metadata-log", "partition-log")), "power_loss_ms": Between(200, 3000), "after_ms": Between(20, 2000)},
+    draws={"file_class": OneOf((None, "metadata-log")), "power_loss_ms": Between(200, 3000), "after_ms": Between(20, 2000)},
     spoils=Spoils.FLUSHED,
 )

@@ -46,6 +46,6 @@ FAULT = FaultKind(
     family=Family.DISK,
     strike=strike,
     params={"file_class": "metadata-log", "after_ms": 100, "duration_ms": 0},
-    draws={"file_class": OneOf(("metadata-log", "partition-log")), "after_ms": Between(20, 2000)},
+    draws={"file_class": OneOf((None, "metadata-log", "partition-log")), "after_ms": Between(20, 2000)},
     spoils=Spoils.FLUSHED,
 )

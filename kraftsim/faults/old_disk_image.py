@@ -14,15 +14,17 @@ def strike(strike: Strike) -> None:
     image = host.platter.after_kill()
 
     def put_back() -> None:
-        if strike.is_over or not host.is_alive:
+        if strike.is_over:
             return
+        was_alive = host.is_alive
         simulation.kill(host)
         before = host.platter.content()
         host.platter.put(image)
         changed = sum(before.get(path) != content for path, content in image.content().items()) + len(before.keys() - image.names.keys())
         if changed:
             strike.bite(f"{changed} files are as they were {strike.integer('age_ms')} ms ago")
-        strike.start_later(host, strike.integer("after_ms"))
+        if was_alive:
+            strike.start_later(host, strike.integer("after_ms"))
 
     strike.after(strike.integer("age_ms"), put_back)
 
