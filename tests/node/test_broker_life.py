@@ -64,9 +64,7 @@ async def repeat_last(client: Client) -> tuple[int, int]:
 def test_a_broker_registers_catches_up_and_is_let_in() -> None:
     """KIP-631: the epoch is the offset of the registration; ready means unfenced."""
     with running_cluster(2) as cluster:
-        assert [event.broker_epoch for event in cluster.noted(BrokerEpochReceived)] == sorted(
-            event.broker_epoch for event in cluster.noted(BrokerEpochReceived)
-        )
+        assert len({event.broker_epoch for event in cluster.noted(BrokerEpochReceived)}) == 2, "each registration has an offset of its own"
         assert len(cluster.noted(NodeReady, "broker-1")) == len(cluster.noted(NodeReady, "broker-2")) == 1
         assert cluster.simulation.now_ns < 1_000_000_000
 
