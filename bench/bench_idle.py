@@ -1,23 +1,35 @@
-"""How fast virtual time runs, with the real codecs and the event log: clusters of 1 + 3 and of 3 + 3 nodes, idle, and a quorum under faults.
+"""How fast virtual time runs, with the real codecs and the event log: clusters of 1 + 3 and of 3 + 3 nodes, idle, and under faults and load.
 
-python -m bench.bench_idle [--seconds 600] [--rounds 3] [--seeds 10]
+python -m bench.bench_idle [--seconds 600] [--rounds 3] [--seeds 10] [--hour 3600]
 """
 
 import argparse
+import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from statistics import median
 
-from kraftsim.cluster.scenario import SCENARIOS, Mode, Scenario, scenario
+from kraftsim.cluster.scenario import SCENARIOS, Mode, scenario
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.explore.request import RunRequest
+from kraftsim.explore.result import RunResult
 from kraftsim.explore.virtual import play_in_virtual_time
 from kraftsim.world.simulated import Simulation
 
-UNDER_FAULTS = "quorum_under_faults"
 SECONDS_OF_3_AND_3 = 0.25
 """Of the time that 1 + 3 idle: every record is copied twice there."""
+A_MINUTE: Mapping[str, int] = {"work_ms": 60_000, "writers": 1, "records_per_writer": 1_100, "askers": 1, "ids_per_asker": 1_000}
+"""Faults for 60 s, and 20 idempotent records a second meanwhile: a writer pauses for 50 ms after each."""
+LOADS: tuple[tuple[str, int, Mapping[str, int], str], ...] = (
+    ("producer_ids_survive_failover", 1, A_MINUTE, "60 s under faults, 20 idempotent records/s, 1+3"),
+    ("producer_ids_survive_failover", 3, A_MINUTE, "60 s under faults, 20 idempotent records/s, 3+3"),
+    ("producer_ids_survive_failover", 1, {}, "producer_ids_survive_failover as it is"),
+    ("every_line_exactly_once", 1, {}, "every_line_exactly_once as it is"),
+    ("quorum_under_faults", 3, {}, "quorum_under_faults as it is"),
+)
+"""Scenario, controllers, knobs, and what to call it."""
 
 
 def idle(controllers: int, seconds: float, frame_events: bool) -> float:
@@ -32,11 +44,12 @@ def idle(controllers: int, seconds: float, frame_events: bool) -> float:
         return seconds / (time.process_time() - began)
 
 
-def under_faults(scenario: Scenario, seed: int) -> float:
-    """Play one seed, judging included, and return virtual seconds per CPU second."""
+def under_faults(name: str, controllers: int, workload: Mapping[str, int], seed: int) -> tuple[float, RunResult]:
+    """Play one seed, judging included, and return its CPU seconds and what came of it."""
+    request = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, workload=workload, controllers=controllers)
     began = time.process_time()
-    result = play_in_virtual_time(RunRequest(scenario=scenario, mode=Mode.SIM, seed=seed), None)
-    return result.seconds / (time.process_time() - began)
+    result = play_in_virtual_time(request, None)
+    return time.process_time() - began, result
 
 
 def told(rates: list[float]) -> str:
@@ -44,23 +57,44 @@ def told(rates: list[float]) -> str:
     return f"{median(rates):.0f} virtual seconds per CPU second (best {max(rates):.0f}, worst {min(rates):.0f} of {len(rates)})"
 
 
+def tell_idle(seconds: float, rounds: int) -> None:
+    """Measure with the event log at its default level, and with frame events."""
+    for controllers, share in ((1, 1.0), (3, SECONDS_OF_3_AND_3)):
+        for frame_events in (False, True):
+            rates = [idle(controllers, seconds * share, frame_events) for _ in range(rounds)]
+            print(f"idle {controllers}+3, {'with frame events' if frame_events else 'default event log'}: {told(rates)}", flush=True)
+
+
+def tell_loads(seeds: int) -> None:
+    """Measure seed by seed, after one that is not counted; everything from the first node's start to the verdicts is in it."""
+    for name, controllers, workload, words in LOADS:
+        if name not in SCENARIOS.files():
+            continue
+        under_faults(name, controllers, workload, 999)
+        runs = [under_faults(name, controllers, workload, seed) for seed in range(1, 1 + seeds)]
+        rates = [result.seconds / cpu_seconds for cpu_seconds, result in runs]
+        cpu = sum(cpu_seconds for cpu_seconds, _ in runs)
+        events = sum(result.event_count for _, result in runs)
+        bitten = sum(bit for _, result in runs for _, _, bit in result.faults.values())
+        print(
+            f"{words}: {told(rates)}; {len(runs) / cpu:.2f} seeds and {events / cpu:,.0f} events per CPU second; "
+            f"{median(result.seconds for _, result in runs):.0f} s and {median(result.event_count for _, result in runs):,.0f} events a seed, "
+            f"{bitten} bites",
+            flush=True,
+        )
+
+
 def main() -> int:
-    """Measure with the event log at its default level, and with frame events; then with faults, seed by seed."""
+    """Measure all of it, and an hour of an idle client that we did not write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--hour", type=float, default=3600.0, help="how long the aiokafka producer is idle")
     options = parser.parse_args()
-    for controllers, share in ((1, 1.0), (3, SECONDS_OF_3_AND_3)):
-        for frame_events in (False, True):
-            rates = [idle(controllers, options.seconds * share, frame_events) for _ in range(options.rounds)]
-            print(f"idle {controllers}+3, {'with frame events' if frame_events else 'default event log'}: {told(rates)}", flush=True)
-    if UNDER_FAULTS not in SCENARIOS.files():
-        print(f"{UNDER_FAULTS} is left out: there is no such scenario here")
-        return 0
-    quorum_under_faults = scenario(UNDER_FAULTS)
-    print(f"{UNDER_FAULTS}: {told([under_faults(quorum_under_faults, seed) for seed in range(1, 1 + options.seeds)])}")
-    return 0
+    tell_idle(options.seconds, options.rounds)
+    tell_loads(options.seeds)
+    return subprocess.run([sys.executable, "-m", "bench.aiokafka_hour", str(options.hour)], check=False).returncode
 
 
 if __name__ == "__main__":
