@@ -32,7 +32,7 @@ appender.console.layout.pattern = spark: %p %c{1}: %m%n
 
 
 @contextmanager
-def spark_session() -> Iterator["SparkSession"]:
+def spark_session(master: str = f"local[{THREADS}]") -> Iterator["SparkSession"]:
     """Give a Spark session: the one that is running in this process, or a new one that ends afterwards. Raises JavaMissing."""
     from pyspark.sql import SparkSession
 
@@ -41,15 +41,15 @@ def spark_session() -> Iterator["SparkSession"]:
         yield running
         return
     with tempfile.TemporaryDirectory(prefix="kraftsim-spark-") as scratch:
-        session = start_session(Path(scratch))
+        session = start_session(Path(scratch), master)
         try:
             yield session
         finally:
             session.stop()
 
 
-def start_session(scratch: Path) -> "SparkSession":
-    """Start Spark with its files in `scratch`; the caller stops it. Raises JavaMissing."""
+def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSession":
+    """Start Spark with its files in `scratch`; the caller stops it. A master that is not on this machine must reach it. Raises JavaMissing."""
     import pyspark
     from pyspark.sql import SparkSession
 
@@ -57,13 +57,14 @@ def start_session(scratch: Path) -> "SparkSession":
     os.environ["JAVA_HOME"] = str(spark_java_home(java))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    is_here = master.startswith("local")
+    if is_here:
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_QUIET_LOG, encoding="utf-8")
-    builder = SparkSession.builder.master(f"local[{THREADS}]").appName("kraftsim")
+    builder = SparkSession.builder.master(master).appName("kraftsim")
     settings = {
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
+        **({"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK} if is_here else {}),
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={quiet.as_uri()}",
         "spark.ui.enabled": "false",

@@ -75,6 +75,8 @@ def find_verdicts_of_all(spark: "SparkSession", parquet: str, event_count: int, 
 def _ask(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant], *, are_many: bool) -> list[Row]:
     for key, (small, large) in SETTINGS.items():
         spark.conf.set(key, small if event_count <= SMALL_RUN_EVENTS_MAX else large)
+    if are_many:
+        spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
     kinds = sorted({kind.__name__ for invariant in invariants for kind in invariant.watches})
     make_views(spark, parquet, kinds, are_many=are_many)
     return [Row(*row) for row in spark.sql(verdict_query(invariants)).collect()]

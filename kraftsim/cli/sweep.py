@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from kraftsim.cli.failure import OK, UNKNOWN, VIOLATED, fail
+from kraftsim.cli.failure import OK, UNKNOWN, VIOLATED, Failure, fail
 from kraftsim.cli.options import DIRECTORY, bugs_option, json_option, parse_settings, print_lines, release_option, settings_option, write_json
 
 ALL = "all"
@@ -20,7 +20,8 @@ Examples:
   kraftsim sweep all --seeds 100000 --time 3600 --keep-going --out runs/found --json found.json
   kraftsim sweep producer_ids_survive_failover --bug KAFKA-10533 --seeds 200
   kraftsim sweep quorum_under_faults --seeds 5000 --resume runs/quorum.jsonl
-  kraftsim sweep quorum_under_faults --seeds 200 --check-identity"""
+  kraftsim sweep quorum_under_faults --seeds 200 --check-identity
+  kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )
 @click.argument("names", nargs=-1, required=True, metavar="SCENARIO...")
 @click.option("--seeds", default=100, show_default=True, help="How many seeds.")
@@ -28,9 +29,10 @@ Examples:
 @click.option("--jobs", "--workers", type=int, default=None, help="How many at a time; as many as there are processors if not given.")
 @click.option("--time", "seconds", type=float, default=None, metavar="SECONDS", help="Begin no other seed after so long.")
 @click.option("--keep-going", is_flag=True, help="Play all seeds even after a violation.")
-@click.option("--out", type=DIRECTORY, default=None, help="Keep the runs of violating seeds here.")
+@click.option("--out", type=DIRECTORY, default=None, help="Keep the runs of violating seeds here; with --spark, the events of all of them.")
 @click.option("--resume", type=FILE, default=None, metavar="FILE", help="Write each seed that is done into this file; go on where it ends.")
 @click.option("--check-identity", is_flag=True, help="Play each seed in two processes under two hash seeds, and compare the event logs byte by byte.")
+@click.option("--spark", "master", default=None, metavar="MASTER", help="Distribute the seeds over a Spark cluster, for example 'local[2]'.")
 @release_option
 @bugs_option
 @settings_option
@@ -45,6 +47,7 @@ def sweep(
     out: Path | None,
     resume: Path | None,
     check_identity: bool,
+    master: str | None,
     release: str,
     bugs: tuple[str, ...],
     settings: tuple[str, ...],
@@ -60,9 +63,13 @@ def sweep(
 
     chosen = SCENARIOS.names() if names == (ALL,) else names
     search = Search(chosen, range(first_seed, first_seed + seeds), release, bugs, parse_settings(settings))
+    if check_identity and master is not None:
+        raise Failure("--check-identity compares processes of this machine: leave --spark out")
     try:
         if check_identity:
             return _identity(search, seconds, json_file)
+        if master is not None:
+            return _on_spark(search, master, out, json_file)
         return _campaign(search, jobs, seconds, keep_going, out, resume, json_file)
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
@@ -120,3 +127,14 @@ def _identity(search: Search, seconds: float | None, json_file: Path | None) -> 
     print_lines(result)
     write_json(json_file, result)
     return VIOLATED if result.differing else OK
+
+
+def _on_spark(search: Search, master: str, out: Path | None, json_file: Path | None) -> int:
+    from kraftsim.campaign.spark import sweep_on_spark
+
+    result = sweep_on_spark(
+        search.names, seeds=search.seeds, master=master, out=out, release=search.release, bugs=search.bugs, settings=search.settings
+    )
+    print_lines(result)
+    write_json(json_file, result)
+    return VIOLATED if result.has_violations else UNKNOWN if result.is_inconclusive else OK

@@ -1,0 +1,209 @@
+"""A campaign over Spark: the tasks simulate, the events of all runs become one Parquet data set, and one SQL query judges all of them.
+
+Every verdict is found twice, by the checks while a run was played and by SQL over what it left; where they differ, one of them is wrong, and that is
+a finding as much as a violation is.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kraftsim.analysis.session import spark_session
+from kraftsim.analysis.verdicts import Found, find_verdicts_of_all
+from kraftsim.bugs.bug import bug
+from kraftsim.campaign.errand import Done
+from kraftsim.campaign.spark_child import EVENTS
+from kraftsim.campaign.spark_task import play_orders
+from kraftsim.campaign.summary import SweepResult, idle_kinds, summary
+from kraftsim.cluster.scenario import scenario
+from kraftsim.explore.result import RunResult
+from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.invariants.verdict import judge
+from kraftsim.releases.catalogue import DEFAULT_RELEASE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASKS_PER_CORE: Final = 3
+"""Seeds differ in what they cost: with several tasks for each core none waits long for the last one."""
+NOT_FOUND: Final = Found(0, 0, (), "")
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """One verdict of one run that is violated, or on which check and SQL differ."""
+
+    scenario: str
+    seed: int
+    bugs: tuple[str, ...]
+    invariant: str
+    online: str
+    offline: str
+    violations: int
+    message: str
+
+    @property
+    def is_agreed(self) -> bool:
+        """Tell whether both forms of the invariant say the same."""
+        return self.online == self.offline
+
+
+class SparkSweepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a campaign over Spark found. `judged` lists what was violated and what is disputed; `verdicts` counts all that were compared."""
+
+    master: str
+    sweeps: tuple[SweepResult, ...]
+    judged: tuple[Judged, ...]
+    verdicts: int
+    events: int
+    parquet: str | None
+    tasks: int
+    cpu_seconds: float
+    jvm_cpu_seconds: float | None
+
+    @property
+    def has_violations(self) -> bool:
+        """Tell whether anything was violated, broke off, or is disputed."""
+        return bool(self.judged) or any(run.outcome in ("violated", "failed") for sweep in self.sweeps for run in sweep.found)
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Tell whether some of it could not have found anything."""
+        return bool(idle_kinds(sweep.faults for sweep in self.sweeps)) or any(sweep.unexercised or sweep.found for sweep in self.sweeps)
+
+    def lines(self) -> list[str]:
+        """Return the result as text for people."""
+        disputed = sum(not each.is_agreed for each in self.judged)
+        text = [line for sweep in self.sweeps for line in sweep.lines()]
+        text.append(
+            f"{self.master}: {self.tasks} tasks, {self.events} events, {self.verdicts} verdicts of the checks compared with those of SQL,"
+            f" {disputed} differ; {self.cpu_seconds:.1f} CPU seconds of simulation"
+            + (f", {self.jvm_cpu_seconds:.1f} of Spark's Java" if self.jvm_cpu_seconds is not None else "")
+        )
+        if self.judged:
+            text.append(f"  {'seed':>8}  {'invariant':<36}  {'check':<12}  {'SQL':<12}  bugs")
+        for each in self.judged:
+            text.append(f"  {each.seed:>8}  {each.invariant:<36}  {each.online:<12}  {each.offline:<12}  {', '.join(each.bugs) or 'none'}")
+            text.append(f"            {each.message}")
+        if self.parquet is not None:
+            text.append(f"  events of all runs in {self.parquet}")
+        return text
+
+
+def sweep_on_spark(
+    names: Sequence[str],
+    *,
+    seeds: Sequence[int],
+    master: str,
+    out: Path | None = None,
+    release: str | None = None,
+    bugs: tuple[str, ...] = (),
+    settings: Mapping[str, str] | None = None,
+    spark: "SparkSession | None" = None,
+) -> SparkSweepResult:
+    """Play every seed of every scenario as Spark tasks and judge all runs by SQL. `out` keeps events and findings; every worker must see it.
+
+    Raises KeyError for a scenario or bug that does not exist, ValueError for a cluster without `out`, JavaMissing.
+    """
+    for name in bugs:
+        bug(name)
+    chosen = [scenario(name).name for name in names]
+    if out is None and not master.startswith("local"):
+        raise ValueError(f"with {master} the workers need a directory that all of them see: use --out")
+    with _directory(out) as root, _session(spark, master) as session:
+        terms = {"release": release or DEFAULT_RELEASE, "bugs": tuple(bugs), "settings": dict(settings or {}), "out": str(root.absolute())}
+        orders = [msgspec.json.encode({"name": name, "seed": seed, **terms}) for seed in seeds for name in chosen]
+        tasks = max(1, min(len(orders), session.sparkContext.defaultParallelism * TASKS_PER_CORE))
+        done = _play(session, orders, tasks)
+        sweeps = summary(chosen, done).sweeps
+        events = sum(each.result.event_count for each in done)
+        found = find_verdicts_of_all(session, str(root / EVENTS), events, INVARIANTS.all()) if events else {}
+        judged, verdicts = _judge(done, found, tuple(bugs))
+        return SparkSweepResult(
+            master=master,
+            sweeps=sweeps,
+            judged=judged,
+            verdicts=verdicts,
+            events=events,
+            parquet=None if out is None else str(root / EVENTS),
+            tasks=tasks,
+            cpu_seconds=sum(each.cpu_seconds for each in done),
+            jvm_cpu_seconds=_jvm_cpu_seconds(session),
+        )
+
+
+def _play(session: "SparkSession", orders: Sequence[bytes], tasks: int) -> list[Done]:
+    answers = session.sparkContext.parallelize(orders, tasks).mapPartitions(play_orders).collect()
+    done = [msgspec.json.decode(answer, type=Done) for answer in answers]
+    return sorted(done, key=lambda each: (each.result.seed, each.result.scenario))
+
+
+def _judge(done: Sequence[Done], found: Mapping[str, Mapping[str, Found]], bugs: tuple[str, ...]) -> tuple[tuple[Judged, ...], int]:
+    """Return what is violated or disputed, and how many verdicts were compared."""
+    judged: list[Judged] = []
+    compared = 0
+    for each in done:
+        offline = found.get(f"{each.result.scenario}-{each.result.seed}", {})
+        for name, online in each.result.verdicts.items():
+            if name not in INVARIANTS.names() or not each.result.event_count:
+                continue
+            compared += 1
+            verdict = _offline(name, offline.get(name, NOT_FOUND), each.result)
+            if online == verdict and online != "violated":
+                continue
+            judged.append(_judged(each.result, bugs, name, online, verdict, offline.get(name, NOT_FOUND)))
+    return tuple(judged), compared
+
+
+def _offline(name: str, found: Found, result: RunResult) -> str:
+    """Return what SQL says, as the word that the checks use."""
+    verdict = judge(name, examined=found.examined, violation_count=found.violation_count, undecidable=found.undecidable)
+    return verdict.for_run(must_exercise=name in scenario(result.scenario).must_exercise).outcome.value
+
+
+def _judged(result: RunResult, bugs: tuple[str, ...], name: str, online: str, offline: str, found: Found) -> Judged:
+    message = next((line for line in result.violations if line.startswith(f"{name}: ")), found.breaches[0].message if found.breaches else "")
+    return Judged(
+        scenario=result.scenario,
+        seed=result.seed,
+        bugs=bugs,
+        invariant=name,
+        online=online,
+        offline=offline,
+        violations=found.violation_count,
+        message=message.removeprefix(f"{name}: "),
+    )
+
+
+@contextmanager
+def _directory(out: Path | None) -> Iterator[Path]:
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="kraftsim-spark-sweep-") as scratch:
+        yield Path(scratch)
+
+
+@contextmanager
+def _session(spark: "SparkSession | None", master: str) -> "Iterator[SparkSession]":
+    if spark is not None:
+        yield spark
+        return
+    with spark_session(master) as session:
+        yield session
+
+
+def _jvm_cpu_seconds(session: "SparkSession") -> float | None:
+    """Return what the Java process of the driver has used, where the system tells; with a local master that is all of Spark."""
+    gateway = session.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    status = Path(f"/proc/{process.pid}/stat") if process is not None else None
+    if status is None or not status.exists():
+        return None
+    user_ticks, system_ticks = status.read_text().rpartition(")")[2].split()[11:13]
+    return (int(user_ticks) + int(system_ticks)) / os.sysconf("SC_CLK_TCK")

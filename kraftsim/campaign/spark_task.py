@@ -1,0 +1,39 @@
+"""What runs inside a Spark task: it hands its seeds, one after the other, to a child process and yields what comes back."""
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from kraftsim.campaign.errand import Done, broken
+from kraftsim.campaign.spark_child import Order
+
+CHILD = "kraftsim.campaign.spark_child"
+
+
+def play_orders(orders: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a `Done` for each `Order`, both as JSON. A child that dies costs one seed."""
+    child: subprocess.Popen[bytes] | None = None
+    try:
+        for data in orders:
+            if child is None:
+                child = subprocess.Popen([sys.executable, "-m", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert child.stdin is not None and child.stdout is not None, "both are pipes"
+            child.stdin.write(data + b"\n")
+            child.stdin.flush()
+            answer = child.stdout.readline()
+            if answer:
+                yield answer
+                continue
+            exit_code, child = child.wait(), None
+            yield msgspec.json.encode(_lost(data, exit_code))
+    finally:
+        if child is not None:
+            child.kill()
+            child.wait()
+
+
+def _lost(data: bytes, exit_code: int) -> Done:
+    order = msgspec.json.decode(data, type=Order)
+    return broken(order.errand(), f"the process that played it died (exit code {exit_code})")
