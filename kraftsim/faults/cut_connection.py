@@ -25,9 +25,12 @@ def strike(strike: Strike) -> None:
             strike.bite("a connection was cut that a frame was just given to")
         return
     pairs = dict.fromkeys((min(pair), max(pair)) for pair in strike.directions())
-    busy = sum(network.cut(one, other) for one, other in pairs)
-    if busy:
-        strike.bite(f"{busy} connections had bytes under way")
+    cut = [ends for one, other in pairs for ends in network.between(one, other)]
+    busy = sum(ends[0].is_busy for ends in cut)
+    for ends in cut:
+        network.cut_ends(ends)
+    if cut:
+        strike.bite(f"{len(cut)} connections were reset, {busy} of them with bytes under way")
 
 
 async def over_sockets(strike: FieldStrike) -> None:
