@@ -118,7 +118,11 @@ class SimulatedCluster:
 
     async def _main_of(self, host: Host) -> None:
         name = self._names[host.name]
-        config = NodeConfig.parse({**SIMULATED_SETTINGS, **self.spec.node(name, host_is_name=True).properties})
+        properties = {**SIMULATED_SETTINGS, **self.spec.node(name, host_is_name=True).properties}
+        if host.platter.is_replacement:
+            # As with `kafka-storage format --no-initial-controllers`: it must not pass for the voter that had the disk before.
+            properties.pop("kraftsim.initial.controllers", None)
+        config = NodeConfig.parse(properties)
         node = build_node(config, self.simulation.world_of(host))
         self.nodes[name] = node
         try:

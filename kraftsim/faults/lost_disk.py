@@ -6,7 +6,6 @@ Source: KIP-853 (a replica is known by its id and its directory id), KIP-858.
 
 from kraftsim.faults.fault import Between, Family, FaultKind, Spoils
 from kraftsim.faults.strike import Strike
-from kraftsim.world.simulated.platter import Platter
 
 
 def strike(strike: Strike) -> None:
@@ -15,8 +14,7 @@ def strike(strike: Strike) -> None:
     if not host.is_alive:
         return
     strike.simulation.kill(host)
-    files = len(host.platter.names)
-    host.platter.put(Platter(flush_ns=host.platter.flush_ns))
+    files = host.platter.lose_everything()
     if files:
         strike.bite(f"{files} files are gone")
     strike.start_later(host, strike.integer("after_ms"))

@@ -7,7 +7,6 @@ empty disk, as from an operator who has nothing better.
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf, Spoils
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.disk_faults import LyingFlush
-from kraftsim.world.simulated.platter import Platter
 
 
 def strike(strike: Strike) -> None:
@@ -28,7 +27,7 @@ def strike(strike: Strike) -> None:
         for path in sorted(host.platter.names):
             host.platter.names[path].keep_promise()
         if not host.is_alive:
-            host.platter.put(Platter(flush_ns=host.platter.flush_ns))
+            host.platter.lose_everything()
             strike.start_later(host, 0)
 
     strike.lasting(heal, strike.integer("duration_ms"))

@@ -13,6 +13,9 @@ from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.disk_faults import LyingFlush, Slowness, SlowTail, StuckFlush
 from kraftsim.world.simulated.inode import SECTOR_BYTES, Fate
 from kraftsim.world.simulated.platter import Names, Wreck
+from protocol.errors import ErrorCode
+from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
+from tests.simulate.quorum_runs import QuorumRun
 from tests.simulate.struck_cluster import struck_cluster
 
 FOLLOWER, BROKER = "controller-102", "broker-1"
@@ -108,6 +111,30 @@ def test_a_broker_without_its_disk_is_another_directory() -> None:
         cluster.strike("lost-disk", BROKER, {})
         after = cluster.cluster.hosts[BROKER].platter.content()["meta.properties"]
         assert b"directory.id=" in before and b"directory.id=" in after and before != after
+
+
+def test_a_voter_that_lost_its_disk_is_a_stranger_until_it_joins_again() -> None:
+    """With voters that stand in the log: a new directory id has no vote, whatever its node id; the old one leaves, the new one joins (KIP-853)."""
+    with Simulation(2) as simulation:
+        run = QuorumRun(simulation, 2, first_voters=3)
+        run.cluster.start()
+        simulation.run_until(lambda: run.leader is not None, limit_s=30)
+        lost = next(name for name in run.names if name != run.leader)
+        old = run.key_of(lost)
+        strike = arm(Fault(kind="lost-disk", target=lost, trigger=AtTime(at_ms=simulation.now_ns // 1_000_000)), simulation)
+        asker = run.begin_to_ask(3000)
+        simulation.run_until(asker, limit_s=60)
+        new = run.key_of(lost)
+        quorum = run.cluster.nodes[lost].raft.quorum
+        assert strike.has_bitten and new.id == old.id and new.directory_id != old.directory_id and not quorum.is_voter
+        gone = RemoveRaftVoterRequest(cluster_id=None, voter_id=old.id, voter_directory_id=old.directory_id)
+        assert run.ask_leader(gone).error_code == ErrorCode.NONE
+        assert run.ask_leader(run.joining(lost)).error_code == ErrorCode.NONE
+        simulation.run_until(lambda: run.cluster.nodes[lost].raft.quorum.is_voter, limit_s=30)
+        simulation.kill(next(name for name in run.names if name not in (lost, run.leader)))
+        simulation.run_for(5)
+        assert run.leader is not None and len(set(asker.result())) == 3000, "with the one that joined there is a majority again"
+        assert (simulation.troubles, simulation.violations, run.cluster.failures) == ([], [], [])
 
 
 def test_a_quorum_commits_without_a_leader_whose_flushes_do_not_return() -> None:

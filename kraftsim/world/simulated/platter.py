@@ -74,6 +74,8 @@ class Platter:
         self.flush_ns = flush_ns
         self.faults = DiskFaults()
         self.watch: DiskWatch | None = None
+        self.is_replacement = False
+        """Whether it came in place of one that was lost: whoever formats it knows that this is no first start."""
 
     @property
     def unflushed_bytes(self) -> int:
@@ -129,6 +131,13 @@ class Platter:
         self.durable_names = dict(self.names)
         self.journal.clear()
 
+    def lose_everything(self) -> int:
+        """Be replaced by an empty disk; return how many files are gone."""
+        lost = len(self.names)
+        self.put(Platter(flush_ns=self.flush_ns))
+        self.is_replacement = True
+        return lost
+
     def _surviving_names(self, draw: Random, names: Names | None) -> dict[str, Inode]:
         if names is None:
             return self.names if draw.random() < NAMES_KEPT else self.durable_names
@@ -152,4 +161,5 @@ class Platter:
         left = Platter(flush_ns=self.flush_ns)
         left.faults = self.faults
         left.watch = self.watch
+        left.is_replacement = self.is_replacement
         return left
