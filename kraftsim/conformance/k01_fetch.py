@@ -22,6 +22,7 @@ FORMAT_2_SINCE = 4
 IDS_SINCE, EPOCHS_SINCE, LAST_EPOCHS_SINCE, SESSIONS_SINCE, LOG_START_SINCE = 13, 9, 12, 7, 5
 PLENTY = 1 << 20
 NO_ID = bytes([1]) * 16
+NO_ISOLATION = 5
 LONG_MS, SHORT_MS = 3000, 400
 Change = Callable[[FetchPartition], None]
 
@@ -255,3 +256,23 @@ def opening_a_session(target: Target) -> None:
         expect_error(answer.error_code, ErrorCode.NONE, f"version {version}")
         expect(answer.session_id >= 0, f"version {version}: session {answer.session_id}")
         expect_equal(_first_offsets(answer.responses[0].partitions[0]), [0, 1], f"version {version}: first offsets")
+
+
+@REQUIREMENTS.that(
+    15,
+    "an isolation level that is none is refused with error -1: up to version 12 by each partition, since version 7 as a whole",
+    source="getErrorResponse",
+)
+def no_isolation(target: Target) -> None:
+    topic = filled_topic(target, batches=1)
+    for version in _versions(target):
+        asked = fetch_request(topic, version)
+        asked.isolation_level = NO_ISOLATION
+        asked.topics[0].partitions.append(FetchPartition(partition=9, fetch_offset=0, partition_max_bytes=PLENTY))
+        with target.peer(topic.leader) as peer:
+            answer = peer.ask(asked, version, FetchResponse)
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        if version >= SESSIONS_SINCE:
+            expect_error(answer.error_code, error, f"version {version}: the answer as a whole")
+        rows = [(row.partition_index, row.error_code, row.high_watermark) for name in answer.responses for row in name.partitions]
+        expect_equal(rows, [] if version >= IDS_SINCE else [(0, error, -1), (9, error, -1)], f"version {version}: partitions")

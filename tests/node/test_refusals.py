@@ -18,8 +18,6 @@ from protocol.requests import RequestHead, decode_response, response_chunks
 from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 
 SIZE_BYTES = 4
-TELLS_SINCE = {ApiKey.FETCH: 7}
-"""Before it there is no error of the whole answer. Kafka names every partition then; here nobody is told, and the client asks again."""
 CONTROLLER_HANDLERS: tuple[Handler[Any], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
 SERVED = [
     pytest.param(handler, ranges[handler.key], id=f"{kind} {handler.key.name}")
@@ -75,5 +73,5 @@ def test_every_refusal_can_be_read_and_says_why(handler, range_):
             frame = b"".join(response_chunks(int(handler.key), version, 7, answer))[SIZE_BYTES:]
             errors = errors_in(decode_response(int(handler.key), version, frame)[1])
             assert errors <= {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER}
-            if version >= TELLS_SINCE.get(handler.key, 0) and has_rows(body, layout):
+            if has_rows(body, layout):
                 assert ErrorCode.NOT_CONTROLLER in errors, f"version {version}: {body} is refused without a word"

@@ -22,6 +22,7 @@ from kraftsim.node.broker.old_readers import (
     refuse_reader,
 )
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.refused_fetch import refused_fetch
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -29,6 +30,7 @@ from protocol.messages.k01_fetch import (
     FINAL_SESSION_EPOCH,
     FIRST_SESSION_EPOCH,
     READ_COMMITTED,
+    READ_UNCOMMITTED,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -247,11 +249,16 @@ class FetchReader:
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer now, or wait until min_bytes are there; FETCH_SESSION_ID_NOT_FOUND for a session that nobody opened."""
+    """Answer now, or wait until min_bytes are there.
+
+    FETCH_SESSION_ID_NOT_FOUND for a session that nobody opened, UNKNOWN_SERVER_ERROR for an isolation level that is none.
+    """
     request = call.body
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
     if request.session_epoch not in (FINAL_SESSION_EPOCH, FIRST_SESSION_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if _asks_for_no_isolation(broker, request, call.api_version):
+        return refused_fetch(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch = DelayedFetch(broker, call, request)
     stay = broker.fetches.admit(fetch, fetch.keys(), request.max_wait_ms)
     if stay is not None:
@@ -274,4 +281,12 @@ def topic_name(broker: Broker, topic: FetchTopic, version: int) -> str | None:
     return None if known is None else known.name
 
 
-HANDLER = Handler(key=ApiKey.FETCH, handle=handle, refuse=lambda call, error: FetchResponse(error_code=error))
+def _asks_for_no_isolation(broker: Broker, request: FetchRequest, version: int) -> bool:
+    """Tell whether a request names an isolation level that is none. Kafka looks at it once there is a partition to read."""
+    if request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED):
+        return False
+    asked = ((topic_name(broker, topic, version), partition.partition) for topic in request.topics for partition in topic.partitions)
+    return any(name is not None and broker.image.partition(name, number) is not None for name, number in asked)
+
+
+HANDLER = Handler(key=ApiKey.FETCH, handle=handle, refuse=refused_fetch)

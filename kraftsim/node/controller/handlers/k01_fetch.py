@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.refused_fetch import refused_fetch
 from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.k01_fetch import FetchRequest, FetchResponse
+from protocol.messages.k01_fetch import FetchRequest
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -18,8 +18,4 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     return controller.fetches.fetch(request, call.api_version)
 
 
-def _refuse(call: Call, error: ErrorCode) -> Answer:
-    return FetchResponse(error_code=error)
-
-
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.FETCH, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.FETCH, handle=handle, refuse=refused_fetch)
