@@ -16,6 +16,7 @@ from types import TracebackType
 import msgspec
 
 from kraftsim.bugs.bug import bug
+from kraftsim.campaign.errand import OK
 from kraftsim.campaign.repeat import Answer, Order
 from kraftsim.campaign.summary import FaultCounts, add_faults
 from kraftsim.campaign.sweep import Progress, Report
@@ -39,12 +40,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What comparing gave. `seeds` counts those that were compared, each of them played once by each process."""
+    """What comparing gave. `seeds` counts those that were compared, each of them played once by each process; `unclean`
+    of them ended in a violation or broke off, which is another matter."""
 
     scenarios: tuple[str, ...]
     seeds: int
     plays: int
     events: int
+    unclean: int
     differing: tuple[Difference, ...]
     faults: FaultCounts
     simulated_seconds: float
@@ -56,7 +59,7 @@ class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
         text = [
             f"{', '.join(self.scenarios)}: {len(self.differing)} of {self.seeds} seeds differ between {len(PLAYERS)} processes under hash seeds"
             f" {' and '.join(HASH_SEEDS)}; {self.plays} plays, {self.events} events, {armed} faults armed, {fired} fired, {bit} bit,"
-            f" {self.simulated_seconds:.0f} simulated seconds in {self.cpu_seconds:.0f} CPU seconds"
+            f" {self.unclean} not clean, {self.simulated_seconds:.0f} simulated seconds in {self.cpu_seconds:.0f} CPU seconds"
         ]
         for each in self.differing:
             text.append(f"  {each.scenario}, seed {each.seed}: {', '.join(f'{name} {digest}' for name, digest in each.sha256.items())}")
@@ -145,7 +148,7 @@ def check_identity(
     progress = Progress(total=len(orders))
     differing: list[Difference] = []
     faults: FaultCounts = {}
-    events = plays = 0
+    events = plays = unclean = 0
     with ExitStack() as stack:
         players = [stack.enter_context(Player(*player)) for player in PLAYERS]
         for compared in _compared(players, orders, is_over):
@@ -156,6 +159,7 @@ def check_identity(
             progress.violated += not compared.is_same
             plays += len(answers)
             events += compared.first.event_count
+            unclean += compared.first.outcome != OK
             add_faults(faults, compared.first.faults)
             if not compared.is_same:
                 differing.append(_difference(players, compared))
@@ -166,6 +170,7 @@ def check_identity(
         seeds=progress.seeds,
         plays=plays,
         events=events,
+        unclean=unclean,
         differing=tuple(differing),
         faults=dict(sorted(faults.items())),
         simulated_seconds=progress.simulated_seconds,

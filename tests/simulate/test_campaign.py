@@ -1,0 +1,118 @@
+"""Many seeds: spread over processes, always the same finding first, kept and replayed; what proves nothing is not called clean."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kraftsim.campaign.identity import check_identity
+from kraftsim.campaign.sweep import Progress, campaign, sweep
+from kraftsim.cli.campaign_progress import deadline, faults, line
+from kraftsim.cli.main import kraftsim
+from kraftsim.explore.replay import read_replay
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.run import play_request
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.trigger import AtTime
+
+NAME = "producer_ids_survive_failover"
+CHEAP = "every_line_exactly_once"
+BUG = "KAFKA-10533"
+DIES = """
+import os, kraftsim.campaign.errand as errand
+play = errand.carry_out
+errand.carry_out = lambda each: os._exit(9) if each.seed == 2 else play(each)
+"""
+DEPENDS_ON_THE_HASH_SEED = """
+import kraftsim.explore.search as search
+settings_of = search.settings_of
+search.settings_of = lambda *run: {**settings_of(*run), "broker.heartbeat.interval.ms": str(300 + hash("x") % 100)}
+"""
+
+
+def kraftsim_with(start_up: str, directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in processes that begin with some code of their own."""
+    (directory / "sitecustomize.py").write_text(start_up)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), os.getcwd()])}
+    return subprocess.run([sys.executable, "-m", "kraftsim", *words], capture_output=True, text=True, check=False, env=environment)
+
+
+def test_the_first_finding_is_the_same_with_any_number_of_workers_and_replays_from_its_file(tmp_path):
+    """A campaign stops at its first violation, that of the lowest seed; the run is kept, and its replay file gives it again, byte for byte."""
+    alone = sweep(NAME, seeds=range(1, 20), bugs=(BUG,), workers=1)
+    together = sweep(NAME, seeds=range(1, 20), bugs=(BUG,), workers=3, out=tmp_path)
+    assert [run.seed for run in together.found] == [run.seed for run in alone.found]
+    found = together.found[0]
+    assert (found.violations, found.events_sha256) == (alone.found[0].violations, alone.found[0].events_sha256)
+    assert found.out == str(tmp_path / f"{NAME}-{found.seed}")
+    again = play_request(read_replay(Path(found.out)).request())
+    assert (again.invariants_violated, again.events_sha256) == (found.invariants_violated, found.events_sha256)
+
+
+def test_a_kind_that_is_armed_and_never_bites_fails_the_campaign(monkeypatch):
+    """Nothing ever goes from one broker to another here, so that a slow link between them tests nothing: nobody may take that for clean."""
+    idle = Fault(kind="slow-link", target="broker-1>broker-2", trigger=AtTime(at_ms=1))
+    monkeypatch.setattr(RunRequest, "schedule", lambda request: (idle,) * 20)
+    done = CliRunner().invoke(kraftsim, ["sweep", CHEAP, "--seeds", "1", "--jobs", "1"], standalone_mode=False)
+    assert "fault slow-link never bit" in done.output
+    assert done.return_value == 2
+    monkeypatch.setattr(RunRequest, "schedule", lambda request: (idle,) * 19)
+    few = campaign((CHEAP,), seeds=[1], jobs=1)
+    assert (few.idle_kinds, few.is_inconclusive) == ((), False), "few of a kind say nothing about it"
+
+
+def test_a_campaign_goes_on_where_its_journal_ends(tmp_path):
+    """Seeds that are written down are not played again; a torn last line is what a killed campaign leaves."""
+    journal = tmp_path / "journal.jsonl"
+    first = campaign((CHEAP,), seeds=range(1, 3), jobs=1, journal=journal)
+    journal.write_bytes(journal.read_bytes() + b'{"result":')
+    seen: list[tuple[int, int]] = []
+    both = campaign((CHEAP,), seeds=range(1, 4), jobs=1, journal=journal, report=lambda progress: seen.append((progress.seeds, progress.resumed)))
+    assert (first.sweeps[0].seeds_played, both.sweeps[0].seeds_played) == (2, 3)
+    assert seen[-1] == (3, 2)
+    assert len(journal.read_bytes().splitlines()) == 4
+    with pytest.raises(ValueError, match="another release, other bugs"):
+        campaign((CHEAP,), seeds=range(1, 4), bugs=(BUG,), journal=journal)
+
+
+def test_several_scenarios_share_a_campaign_and_a_budget_ends_it():
+    """Seed by seed, so that what ran when the time was up is about the same of each."""
+    left = iter([False, False, False, True])
+    result = campaign((CHEAP, NAME), seeds=range(1, 100), jobs=1, is_over=lambda: next(left))
+    assert [(each.scenario, each.seeds_played) for each in result.sweeps] == [(CHEAP, 2), (NAME, 1)]
+    assert deadline(0.0)() and not deadline(None)() and not deadline(60.0)()
+
+
+def test_a_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path):
+    """What kills the process that plays it must not pass for clean, nor end the campaign."""
+    words = ("sweep", CHEAP, "--seeds", "4", "--jobs", "2", "--keep-going", "--json", str(tmp_path / "found.json"))
+    done = kraftsim_with(DIES, tmp_path, *words)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (found,) = json.loads((tmp_path / "found.json").read_text())["sweeps"]
+    assert (found["seeds_played"], found["clean"]) == (4, 3)
+    assert [(run["seed"], run["trouble"]) for run in found["found"]] == [(2, "the process that played it died (exit code 9)")]
+
+
+def test_the_same_seed_gives_the_same_bytes_in_four_processes():
+    """Two hash seeds, forwards and backwards."""
+    result = check_identity((CHEAP,), seeds=range(1, 4))
+    assert (result.seeds, result.plays, result.differing) == (3, 12, ())
+
+
+def test_what_depends_on_the_hash_seed_is_found_and_its_first_event_named(tmp_path):
+    """Otherwise the test above could not fail."""
+    done = kraftsim_with(DEPENDS_ON_THE_HASH_SEED, tmp_path, "sweep", CHEAP, "--seeds", "1", "--check-identity")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 of 1 seeds differ" in done.stdout
+    assert "first event" in done.stdout
+
+
+def test_progress_says_rates_time_left_and_what_was_found():
+    """One line that a person reads while it runs."""
+    progress = Progress(total=100, seeds=30, resumed=10, cpu_seconds=15.0, violated=1, faults={"kill": (5, 4, 3)})
+    assert line(progress, 10.0) == "30/100 seeds, 2.0/s, 2.00 per CPU second, 0:35 left, 1 violated"
+    assert faults(progress) == "armed/fired/bit: kill 5/4/3"
