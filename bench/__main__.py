@@ -1,7 +1,7 @@
 """`make bench`: every measurement, one after the other; `make bench ARGS=ids` runs one, ARGS="failover --rounds 20" tells it more.
 
 python -m bench [NAME ...] [OPTIONS OF A BENCH]
-names: codec import records frames copies start quorum_start ids failover writes partitions produce idle
+names: codec import records frames copies start quorum_start ids failover writes partitions produce idle bugs
 """
 
 import subprocess
@@ -21,6 +21,7 @@ BENCHES = {
     "partitions": "100,000 partitions in metadata: creating them, and starting with them",
     "produce": "MB/s of 1 KiB records by librdkafka, beside Apache Kafka",
     "idle": "virtual seconds per CPU second, idle and under faults",
+    "bugs": "seeds and CPU seconds until each historical bug is found, 20 times over",
 }
 
 
