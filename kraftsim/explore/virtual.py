@@ -100,6 +100,7 @@ def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
             directory.create()
             simulation.write_events(directory.events)
             cluster.write_disks(directory)
+        simulation.book.forget()
         return conclude(request, spec, ending, directory)
 
 

@@ -8,9 +8,10 @@ Source: org.apache.kafka.clients.NetworkClient and InFlightRequests, KIP-35, KIP
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import cast
+
+from msgspec import Struct
 
 from kraftsim import __version__
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent
@@ -54,8 +55,7 @@ class NoCommonVersion(OSError):
     """The peer knows no version of this API that we know; nothing was sent."""
 
 
-@dataclass(slots=True)
-class InFlight:
+class InFlight(Struct):
     """A request that waits for its answer. `deadline` is in seconds of the event loop's clock."""
 
     correlation_id: int
@@ -195,7 +195,7 @@ class PeerConnection(asyncio.Protocol):
         if deadline < self._alarm_at:
             self._arm(deadline)
         if self._frame_events and self._world is not None:
-            self._world.note(self._frame_sent(api_key, version, correlation_id, sum(len(chunk) for chunk in chunks) - 4))
+            self._world.note(self._frame_sent(api_key, version, correlation_id, sum(map(len, chunks)) - 4))
         self._unsent.extend(chunks)
         if is_alone:
             self._write()

@@ -124,10 +124,12 @@ class SimulatedTransport(asyncio.Transport):
         if self._is_closing or not data:
             return
         assert not self._is_ended, "write after write_eof"
-        if self.watch is None:
-            self.push(bytes(data))
-        else:
+        if self.watch is not None:
             self.watch.write(self, bytes(data))
+        elif self._cut_after is not None:
+            self._write_until_cut(bytes(data))
+        else:
+            self._transmit(bytes(data))
 
     def writelines(self, list_of_data: "list[bytes | bytearray | memoryview]") -> None:  # type: ignore[override]
         """Send several pieces as one write."""

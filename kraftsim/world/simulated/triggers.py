@@ -128,8 +128,8 @@ class Triggers:
         """Act right after the nth fact of a kind was noted, on one host or on any, with the given values in its fields."""
         assert nth >= 1, "times are counted from 1"
         assert kind in Event.kinds, f"no event is called {kind}"
-        if not self._events:
-            self._simulation.observe(self._on_event)
+        if kind not in self._events:
+            self._simulation.observe(self._on_event, (Event.kinds[kind],))
         self._events.setdefault(kind, []).append(_EventWaiting(action=action, nth=nth, kind=kind, host=host, fields=fields or {}))
 
     def watch_disk(self, host_name: str) -> None:
