@@ -57,6 +57,10 @@ class FieldSchedule:
             strike = FieldStrike(fault, kind.params, self.field, random=numbers, note=self._note)
             self._waiting[strike] = asyncio.ensure_future(self._carry_out(strike, kind))
 
+    async def played_out(self) -> None:
+        """Return when every fault has struck and is over. Raises what went wrong in a strike."""
+        await asyncio.gather(*self._waiting.values(), *self._under_way.values())
+
     async def mend(self) -> None:
         """Let nothing strike any more, end what lasts, and start again what is down. Raises what went wrong in a strike."""
         for task in self._waiting.values():

@@ -15,7 +15,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
-from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
+from kraftsim.cluster.proxy.process import PROXY, ProxyProcess, proxy_plan
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text
 from kraftsim.events.nodes import NodeReady
 from kraftsim.world.event_log import file_name
@@ -136,7 +136,7 @@ class ProcessCluster:
             if not node.is_running:
                 raise ClusterFailed(f"{name} went down with status {node.process.returncode}: {self._last_words(name)}")
         if self.proxy is not None and not self.proxy.is_running:
-            raise ClusterFailed(f"the proxy went down; its log is {self.directory.human_log('proxy')}")
+            raise ClusterFailed(f"the proxy went down: {self._last_words(PROXY)}")
 
     def kill(self, name: str) -> None:
         """End a node by SIGKILL and reap it."""

@@ -15,12 +15,20 @@ import uvloop
 from kraftsim.cluster.proxy.door import DoorKeeper
 from kraftsim.cluster.proxy.orders import Plan, ProxyState
 from kraftsim.cluster.proxy.proxy import Proxy
+from kraftsim.node.mistakes import hear_of_mistakes
 
 
 async def _run(plan: Plan, state_file: Path) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
+    mistakes: list[Exception] = []
+
+    def on_mistake(mistake: Exception) -> None:
+        mistakes.append(mistake)
+        stop.set()
+
+    hear_of_mistakes(loop, on_mistake)
     await loop.connect_read_pipe(lambda: _Lifeline(stop), sys.stdin)
     proxy = Proxy(plan, loop)
     try:
@@ -36,7 +44,9 @@ async def _run(plan: Plan, state_file: Path) -> int:
     await stop.wait()
     await door.close()
     proxy.close()
-    return 0
+    if mistakes:
+        print(f"the proxy made a mistake: {mistakes[0]!r}", file=sys.stderr)
+    return 1 if mistakes else 0
 
 
 class _Lifeline(asyncio.Protocol):

@@ -124,8 +124,10 @@ class Conditions:
         return number
 
     def lift(self, number: int) -> Effect:
-        """End a condition and let go what it held. Raises KeyError for one that is not there."""
-        ended = self._imposed.pop(number)
+        """End a condition and let go what it held; nothing came of one that is not there any more, because somebody ended them all."""
+        ended = self._imposed.pop(number, None)
+        if ended is None:
+            return Effect()
         self._changed(ended)
         return ended.effect
 

@@ -48,6 +48,7 @@ class Flow:
 
     __slots__ = (
         "_alarm",
+        "_alarm_at",
         "_is_blocked",
         "_is_full",
         "_last_due",
@@ -82,6 +83,7 @@ class Flow:
         self._nowhere: Callable[[int], None] | None = None
         self._last_due = 0.0
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
         self._is_full = False
         self._is_blocked = False
         """Whether the receiver's side takes no more for the moment."""
@@ -219,10 +221,10 @@ class Flow:
         return float(min(condition.tail_scale_ms / (1.0 - self._random.random()) ** (1 / TAIL_SHAPE), condition.tail_longest_ms))
 
     def _wake_at(self, due: float) -> None:
-        if self._alarm is None or self._alarm.cancelled() or self._alarm.when() > due:
+        if self._alarm is None or self._alarm_at > due:
             if self._alarm is not None:
                 self._alarm.cancel()
-            self._alarm = self._loop.call_at(due, self._woken)
+            self._alarm, self._alarm_at = self._loop.call_at(due, self._woken), due
 
     def _woken(self) -> None:
         self._alarm = None

@@ -218,10 +218,7 @@ class Proxy:
                 if connection in self.relays:
                     self.relays[connection].reset()
             return halved.effect
-        try:
-            return self.conditions.lift(number)
-        except KeyError:
-            return Effect()  # somebody lifted everything
+        return self.conditions.lift(number)
 
     def _halve(self, order: Halve) -> int:
         halved = Halved()

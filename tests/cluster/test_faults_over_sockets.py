@@ -1,0 +1,139 @@
+"""Every kind of fault that says it can be played over sockets: it fires there, changes something, and the cluster is well again afterwards."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.field_schedule import FieldSchedule
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.events.event import Event
+from kraftsim.events.runs import FaultArmed, FaultBit, FaultEnded, FaultFired
+from kraftsim.faults.fault import FAULTS, SIM, Fault, Value
+from kraftsim.faults.trigger import AtTime, OnFrame, Trigger
+from kraftsim.node.clients import InitProducerIdClient
+from kraftsim.world.real.world import real_world
+from protocol.api_keys import ApiKey
+from tests.cluster.running import QUICK_SESSIONS
+
+QUICK_QUORUM = {
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "800",
+    "controller.quorum.request.timeout.ms": "700",
+}
+NOW = AtTime(at_ms=0)
+HEARTBEAT, FETCH = int(ApiKey.BROKER_HEARTBEAT), int(ApiKey.FETCH)
+ANSWER = OnFrame(api_key=HEARTBEAT, is_response=True)
+REQUEST = OnFrame(api_key=HEARTBEAT)
+SECONDS = 20.0
+CASES: dict[str, tuple[str, Trigger, dict[str, Value]]] = {
+    "bandwidth-cap": ("controller-*", NOW, {"bytes_per_second": 2000, "duration_ms": 600}),
+    "clog": ("broker-1", NOW, {"duration_ms": 500}),
+    "connect-time-out": ("clients>broker-*", NOW, {"duration_ms": 600}),
+    "crash-loop": ("broker-1", NOW, {"times": 2, "up_ms": 100, "down_ms": 20}),
+    "cut-connection": ("*", ANSWER, {"after_bytes": 5}),
+    "duplicate-request": ("*", REQUEST, {"after_ms": 10, "duration_ms": 2000}),
+    "half-open": ("broker-1<>controller-*", NOW, {"believer": "connected", "duration_ms": 800}),
+    "half-open-restart": ("broker-1", NOW, {"after_ms": 50, "duration_ms": 700}),
+    "heavy-tail": ("controller-*", NOW, {"permille": 500, "duration_ms": 500}),
+    "isolate-leader": ("*", NOW, {"ways": "in", "duration_ms": 500}),
+    "kill": ("broker-1", NOW, {}),
+    "late-reply": ("*", OnFrame(api_key=FETCH, is_response=True), {"duration_ms": 5000}),
+    "loop-stalls": ("controller-101", NOW, {"stall_ms": 50, "every_ms": 100, "duration_ms": 400}),
+    "lost-reply": ("leader", NOW, {"duration_ms": 3000}),
+    "overtaken-request": ("*", REQUEST, {"same_client": False, "duration_ms": 3000}),
+    "partition": ("broker-1<>controller-*", NOW, {"duration_ms": 500}),
+    "pause": ("broker-2", NOW, {"duration_ms": 300}),
+    "refused-connections": ("clients<>broker-*", NOW, {"duration_ms": 600}),
+    "reset-storm": ("broker-1", NOW, {"interval_ms": 50, "duration_ms": 300}),
+    "restart": ("controller-102", NOW, {"after_ms": 50}),
+    "ring-partition": ("*", NOW, {"duration_ms": 500}),
+    "slow-link": ("broker-2", NOW, {"latency_ms": 20, "jitter_ms": 20, "duration_ms": 500}),
+    "stop": ("broker-2", NOW, {"after_ms": 50}),
+    "swizzle-clog": ("*", NOW, {"percent": 80, "spread_ms": 200, "duration_ms": 200}),
+    "torn-reads": ("controller-*", NOW, {"piece_bytes": 1, "duration_ms": 400}),
+    "zombie": ("leader", NOW, {"duration_ms": 6000}),
+}
+
+
+class Running:
+    """A cluster behind a proxy on a loop that all tests of this file share."""
+
+    def __init__(self, directory: Path) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.world = real_world(run="r", node="asker", incarnation=1, data_dir=directory, events_dir=directory / "asker", seed=1)
+        port = free_port_range(2, controllers=3)
+        settings = {**QUICK_SESSIONS, **QUICK_QUORUM}
+        spec = ClusterSpec(controllers=3, brokers=2, port=port, behind_proxy=True, settings=settings)
+        self.cluster = ProcessCluster(spec, RunDirectory(directory), follows_frames=True)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    started = Running(tmp_path_factory.mktemp("over_sockets"))
+    started.loop.run_until_complete(started.cluster.start())
+    yield started
+    started.loop.run_until_complete(started.cluster.stop())
+    started.loop.close()
+    started.world.close()
+
+
+@asynccontextmanager
+async def traffic(running: Running) -> AsyncIterator[None]:
+    """Let a client connect and ask for producer ids, on a new connection each time."""
+
+    async def ask() -> None:
+        addresses = [(node.host, node.port) for node in map(running.cluster.spec.node, running.cluster.spec.broker_names)]
+        while True:
+            asker = InitProducerIdClient(running.world, bootstrap=addresses, client_id="asker", retry_backoff_ms=20)
+            with suppress(OSError):
+                async with asyncio.timeout(0.3):
+                    await asker.ask(5)
+            await asker.close()
+            await asyncio.sleep(0.02)
+
+    asking = asyncio.ensure_future(ask())
+    try:
+        yield
+    finally:
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+
+
+async def played(running: Running, fault: Fault) -> list[Event]:
+    """Play one fault to its end, mend, and return what was noted."""
+    noted: list[Event] = []
+    schedule = FieldSchedule(running.cluster, [fault], noted.append)
+    async with traffic(running):
+        schedule.inject()
+        async with asyncio.timeout(SECONDS):
+            await schedule.played_out()
+            await schedule.mend()
+            await running.cluster.answering(timeout_seconds=SECONDS)
+    await schedule.close()
+    return noted
+
+
+def test_every_kind_that_is_played_over_sockets_is_tried_here():
+    assert sorted(CASES) == [kind.name for kind in FAULTS.all() if kind.modes != (SIM,)]
+
+
+def test_a_kind_says_what_it_does_over_sockets_exactly_if_it_can_be_played_there():
+    assert [kind.name for kind in FAULTS.all() if (kind.over_sockets is not None) != (kind.modes != (SIM,))] == []
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_kind_fires_and_bites_over_sockets(running: Running, name: str):
+    """And everything answers again within seconds once it is mended."""
+    target, trigger, params = CASES[name]
+    noted = running.loop.run_until_complete(played(running, Fault(kind=name, target=target, trigger=trigger, params=params)))
+    kinds = [type(event) for event in noted]
+    assert kinds[:2] == [FaultArmed, FaultFired] and FaultBit in kinds, noted
+    assert kinds[-1] == FaultEnded

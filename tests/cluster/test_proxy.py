@@ -1,0 +1,252 @@
+"""The proxy in front of a real cluster: it knows who dials whom, holds what is sent, and cuts single frames; nodes and producers survive it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.field_of_cluster import FieldOfCluster, NoProxy
+from kraftsim.cluster.field_schedule import FieldSchedule, can_play, follows_frames, wants_proxy
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.probe import wait_until_answering
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.proxy.door import Door
+from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.cluster.spec import LOOPBACK, ClusterSpec
+from kraftsim.cluster.topics import create_topic
+from kraftsim.core.clients.producer_steps import ProducerSettings
+from kraftsim.events.runs import FaultBit
+from kraftsim.faults.fault import FAULTS, Fault
+from kraftsim.faults.field import CLIENTS, Condition, links_of
+from kraftsim.faults.trigger import AtTime, OnDisk, OnFrame
+from kraftsim.node.clients import ProducerClient, ReaderClient
+from kraftsim.world.chance import stream
+from kraftsim.world.real.world import real_world
+from protocol.api_keys import ApiKey
+from tests.cluster.running import QUICK_SESSIONS, noted
+
+BROKER, CONTROLLER = "broker-1", "controller-101"
+PRODUCE = int(ApiKey.PRODUCE)
+SECONDS = 20.0
+
+
+@asynccontextmanager
+async def behind_proxy(directory: Path, *, brokers: int = 1, **options: int) -> AsyncIterator[ProcessCluster]:
+    spec = ClusterSpec(brokers=brokers, port=free_port_range(brokers), behind_proxy=True, settings=QUICK_SESSIONS, **options)  # type: ignore[arg-type]
+    async with ProcessCluster(spec, RunDirectory(directory), follows_frames=True) as cluster:
+        yield cluster
+
+
+async def until_noted(cluster: ProcessCluster, kind: str, node: str, times: int) -> None:
+    async with asyncio.timeout(SECONDS):
+        while len(noted(cluster.directory, kind, node)) < times:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_broker_that_its_controller_does_not_hear_is_fenced_and_comes_back(tmp_path: Path):
+    """One direction of one link is enough; clients reach the broker all the time, and bytes that were held were counted (KIP-631)."""
+    async with behind_proxy(tmp_path) as cluster:
+        field = FieldOfCluster(cluster)
+        number = await field.impose([(BROKER, CONTROLLER)], Condition(holds=True))
+        await until_noted(cluster, "BrokerFenced", CONTROLLER, 1)
+        await wait_until_answering([(cluster.spec.host, cluster.spec.port)], brokers=0)
+        effect = await field.lift(number)
+        assert effect.touched_bytes > 0 and effect.connections >= 1
+        await until_noted(cluster, "BrokerUnfenced", CONTROLLER, 2)
+        assert len(noted(cluster.directory, "NodeStarted", BROKER)) == 1, "it never went down"
+        await field.close()
+
+
+async def test_a_node_that_stands_still_is_fenced_and_goes_on(tmp_path: Path):
+    async with behind_proxy(tmp_path) as cluster:
+        field = FieldOfCluster(cluster)
+        assert await field.pause(BROKER) and not await field.pause(BROKER)
+        assert psutil.Process(cluster.pid(BROKER)).status() == psutil.STATUS_STOPPED
+        await until_noted(cluster, "BrokerFenced", CONTROLLER, 1)
+        assert await field.resume(BROKER) and not await field.resume(BROKER)
+        await until_noted(cluster, "BrokerUnfenced", CONTROLLER, 2)
+        await field.close()
+    assert len(noted(cluster.directory, "NodeStopped", BROKER)) == 1
+
+
+async def test_a_cluster_with_a_node_that_stands_still_stops_in_good_order(tmp_path: Path):
+    """SIGTERM is not heard by a process that is stopped."""
+    async with behind_proxy(tmp_path) as cluster:
+        await cluster.pause_node(BROKER)
+    assert len(noted(cluster.directory, "NodeStopped", BROKER)) == 1
+
+
+async def test_a_produce_response_that_is_cut_anywhere_leads_to_a_retry_and_no_duplicate(tmp_path: Path):
+    """The batch is in the log; the producer learns it from the answer to its retry (KIP-98). After the last byte nothing is left to retry."""
+    cuts = {3: 0, 6: 1, 9: 4, 12: 11, 15: 30, 18: -1}
+    faults = [
+        Fault(
+            kind="cut-connection", trigger=OnFrame(api_key=PRODUCE, is_response=True, client="writer", nth=nth), params={"after_bytes": after_bytes}
+        )
+        for nth, after_bytes in cuts.items()
+    ]
+    bites: list[str] = []
+    async with behind_proxy(tmp_path / "run") as cluster:
+        bootstrap = [(cluster.spec.host, cluster.spec.port)]
+        await create_topic(bootstrap, "t", 1)
+        schedule = FieldSchedule(cluster, faults, lambda event: bites.append(event.effect) if isinstance(event, FaultBit) else None)
+        schedule.inject()
+        await asyncio.sleep(0.2)
+        world = real_world(run="r", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
+        writer = ProducerClient(world, bootstrap=bootstrap, client_id="writer", settings=ProducerSettings(retry_backoff_ms=20))
+        await writer.start()
+        for number in range(60):
+            await writer.send("t", 0, f"key-{number}", b"%d" % number)
+            assert await writer.flush(SECONDS) == 0
+        await writer.close()
+        async with asyncio.timeout(SECONDS):
+            await schedule.played_out()
+        await schedule.close()
+        reader = ReaderClient(world, bootstrap=bootstrap, client_id="reader")
+        read = await reader.read_all("t", [0])
+        await reader.close()
+        world.close()
+    assert [record.value for record in read] == [b"%d" % number for number in range(60)]
+    assert len(bites) == len(cuts) and all(bite.startswith("a frame of") for bite in bites)
+    assert len(noted(cluster.directory, "DuplicateAnswered", BROKER)) == sum(after_bytes >= 0 for after_bytes in cuts.values())
+
+
+async def test_clients_are_known_by_their_ids_and_nodes_by_their_addresses(tmp_path: Path):
+    """A condition on one client leaves the others alone; one on all clients leaves nodes alone."""
+    async with behind_proxy(tmp_path) as cluster:
+        door = await Door.at(cluster.proxy.door if cluster.proxy else 0)
+        nodes = cluster.spec.node_names
+
+        async def answered(client_id: str) -> bool:
+            world = real_world(run="r", node=client_id, incarnation=1, data_dir=tmp_path, events_dir=tmp_path / client_id, seed=1)
+            reader = ReaderClient(world, bootstrap=[(cluster.spec.host, cluster.spec.port)], client_id=client_id)
+            try:
+                async with asyncio.timeout(1.0):
+                    await reader.read_all("t", [0])
+            except TimeoutError:
+                return False
+            finally:
+                await reader.close()
+                world.close()
+            return True
+
+        await create_topic([(cluster.spec.host, cluster.spec.port)], "t", 1)
+        one = await door.impose(links_of("unlucky<>broker-1", nodes), Condition(holds=True))
+        assert await asyncio.gather(answered("unlucky"), answered("lucky")) == [False, True]
+        assert (await door.lift(one)).connections >= 1
+        everybody = await door.impose([(CLIENTS, BROKER)], Condition(holds=True))
+        assert not await answered("other")
+        assert (await door.lift(everybody)).touched_bytes > 0
+        assert not noted(cluster.directory, "BrokerFenced", CONTROLLER)
+        assert await door.lift_all() == 0
+        await door.close()
+
+
+async def test_an_embedded_cluster_can_stand_behind_a_proxy_too(tmp_path: Path):
+    spec = ClusterSpec(brokers=1, port=free_port_range(1), behind_proxy=True, settings=QUICK_SESSIONS)
+    async with EmbeddedCluster(spec, RunDirectory(tmp_path)) as cluster:
+        field = FieldOfCluster(cluster)
+        number = await field.impose([(BROKER, CONTROLLER), (CONTROLLER, BROKER)], Condition(holds=True))
+        async with asyncio.timeout(SECONDS):
+            while not noted(cluster.directory, "BrokerFenced", CONTROLLER):
+                await asyncio.sleep(0.02)
+        assert (await field.lift(number)).touched_bytes > 0
+        await field.close()
+        await cluster.answering()
+
+
+async def test_without_a_proxy_nothing_can_be_done_between_nodes():
+    cluster = ProcessCluster(ClusterSpec(), RunDirectory(Path()))
+    with pytest.raises(NoProxy):
+        await FieldOfCluster(cluster).impose([(BROKER, CONTROLLER)], Condition(holds=True))
+
+
+@pytest.fixture
+def orphan(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that starts a proxy for one broker and waits."""
+    program = f"""
+import asyncio, time
+from pathlib import Path
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
+from kraftsim.cluster.spec import ClusterSpec
+directory = RunDirectory(Path({str(tmp_path)!r}))
+directory.create()
+asyncio.run(ProxyProcess(proxy_plan(ClusterSpec(brokers=1, port={free_port_range(1)}, behind_proxy=True), follows_frames=False), directory).start())
+print("up", flush=True)
+time.sleep(60)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_proxy_ends_with_whoever_started_it_however_that_ends(orphan: subprocess.Popen[bytes], tmp_path: Path):
+    assert orphan.stdout is not None and orphan.stdout.readline() == b"up\n"
+    (proxy,) = psutil.Process(orphan.pid).children()
+    os.kill(orphan.pid, signal.SIGKILL)
+    deadline = time.monotonic() + SECONDS
+    while proxy.is_running() and proxy.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_nodes_behind_a_proxy_are_reached_at_the_same_ports_and_listen_elsewhere():
+    """Brokers advertise the proxy, voters stand at it, and on Linux each node dials from an address of its own."""
+    plain, behind = (ClusterSpec(port=20000, behind_proxy=each) for each in (False, True))
+    assert behind.bootstrap == plain.bootstrap
+    for name in behind.node_names:
+        node = behind.node(name)
+        assert (node.host, node.port) == (plain.node(name).host, plain.node(name).port)
+        assert (node.listens_host, node.listens_port) == (LOOPBACK, node.port + 200)
+        assert node.properties["listeners"].endswith(f"{LOOPBACK}:{node.port + 200}")
+        assert node.properties["advertised.listeners"].endswith(f"{node.host}:{node.port}")
+        assert node.properties["controller.quorum.voters"] == plain.node(name).properties["controller.quorum.voters"]
+    if sys.platform == "linux":
+        assert len({behind.node(name).properties["kraftsim.outgoing.host"] for name in behind.node_names}) == len(behind.node_names)
+    assert "kraftsim.outgoing.host" not in plain.node(BROKER).properties
+
+
+TIMED = AtTime(at_ms=1)
+
+
+@pytest.mark.parametrize(
+    "fault, mode, verdict",
+    [
+        (Fault(kind="partition", target="broker-1", trigger=TIMED), "processes", (True, True, False)),
+        (Fault(kind="partition", target="broker-1", trigger=TIMED), "embedded", (True, True, False)),
+        (Fault(kind="restart", target="broker-1", trigger=TIMED), "processes", (True, False, False)),
+        (Fault(kind="restart", trigger=OnFrame(api_key=1)), "processes", (True, True, True)),
+        (Fault(kind="lost-reply", target="broker-1", trigger=TIMED), "processes", (True, True, True)),
+        (Fault(kind="half-open-restart", target="broker-1", trigger=TIMED), "processes", (True, True, False)),
+        (Fault(kind="restart", trigger=OnDisk()), "processes", (False, False, False)),
+        (Fault(kind="pause", target="broker-1", trigger=TIMED), "processes", (True, False, False)),
+        (Fault(kind="pause", target="broker-1", trigger=TIMED), "embedded", (False, False, False)),
+        (Fault(kind="disk-full", target="broker-1", trigger=TIMED), "processes", (False, False, False)),
+    ],
+)
+def test_what_can_be_played_over_sockets_and_what_that_needs(fault: Fault, mode: str, verdict: tuple[bool, bool, bool]):
+    """Whether it can be played at all; whether through a proxy; whether one that follows frames."""
+    assert (can_play(fault, mode), wants_proxy([fault]), follows_frames([fault])) == verdict
+
+
+@pytest.mark.parametrize("mode", [Mode.PROCESSES, Mode.EMBEDDED])
+def test_a_quorum_under_faults_draws_faults_of_the_network_over_sockets(mode: Mode):
+    """And nothing that could not be played there."""
+    story = scenario("quorum_under_faults")
+    drawn = [fault for seed in range(60) for fault in story.faults(stream(seed, "harness", 1, "faults"), mode)]
+    assert all(can_play(fault, mode) for fault in drawn)
+    kinds = {fault.kind for fault in drawn}
+    assert kinds == {"restart", "partition", "cut-connection", "slow-link"} | ({"pause"} if mode is Mode.PROCESSES else set())
+    assert {FAULTS.named(kind).family.value for kind in kinds} == {"network", "process"}
