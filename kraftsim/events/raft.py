@@ -80,6 +80,14 @@ class MetadataReplicated(Event):
     last_offset: int
 
 
+class QuorumStateStored(Event):
+    """A replica's quorum-state is durable: its epoch, whom it knows to lead, and whom it voted for; -1: nobody."""
+
+    leader_epoch: int
+    leader_id: int
+    voted_id: int
+
+
 class SnapshotWritten(Event):
     """A replica wrote a snapshot of its own."""
 

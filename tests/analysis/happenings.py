@@ -11,7 +11,9 @@ from kraftsim.events.raft import (
     MetadataFlushed,
     MetadataTruncated,
     MetadataWritten,
+    QuorumStateStored,
     SnapshotLoaded,
+    SnapshotWritten,
     VoteTold,
 )
 from kraftsim.events.runs import Settled
@@ -106,6 +108,14 @@ def elected(leader_epoch: int) -> ControllerElected:
 
 def voted(leader_epoch: int, candidate_id: int) -> VoteTold:
     return VoteTold(leader_epoch=leader_epoch, candidate_id=candidate_id)
+
+
+def stored(leader_epoch: int, voted_id: int) -> QuorumStateStored:
+    return QuorumStateStored(leader_epoch=leader_epoch, leader_id=-1, voted_id=voted_id)
+
+
+def wrote_snapshot(end_offset: int) -> SnapshotWritten:
+    return SnapshotWritten(end_offset=end_offset, epoch=1, size_bytes=1)
 
 
 def holds(leader_epoch: int, epoch: int, first_offset: int, end_offset: int) -> LeaderLogHeld:

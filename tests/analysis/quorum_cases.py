@@ -2,7 +2,20 @@
 
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
-from tests.analysis.happenings import allocated, committed, cut, elected, flushed, holds, loaded, said, voted, written
+from tests.analysis.happenings import (
+    allocated,
+    committed,
+    cut,
+    elected,
+    flushed,
+    holds,
+    loaded,
+    said,
+    stored,
+    voted,
+    written,
+    wrote_snapshot,
+)
 
 ONE_LEADER = "one-leader-per-epoch"
 ONE_VOTE = "one-vote-per-epoch"
@@ -12,6 +25,8 @@ GROWS = "high-watermark-monotonic"
 FLUSHED = "high-watermark-flushed"
 UNCUT = "no-truncation-below-high-watermark"
 SNAPSHOT = "snapshot-equals-log"
+STORED = "vote-stored-before-told"
+COMMITTED_ONLY = "snapshot-of-committed-only"
 
 Noted = tuple[str, Event] | tuple[str, int, Event]
 Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
@@ -27,6 +42,26 @@ def durable(end_offset: int, *nodes: str) -> list[Noted]:
 
 
 QUORUM_ROWS: list[Row] = [
+    # --- votes on disk
+    ("a vote is stored, told, and told again after a restart", STORED, [*on("a", stored(2, 102), voted(2, 102)), ("a", 2, voted(2, 102))], OK, 2),
+    ("a vote stays stored when the leader is known", STORED, on("a", stored(2, 102), stored(2, -1), voted(2, 102)), OK, 1),
+    ("a vote is told and then stored", STORED, on("a", voted(2, 102), stored(2, 102)), VIOLATED, 1, ("a/2/102",), (("a.1.0",),)),
+    ("another vote is stored", STORED, on("a", stored(2, 101), voted(2, 102), voted(2, 102)), VIOLATED, 2, ("a/2/102",), (("a.1.1",),)),
+    ("another voter has stored it", STORED, [("b", stored(2, 102)), ("a", voted(2, 102))], VIOLATED, 1, ("a/2/102",), (("a.1.0",),)),
+    ("no votes", STORED, on("a", stored(2, 101)), VACUOUS, 0),
+    # --- snapshots of what is committed
+    ("up to the high watermark", COMMITTED_ONLY, on("a", committed(1, 9), wrote_snapshot(9), loaded(20), wrote_snapshot(20)), OK, 2),
+    ("beyond the high watermark", COMMITTED_ONLY, on("a", committed(1, 9), wrote_snapshot(10)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
+    (
+        "known before a restart only",
+        COMMITTED_ONLY,
+        [*on("a", committed(1, 9)), ("a", 2, wrote_snapshot(9))],
+        VIOLATED,
+        1,
+        ("a.2.0",),
+        (("a.2.0",),),
+    ),
+    ("no snapshots", COMMITTED_ONLY, on("a", committed(1, 9)), VACUOUS, 0),
     # --- one leader per epoch
     ("epochs won in turn", ONE_LEADER, [("a", elected(1)), ("b", elected(2)), ("a", elected(4))], OK, 3),
     ("an epoch won by two", ONE_LEADER, [("a", elected(1)), ("b", elected(1))], VIOLATED, 2, ("1",), (("a.1.0", "b.1.0"),)),

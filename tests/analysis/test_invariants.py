@@ -35,8 +35,10 @@ from tests.analysis.happenings import (
     said,
     sent,
     settled,
+    stored,
     voted,
     written,
+    wrote_snapshot,
 )
 from tests.analysis.history import History
 from tests.analysis.oracle_by_duckdb import found_by_duckdb, found_of_all_by_duckdb
@@ -161,6 +163,8 @@ def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> N
         leader = random.choice(nodes)
         incarnation[leader] += random.random() < 0.3
         for node in nodes:
+            if not slip():
+                note(node, stored(leader_epoch, nodes.index(leader)))
             note(node, voted(leader_epoch, nodes.index(leader)))
             if slip():
                 note(node, voted(leader_epoch, random.randrange(3)))
@@ -180,6 +184,8 @@ def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> N
                     note(node, flushed(end_offset))
             high_watermark = max(0, high_watermark - 2) if slip() else end_offset
             note(leader, committed(leader_epoch, high_watermark, starts[-1][0]))
+            if random.random() < 0.3:
+                note(leader, wrote_snapshot(high_watermark + (1 if slip() else 0)))
         follower = random.choice(nodes)
         note(follower, random.choice((cut, loaded))(high_watermark - (3 if slip() else 0)))
         note(follower, flushed(end_offset))

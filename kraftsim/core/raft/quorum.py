@@ -181,7 +181,8 @@ class Quorum:
         candidate = Candidate(epoch=self.epoch + 1, election_at_ms=self.election_timeout(now_ms), retries=retries)
         candidate.canvass.grant(self.own.id)
         self._enter(candidate)
-        self.effects.append(Note(VoteTold(leader_epoch=self.epoch, candidate_id=self.own.id)))
+        if not self.voter_set.is_only_voter(self.own):
+            self.effects.append(Note(VoteTold(leader_epoch=self.epoch, candidate_id=self.own.id)))
 
     def become_prospective(self, now_ms: int) -> None:
         """Ask whether an election would be won, in the present epoch."""

@@ -14,7 +14,7 @@ from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, RaftLog, SnapshotId
 from kraftsim.core.raft.voter_set import VoterHistory, VoterSet, voter_set_of
 from kraftsim.events.nodes import DiskFailed
-from kraftsim.events.raft import MetadataWritten
+from kraftsim.events.raft import MetadataWritten, QuorumStateStored
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.log import FlushedRecordsMissing, PartitionLog
@@ -279,6 +279,7 @@ class MetadataStore:
     async def store_quorum_state(self, state: QuorumState, data_version: int) -> None:
         """Write quorum-state, durably."""
         await self._world.disk.replace(QUORUM_STATE_PATH, build_quorum_state(state, data_version))
+        self._world.note(QuorumStateStored(leader_epoch=state.leader_epoch, leader_id=state.leader_id, voted_id=state.voted_id))
 
     def _read_quorum_state(self) -> QuorumState | None:
         """Return what the file says; None if there is none. A file that cannot be read is refused: a guessed epoch or vote could fork the log."""
