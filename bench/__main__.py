@@ -1,7 +1,7 @@
 """`make bench`: every measurement, one after the other; `make bench ARGS=ids` runs one, ARGS="failover --rounds 20" tells it more.
 
 python -m bench [NAME ...] [OPTIONS OF A BENCH]
-names: codec import records frames copies start quorum_start ids failover writes partitions produce idle bugs
+names: codec import records frames copies start quorum_start ids failover writes partitions produce shrink idle bugs
 """
 
 import subprocess
@@ -20,6 +20,8 @@ BENCHES = {
     "writes": "metadata writes per second that a quorum of three commits, beside Apache Kafka",
     "partitions": "100,000 partitions in metadata: creating them, and starting with them",
     "produce": "MB/s of 1 KiB records by librdkafka, beside Apache Kafka",
+    "shrink": "from 40 faults to what a failure needs: faults left, and CPU seconds",
+    "proxy": "what the proxy in front of the nodes costs: requests, and records by librdkafka, with and without it",
     "idle": "virtual seconds per CPU second, idle and under faults",
     "bugs": "seeds and CPU seconds until each historical bug is found, 20 times over",
 }

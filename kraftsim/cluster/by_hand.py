@@ -1,29 +1,22 @@
-"""Faults by hand: orders that `kraftsim kill`, `pause`, `cut` and their like give to whoever supervises a cluster, through a door of its own.
+"""Faults by hand, from outside: orders that `kraftsim kill`, `pause`, `cut` and their like give to whoever supervises a cluster.
 
-The door is a port on loopback that stands in `cluster.json`; one JSON object comes in, one goes out. Whoever started the nodes must take them down,
-too: nobody else may start them again, and a node that dies unasked ends the whole cluster.
+They go through a door of its own (`kraftsim.cluster.hand_door`), whose port stands in `cluster.json`; one JSON object goes in, one comes out.
 """
 
-import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from kraftsim.cluster.cluster_state import read_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked
-from kraftsim.cluster.field_of_cluster import FieldOfCluster
-from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.faults.field import CLIENTS, Condition, Link, links_of
-from kraftsim.faults.targets import members, names_leader, with_leader
+from kraftsim.faults.field import Condition
 
 LOOPBACK: Final = "127.0.0.1"
 ANSWER_SECONDS: Final = 60.0
-LEADER_SECONDS: Final = 10.0
-READY_SECONDS: Final = 10.0
-POLL_SECONDS: Final = 0.02
 
 
 class NotPossible(ValueError):
@@ -49,8 +42,6 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def ask(data: Path, order: ByHand) -> Sequence[str]:
     """Give an order to the cluster that runs on a data directory; return what it did. Raises NotPossible."""
-    from kraftsim.cluster.supervise import read_state
-
     directory = RunDirectory(data.absolute())
     state = read_state(directory)
     if state is None or not is_locked(directory.root):
@@ -65,149 +56,3 @@ def ask(data: Path, order: ByHand) -> Sequence[str]:
     if done.trouble is not None:
         raise NotPossible(done.trouble.replace("DATA", str(data)))
     return done.lines
-
-
-class HandDoor:
-    """Serves orders for one cluster; `on_change` hears whenever a process came or went."""
-
-    def __init__(self, cluster: ProcessCluster, on_change: Callable[[], None]) -> None:
-        self._cluster = cluster
-        self._on_change = on_change
-        self._field = FieldOfCluster(cluster)
-        self._server: asyncio.Server | None = None
-        self._turn = asyncio.Lock()
-        self._verbs: dict[str, Callable[[ByHand], Awaitable[list[str]]]] = {
-            "kill": self._kill,
-            "restart": self._restart,
-            "pause": self._pause,
-            "resume": self._resume,
-            "cut": self._impose,
-            "slow": self._impose,
-            "heal": self._heal,
-        }
-
-    async def open(self) -> int:
-        """Open the door; return its port."""
-        self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def close(self) -> None:
-        """Let nobody in any more."""
-        if self._server is not None:
-            self._server.close()
-        await self._field.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            order = msgspec.json.decode(await reader.readline(), type=ByHand)
-            async with self._turn:
-                done = await self._carried_out(order)
-            writer.write(msgspec.json.encode(done) + b"\n")
-            await writer.drain()
-        except (OSError, ValueError):  # ValueError: no order at all, or one without an end
-            pass
-        finally:
-            writer.close()
-
-    async def _carried_out(self, order: ByHand) -> Done:
-        try:
-            verb = self._verbs.get(order.verb)
-            if verb is None:
-                raise NotPossible(f"there is no verb {order.verb}")
-            return Done(lines=tuple(await verb(order)))
-        except (NotPossible, OSError) as trouble:
-            return Done(trouble=str(trouble))
-        finally:
-            self._on_change()
-
-    # Verbs ------------------------------------------------------------------------------------------------------------------------------------------
-
-    async def _kill(self, order: ByHand) -> list[str]:
-        return [f"{node} killed" if await self._field.kill(node) else f"{node} was down already" for node in await self._nodes(order)]
-
-    async def _restart(self, order: ByHand) -> list[str]:
-        lines = []
-        for node in await self._nodes(order):
-            was_up = await self._field.stop(node)
-            await self._field.restart(node)
-            what = "stopped and started again" if was_up else "started again"
-            lines.append(f"{node} {what}{'' if await self._comes_up(node) else '; it does not serve yet'}")
-        return lines
-
-    async def _pause(self, order: ByHand) -> list[str]:
-        nodes = await self._nodes(order)
-        self._require_up(nodes)
-        return [f"{node} paused" if await self._field.pause(node) else f"{node} was paused already" for node in nodes]
-
-    async def _resume(self, order: ByHand) -> list[str]:
-        nodes = await self._nodes(order) if order.targets else list(self._field.paused)
-        self._require_up(nodes)
-        return [f"{node} resumed" if await self._field.resume(node) else f"{node} was not paused" for node in nodes] or ["nobody was paused"]
-
-    async def _impose(self, order: ByHand) -> list[str]:
-        self._require_proxy()
-        wanted = [(target, self._links(target)) for target in [await self._named(target) for target in order.targets]]
-        if order.resets:
-            links = [link for _, links in wanted for link in links]
-            effect = await self._field.cut(links)
-            return [f"{effect.closed} connections reset, {effect.connections} of them with something under way"]
-        for _, links in wanted:
-            await self._field.impose(links, order.condition)
-        how = "cut off" if order.condition.holds else "slowed"
-        return [f"{target} {how} until `kraftsim heal`" for target, _ in wanted]
-
-    async def _heal(self, order: ByHand) -> list[str]:
-        self._require_proxy()
-        nodes = await self._nodes(order)
-        count = await (await self._field.door()).lift_all(nodes)
-        return [f"{count} {'fault' if count == 1 else 'faults'} of the network healed"]
-
-    # Targets ----------------------------------------------------------------------------------------------------------------------------------------
-
-    async def _nodes(self, order: ByHand) -> list[str]:
-        found: dict[str, None] = {}
-        for target in order.targets:
-            try:
-                found.update(dict.fromkeys(members(await self._named(target), self._field.node_names)))
-            except KeyError as unknown:
-                raise self._no_node(target) from unknown
-        return list(found)
-
-    def _links(self, target: str) -> list[Link]:
-        try:
-            return links_of(target, self._field.node_names)
-        except KeyError as unknown:
-            raise self._no_node(target) from unknown
-
-    async def _named(self, target: str) -> str:
-        """Return a target with a name in place of the word `leader`."""
-        if not names_leader(target):
-            return target
-        try:
-            async with asyncio.timeout(LEADER_SECONDS):
-                return with_leader(target, await self._field.leader())
-        except TimeoutError as nobody:
-            raise NotPossible("no controller says that it leads; name a node") from nobody
-
-    def _no_node(self, target: str) -> NotPossible:
-        return NotPossible(f"no node is called {target} (nodes: {', '.join(self._field.node_names)}, and `leader`; clients are `{CLIENTS}`)")
-
-    def _require_up(self, nodes: Sequence[str]) -> None:
-        for node in nodes:
-            if self._field.is_down(node):
-                raise NotPossible(f"{node} is down; start it by: kraftsim restart {node} --data DATA")
-
-    def _require_proxy(self) -> None:
-        if self._cluster.proxy is None:
-            raise NotPossible("there is no proxy in front of the nodes of this cluster; start one by: kraftsim up --proxy --data DATA")
-
-    async def _comes_up(self, node: str) -> bool:
-        """Return whether a node that was started serves within a while; one cut off from its controllers cannot."""
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + READY_SECONDS
-        while not self._cluster.nodes[node].is_ready:
-            if loop.time() > give_up_at or not self._cluster.nodes[node].is_running:
-                return False
-            await asyncio.sleep(POLL_SECONDS)
-        return True

@@ -11,23 +11,15 @@ from typing import Literal
 
 import msgspec
 
-from kraftsim.cluster.by_hand import HandDoor
+from kraftsim.cluster.cluster_state import ClusterState, read_state, write_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked, locked
+from kraftsim.cluster.hand_door import HandDoor
 from kraftsim.cluster.processes import STOP_SECONDS, ClusterFailed, ProcessCluster
 from kraftsim.cluster.spec import ClusterSpec, Role
 
 WATCH_SECONDS = 0.25
 Announce = Callable[[str], None]
-
-
-class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` leaves for other verbs and for people: who supervises, the port of its door, and the process id of every node that is up."""
-
-    supervisor: int
-    bootstrap: str
-    nodes: dict[str, int]
-    door: int = 0
 
 
 def up(spec: ClusterSpec, data: Path, detach: bool, announce: Announce) -> int:
@@ -70,38 +62,27 @@ def down(data: Path) -> int:
     return len(running)
 
 
-def read_state(directory: RunDirectory) -> ClusterState | None:
-    """Return what a running `up` wrote, or None."""
-    try:
-        return msgspec.json.decode(directory.state_file.read_bytes(), type=ClusterState)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
-
-
 async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     cluster = ProcessCluster(spec, directory)
-    door = HandDoor(cluster, lambda: write_state())
+    door = HandDoor(cluster, lambda: describe())
     starting = asyncio.ensure_future(cluster.start())
     stopping = asyncio.ensure_future(stop.wait())
     port = 0
 
-    def write_state() -> None:
+    def describe() -> None:
         nodes = {name: cluster.pid(name) for name in spec.node_names if not cluster.is_down(name)}
-        state = ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes, door=port)
-        fresh = directory.state_file.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(state))
-        fresh.rename(directory.state_file)
+        write_state(directory, ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes, door=port))
 
     try:
         if not await _first_of(starting, stopping):
             starting.cancel()
             return 0
         port = await door.open()
-        write_state()
+        describe()
         announce(f"bootstrap.servers={spec.bootstrap}")
         while not stop.is_set():
             cluster.require_running()

@@ -56,6 +56,12 @@ class ProxyProcess:
         """Tell whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Process id of a proxy that runs."""
+        assert self._process is not None, "the proxy does not run"
+        return self._process.pid
+
     async def start(self) -> None:
         """Start it and return when it listens for every node: nodes may dial at once. Raises ProxyFailed."""
         self._launch()

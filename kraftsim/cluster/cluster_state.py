@@ -1,0 +1,29 @@
+"""`cluster.json`: what a cluster of `kraftsim up` says of itself as long as it runs, so that other verbs find it by its data directory."""
+
+import msgspec
+
+from kraftsim.cluster.directories import RunDirectory
+
+
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
+    """What `up` leaves for other verbs and for people: who supervises, the port of its door, and the process id of every node that is up."""
+
+    supervisor: int
+    bootstrap: str
+    nodes: dict[str, int]
+    door: int = 0
+
+
+def read_state(directory: RunDirectory) -> ClusterState | None:
+    """Return what a running `up` wrote, or None."""
+    try:
+        return msgspec.json.decode(directory.state_file.read_bytes(), type=ClusterState)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def write_state(directory: RunDirectory, state: ClusterState) -> None:
+    """Replace it; nobody ever reads half of one."""
+    fresh = directory.state_file.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.encode(state))
+    fresh.rename(directory.state_file)

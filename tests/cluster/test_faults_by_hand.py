@@ -1,0 +1,185 @@
+"""`kraftsim kill`, `restart`, `pause`, `resume`, `cut`, `slow` and `heal` on a cluster that runs detached, used as anybody would use them."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kraftsim.cluster.cluster_state import read_state
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.ports import free_port_range
+from protocol.errors import ErrorCode
+from tests.cluster.asking import asking
+from tests.cluster.running import noted
+from tests.cluster.test_up import kraftsim, one_line_of
+
+SECONDS = 30.0
+BROKER, OTHER, CONTROLLER = "broker-1", "broker-2", "controller-101"
+QUICK = ("--set", "broker.session.timeout.ms=1000", "--set", "broker.heartbeat.interval.ms=200")
+
+
+class Detached:
+    """A cluster of `up --detach`."""
+
+    def __init__(self, data: Path, *options: str, brokers: int = 2) -> None:
+        self.data = data
+        self.directory = RunDirectory(data)
+        self.port = free_port_range(brokers)
+        words = ["up", "--brokers", str(brokers), "--port", str(self.port), "--data", str(data), "--detach", *QUICK, *options]
+        done = kraftsim(*words)
+        assert done.returncode == 0, done.stderr
+
+    def pid(self, name: str) -> int:
+        """Process id of a node, as `cluster.json` says."""
+        state = read_state(self.directory)
+        assert state is not None
+        return state.nodes[name]
+
+    def do(self, *words: str) -> str:
+        """Run a verb that must succeed; return what it said."""
+        done = self.run(*words)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return done.stdout
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return kraftsim(*words, "--data", str(self.data))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detached]:
+    data = tmp_path_factory.mktemp("by hand") / "run"
+    try:
+        yield Detached(data, "--proxy")
+    finally:
+        kraftsim("down", "--data", str(data))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detached]:
+    data = tmp_path_factory.mktemp("plain") / "run"
+    try:
+        yield Detached(data, brokers=1)
+    finally:
+        kraftsim("down", "--data", str(data))
+
+
+def fenced(cluster: Detached, broker_id: int, kind: str = "BrokerFenced") -> int:
+    return sum(event["broker_id"] == broker_id for event in noted(cluster.directory, kind, CONTROLLER))
+
+
+def test_a_killed_node_stays_down_until_it_is_restarted(cluster: Detached):
+    """The cluster lives on: the kill was wanted."""
+    with asking(f"127.0.0.1:{cluster.port}") as broker:
+        broker.create_topic("t", 2)
+    before = psutil.Process(cluster.pid(BROKER))
+    assert cluster.do("kill", BROKER) == "broker-1 killed\n"
+    wait_until(lambda: not before.is_running() or before.status() == psutil.STATUS_ZOMBIE)
+    assert cluster.do("kill", BROKER) == "broker-1 was down already\n"
+    assert one_line_of(cluster.run("pause", BROKER)) == f"Error: broker-1 is down; start it by: kraftsim restart broker-1 --data {cluster.data}"
+    assert cluster.do("restart", BROKER) == "broker-1 started again\n"
+    assert cluster.pid(BROKER) != before.pid and psutil.pid_exists(cluster.pid(BROKER))
+    assert cluster.do("restart", OTHER) == "broker-2 stopped and started again\n"
+    assert len(noted(cluster.directory, "NodeStopped", OTHER)) == 1
+    with asking(f"127.0.0.1:{cluster.port}") as broker:
+        broker.wait_for_leaders("t", 2)
+
+
+def test_a_paused_node_stands_still_until_it_is_resumed(cluster: Detached):
+    assert cluster.do("pause", BROKER) == "broker-1 paused\n"
+    assert psutil.Process(cluster.pid(BROKER)).status() == psutil.STATUS_STOPPED
+    assert cluster.do("pause", BROKER) == "broker-1 was paused already\n"
+    assert cluster.do("resume") == "broker-1 resumed\n"
+    assert psutil.Process(cluster.pid(BROKER)).status() != psutil.STATUS_STOPPED
+    assert cluster.do("resume") == "nobody was paused\n"
+    assert cluster.do("resume", BROKER) == "broker-1 was not paused\n"
+
+
+def test_a_node_that_is_cut_off_is_fenced_and_healed(cluster: Detached):
+    """Of the two brokers only one; what it was asked meanwhile is answered after `heal`."""
+    times, other = fenced(cluster, 2), fenced(cluster, 1)
+    assert cluster.do("cut", OTHER) == "broker-2 cut off until `kraftsim heal`\n"
+    wait_until(lambda: fenced(cluster, 2) > times)
+    back = fenced(cluster, 2, "BrokerUnfenced")
+    assert cluster.do("heal", OTHER) == "1 fault of the network healed\n"
+    wait_until(lambda: fenced(cluster, 2, "BrokerUnfenced") > back)
+    assert fenced(cluster, 1) == other
+    assert cluster.do("heal") == "0 faults of the network healed\n"
+
+
+def test_connections_can_be_reset_without_being_cut_off(cluster: Detached):
+    said = cluster.do("cut", "--reset", "broker-*")
+    count = int(said.split()[0])
+    assert count >= 2 and said.endswith("of them with something under way\n")
+    with asking(f"127.0.0.1:{cluster.port + 1}") as broker:
+        assert broker.init_producer_id().error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def test_a_slow_link_takes_the_time_that_was_asked_for(cluster: Detached):
+    """200 ms there and 200 back, for each of two requests; the other broker is as quick as ever."""
+
+    def seconds(port: int) -> float:
+        began = time.monotonic()
+        with asking(f"127.0.0.1:{port}") as broker:
+            broker.metadata("t")
+        return time.monotonic() - began
+
+    assert cluster.do("slow", "clients<>broker-1", "--latency", "200") == "clients<>broker-1 slowed until `kraftsim heal`\n"
+    assert seconds(cluster.port) >= 0.4
+    assert seconds(cluster.port + 1) < 0.4
+    assert cluster.do("heal") == "1 fault of the network healed\n"
+    assert seconds(cluster.port) < 0.4
+
+
+def test_the_leader_need_not_be_named(cluster: Detached):
+    assert cluster.do("pause", "leader") == "controller-101 paused\n"
+    assert cluster.do("resume", "controller-*") == "controller-101 resumed\n"
+
+
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        (("kill", "broker-9"), "no node is called broker-9 (nodes: controller-101, broker-1, broker-2, and `leader`; clients are `clients`)"),
+        (("cut", "broker-1>broker-9"), "no node is called broker-1>broker-9 (nodes: controller-101, broker-1, broker-2, and `leader`; clients are"),
+        (("slow", "broker-1"), "nothing would be slower: give --latency, --jitter or --bandwidth"),
+        (("kill",), "Missing argument 'NODE...'."),
+    ],
+)
+def test_what_cannot_be_done_is_one_clear_line(cluster: Detached, words: tuple[str, ...], line: str):
+    done = cluster.run(*words)
+    assert done.returncode == 3 and f"Error: {line}" in done.stderr and not done.stdout
+
+
+@pytest.mark.parametrize("words", [("cut", "broker-1"), ("slow", "broker-1", "--latency", "5"), ("heal",)])
+def test_without_a_proxy_the_line_says_how_to_get_one(plain: Detached, words: tuple[str, ...]):
+    wanted = f"there is no proxy in front of the nodes of this cluster; start one by: kraftsim up --proxy --data {plain.data}"
+    assert one_line_of(plain.run(*words)) == f"Error: {wanted}"
+
+
+def test_nodes_can_be_killed_and_restarted_without_a_proxy(plain: Detached):
+    assert plain.do("kill", BROKER) == "broker-1 killed\n"
+    assert plain.do("restart", BROKER) == "broker-1 started again\n"
+
+
+def test_down_stops_a_cluster_of_which_some_are_dead_and_some_stand_still(tmp_path: Path):
+    """Nobody is left behind: the nodes, their proxy, their supervisor."""
+    cluster = Detached(tmp_path / "run", "--proxy")
+    state = read_state(cluster.directory)
+    assert state is not None
+    family = psutil.Process(state.supervisor).children(recursive=True)
+    assert len(family) == 4
+    cluster.do("kill", BROKER)
+    cluster.do("pause", OTHER)
+    assert kraftsim("down", "--data", str(cluster.data)).stdout == "2 nodes stopped\n"
+    wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family))
+    wanted = f"Error: no cluster runs on {cluster.data}; start one by: kraftsim up --detach --data {cluster.data}"
+    assert one_line_of(cluster.run("kill", BROKER)) == wanted
