@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from docs.mutants_page import mutants_page
 from docs.protocol_pages import pages as protocol_pages
 from kraftsim.catalogue import Catalogue
 from kraftsim.cli.fault_kinds import families
@@ -178,6 +179,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "requirements.md": requirements,
     "catalogue.md": catalogue,
     "command-line.md": command_line,
+    "mutants.md": mutants_page,
     **protocol_pages(),
 }
 

@@ -105,6 +105,7 @@ def _swarm(random: "Random") -> dict[str, str]:
         "metadata.log.max.record.bytes.between.snapshots": random.choice(("500", "1500", "4000")),
         "metadata.log.segment.bytes": random.choice(("600", "2000", "6000")),
         "metadata.max.retention.bytes": random.choice(("2000", "8000", "100000")),
+        "controller.quorum.fetch.snapshot.max.bytes": random.choice(("300", "8388608")),
         "log.flush.offset.checkpoint.interval.ms": random.choice(("50", "500", "60000")),
     }
 

@@ -1,0 +1,1 @@
+"""Mutants that people thought of, one file a core."""

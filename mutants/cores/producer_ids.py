@@ -1,0 +1,210 @@
+"""Blocks of producer ids given away twice, spent twice, or for ever out of reach."""
+
+from mutants.mutant import Core, Workshop
+
+_control = Workshop("producer ids", "kraftsim.core.producer_ids.control")
+_block = Workshop("producer ids", "kraftsim.core.producer_ids.block")
+_prefetching = Workshop("producer ids", "kraftsim.core.producer_ids.prefetching_block_client")
+_waiting = Workshop("producer ids", "kraftsim.core.producer_ids.waiting_block_client")
+_received = Workshop("producer ids", "kraftsim.core.producer_ids.received_block")
+_ledger = Workshop("producer ids", "kraftsim.node.controller.ledger")
+_journal = Workshop("producer ids", "kraftsim.core.timeline")
+BEFORE_PREFETCHING = "3.5"
+
+CORE = Core(
+    mutants=(
+        _control.mutant(
+            "next-id-falls-behind",
+            "ProducerIdControl.replay",
+            "self._next_producer_id.value = record.next_producer_id",
+            "self._next_producer_id.value = record.next_producer_id - 1",
+            "blocks share an id",
+        ),
+        _control.mutant(
+            "record-names-its-own-block",
+            "ProducerIdControl.decide_allocate",
+            "next_producer_id=block.next_producer_id",
+            "next_producer_id=block.first_producer_id",
+            "the next block begins where this one does (KAFKA-15552)",
+        ),
+        _control.mutant(
+            "record-names-the-last-id",
+            "ProducerIdControl.decide_allocate",
+            "next_producer_id=block.next_producer_id",
+            "next_producer_id=block.last_producer_id",
+            "blocks share an id",
+        ),
+        _control.mutant(
+            "serves-former-incarnations",
+            "ProducerIdControl.decide_allocate",
+            "if not self._is_current(broker_id, broker_epoch):",
+            "if False:",
+            "a broker that registered again since gets a block",
+        ),
+        _control.mutant(
+            "gives-the-same-block-again",
+            "ProducerIdControl.replay",
+            "self._next_producer_id.value = record.next_producer_id",
+            "pass",
+            "every block is the first one",
+        ),
+        _block.mutant(
+            "block-is-an-id-longer",
+            "ProducerIdBlock.last_producer_id",
+            "self.size - 1",
+            "self.size",
+            "a broker hands out the first id of the next block",
+        ),
+        _block.mutant(
+            "next-block-begins-inside",
+            "ProducerIdBlock.next_producer_id",
+            "self.first_producer_id + self.size",
+            "self.first_producer_id + self.size - 1",
+            "blocks share an id",
+        ),
+        _prefetching.mutant(
+            "id-handed-out-twice",
+            "PrefetchingBlockClient._hand_out",
+            "self._following_producer_id += 1",
+            "self._following_producer_id += producer_id % 100 != 99",
+            "two producers share an id",
+        ),
+        _prefetching.mutant("block-used-twice", "PrefetchingBlockClient._use", "self._stock = None", "pass", "a broker begins its block again"),
+        _prefetching.mutant(
+            "goes-on-in-the-old-block",
+            "PrefetchingBlockClient._use",
+            "self._following_producer_id = block.first_producer_id",
+            "self._following_producer_id = max(self._following_producer_id, block.first_producer_id - 1)",
+            "ids from outside the block",
+        ),
+        _prefetching.mutant(
+            "refused-once-refused-for-ever",
+            "PrefetchingBlockClient.on_response",
+            "self._request_in_flight = False",
+            "pass",
+            "a broker never asks again",
+        ),
+        _prefetching.mutant(
+            "lost-once-lost-for-ever", "PrefetchingBlockClient.on_timeout", "self._request_in_flight = False", "pass", "a broker never asks again"
+        ),
+        _prefetching.mutant(
+            "never-asks-ahead",
+            "PrefetchingBlockClient._hand_out",
+            "if producer_id == self._current.prefetch_producer_id:",
+            "if False:",
+            "every block is waited for",
+            equivalent="only slower: a claim that finds no id asks as well",
+        ),
+        _prefetching.mutant(
+            "asks-while-it-waits",
+            "PrefetchingBlockClient._maybe_request",
+            " or self._stock is not None or self._request_in_flight:",
+            ":",
+            "two blocks are under way, and one is lost",
+        ),
+        _prefetching.mutant(
+            "last-id-is-kept",
+            "PrefetchingBlockClient.claim",
+            "self._following_producer_id <= self._current.last_producer_id",
+            "self._following_producer_id < self._current.last_producer_id",
+            "the last id of a block is not used",
+            equivalent="an id that is never handed out breaks no promise; the scripts of the block client show it",
+        ),
+        _received.mutant(
+            "takes-errors-for-blocks",
+            "received_block",
+            "if error_code != ErrorCode.NONE:",
+            "if False:",
+            "a refusal is taken for a block of no ids at 0",
+        ),
+        _waiting.mutant(
+            "slot-used-twice",
+            "WaitingBlockClient._take_slot",
+            "content, self._slot = self._slot, None",
+            "content = self._slot",
+            "a broker before 3.6 begins its block again",
+            release=BEFORE_PREFETCHING,
+        ),
+        _waiting.mutant(
+            "waiter-gets-no-id",
+            "WaitingBlockClient._complete_first",
+            "self._effects.append(Complete(self._waiters.popleft(), result))",
+            "self._waiters.popleft()",
+            "whoever waits for a block waits for ever",
+            release=BEFORE_PREFETCHING,
+        ),
+        _waiting.mutant(
+            "number-not-taken",
+            "WaitingBlockClient._take_slot",
+            "self._last_claimed = content.first_producer_id",
+            "self._last_claimed = content.first_producer_id - 1",
+            "the first id of a block is handed out twice",
+            release=BEFORE_PREFETCHING,
+        ),
+        _waiting.mutant(
+            "beyond-the-block",
+            "WaitingBlockClient._advance",
+            "self._last_claimed <= self._current.last_producer_id",
+            "self._last_claimed <= self._current.next_producer_id",
+            "ids from outside the block",
+            release=BEFORE_PREFETCHING,
+        ),
+        _ledger.mutant(
+            "answers-before-the-commit",
+            "MetadataLedger.write",
+            "self._waiting.append(_Waiting(offsets.last_offset, on_commit, on_given_up))",
+            "on_commit()",
+            "a block is given away that no majority knows of",
+        ),
+        _ledger.mutant(
+            "answers-one-commit-early",
+            "MetadataLedger.on_high_watermark",
+            "self._waiting[0].last_offset < high_watermark",
+            "self._waiting[0].last_offset <= high_watermark",
+            "a block is given away that no majority knows of",
+        ),
+        _ledger.mutant(
+            "undoes-nothing",
+            "MetadataLedger.revert",
+            "self.state.revert_to(high_watermark)",
+            "pass",
+            "a former leader keeps what was never committed",
+        ),
+        _ledger.mutant(
+            "answers-what-it-undid",
+            "MetadataLedger.give_up",
+            "if waiting.on_given_up is not None:\n                waiting.on_given_up()",
+            "waiting.on_commit()",
+            "a block is given away that was taken back",
+        ),
+        _ledger.mutant(
+            "forgets-how-to-undo",
+            "MetadataLedger.on_high_watermark",
+            "self.state.commit_through(high_watermark - 1)",
+            "self.state.commit_through(high_watermark)",
+            "the first record that is not committed cannot be undone",
+        ),
+        _journal.mutant(
+            "undoes-one-too-few",
+            "Journal.revert_to",
+            "self._pages[-1][0] >= next_offset",
+            "self._pages[-1][0] > next_offset",
+            "a former leader keeps a record that was never committed",
+        ),
+        _journal.mutant(
+            "undoes-in-the-wrong-order",
+            "Journal.revert_to",
+            "for undo in reversed(self._pages.pop()[1]):",
+            "for undo in self._pages.pop()[1]:",
+            "an undone record leaves something behind",
+        ),
+        _journal.mutant(
+            "undoes-what-is-committed",
+            "Journal.commit_through",
+            "self._pages[kept][0] <= last_offset",
+            "self._pages[kept][0] < last_offset",
+            "the last committed record is undone",
+            equivalent="what is undone begins at the high watermark, above the page that is kept too long",
+        ),
+    )
+)

@@ -1,0 +1,144 @@
+"""Leaders that do wrong: count what nobody has, begin too early, or never let go."""
+
+from mutants.mutant import Core, Workshop
+
+_leadership = Workshop("raft", "kraftsim.core.raft.leadership")
+_leading = Workshop("raft", "kraftsim.core.raft.leading")
+_serving = Workshop("raft", "kraftsim.core.raft.serving")
+
+CORE = Core(
+    mutants=(
+        _leadership.mutant("commits-what-one-has", "Leadership.high_watermark", "ends[len(ends) // 2]", "ends[0]", "committed without a majority"),
+        _leadership.mutant(
+            "commits-what-all-have", "Leadership.high_watermark", "ends[len(ends) // 2]", "ends[-1]", "one voter that is down stops everything"
+        ),
+        _leadership.mutant(
+            "sorts-the-wrong-way",
+            "Leadership.high_watermark",
+            "reverse=True",
+            "reverse=False",
+            "with an even number of voters, half is a majority",
+            equivalent="the middle of three or five is the same from either side; with an even number it is not, and no story has one",
+        ),
+        _leadership.mutant(
+            "counts-what-it-sent",
+            "Leadership.on_fetch",
+            "progress.end_offset = fetch_offset",
+            "progress.end_offset = log_end_offset",
+            "what is under way to a follower counts as copied",
+        ),
+        _leadership.mutant(
+            "counts-one-record-more",
+            "Leadership.on_fetch",
+            "progress.end_offset = fetch_offset",
+            "progress.end_offset = fetch_offset + 1",
+            "a record counts that the follower does not have",
+        ),
+        _leadership.mutant(
+            "counts-observers",
+            "Leadership.high_watermark",
+            "self._end_of(key, log) for key in self._voters.keys",
+            "self._end_of(key, log) for key in [self.own, *self._progress]",
+            "brokers' copies count for the majority",
+        ),
+        _leadership.mutant("hears-observers", "Leadership.hear", "if not self._is_voter(key):", "if False:", "a leader that no voter hears goes on"),
+        _leadership.mutant(
+            "never-resigns",
+            "Leadership.resigns_at_ms",
+            "return None if self._voters.is_only_voter(self.own) else self._heard_majority_ms + check_quorum_ms",
+            "return None",
+            "a leader that no voter hears goes on",
+        ),
+        _leadership.mutant(
+            "counts-its-own-voice-twice",
+            "Leadership.hear",
+            "self._voters.majority - (1 if self._voters.includes(self.own) else 0)",
+            "self._voters.majority",
+            "a leader that hears one of two others resigns",
+        ),
+        _leading.mutant(
+            "leads-before-it-may",
+            "lead",
+            "    on_written(quorum)",
+            "    leadership.is_announced = True\n    quorum.effects.append(Lead(quorum.epoch))\n    on_written(quorum)",
+            "a controller acts on a state that lacks what is not committed yet",
+        ),
+        _leading.mutant(
+            "leader-does-not-flush",
+            "on_written",
+            "quorum.effects.append(Flush(quorum.log.end_offset))",
+            "pass",
+            "a sole voter never commits",
+            scenarios=("producer_ids_survive_failover",),
+        ),
+        _leading.mutant(
+            "wakes-nobody",
+            "on_written",
+            "quorum.effects.append(WakeFetches())",
+            "pass",
+            "followers hear of a record half a second late",
+            equivalent="only slower: the Fetch that waits comes back by itself after 500 ms and finds the record",
+        ),
+        _leading.mutant(
+            "tells-the-voters-nothing",
+            "_tell_voters",
+            "quorum.send_to(voter, messages.begin_epoch_request(quorum, voter))",
+            "pass",
+            "nobody follows the leader",
+        ),
+        _leading.mutant(
+            "commits-only-at-its-own-flush",
+            "on_fetch",
+            "            _advance(quorum)",
+            "            pass",
+            "a commit waits for the next record",
+        ),
+        _leading.mutant(
+            "commits-only-by-others",
+            "on_flushed",
+            "_advance(quorum)",
+            "pass",
+            "a sole voter never commits",
+            scenarios=("producer_ids_survive_failover",),
+        ),
+        _leading.mutant(
+            "sees-no-divergence",
+            "on_fetch",
+            "if found is not None:",
+            "if isinstance(found, SnapshotId):",
+            "a follower keeps records that the leader does not have",
+        ),
+        _leading.mutant(
+            "offers-no-snapshot",
+            "on_fetch",
+            "if found is not None:",
+            "if isinstance(found, Diverging):",
+            "a follower is given records from behind its end",
+        ),
+        _leading.mutant(
+            "told-by-past-leaders",
+            "on_begin_epoch_request",
+            "if told.epoch < quorum.epoch:",
+            "if False:",
+            "a leader of a past epoch is followed",
+            equivalent="see_epoch passes over lower epochs by itself; only the error in the answer differs, and the answer names the higher epoch",
+        ),
+        _serving.mutant(
+            "serves-past-epochs",
+            "_refuse_epoch",
+            "if epoch != quorum.epoch:",
+            "if epoch > quorum.epoch:",
+            "a follower of a past leader is served as if it followed this one",
+        ),
+        _serving.mutant(
+            "serves-without-leading", "_refuse_epoch", "if not isinstance(quorum.role, Leader):", "if False:", "a follower is asked, and answers"
+        ),
+        _serving.mutant(
+            "tells-its-old-high-watermark",
+            "_told_high_watermark",
+            "known <= quorum.role.leadership.epoch_start_offset",
+            "False",
+            "followers hear a high watermark that goes back",
+        ),
+    )
+)

@@ -1,0 +1,27 @@
+"""Which stories can reach which core: a mutant is hunted with these, the one that reaches it best first."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mutants.mutant import Mutant
+
+QUORUM = "quorum_under_faults"
+ALLOCATION = "controller_failover_during_allocation"
+PRODUCERS = "producer_ids_survive_failover"
+LINES = "every_line_exactly_once"
+POWER = "power_fails_again_and_again"
+
+REACH: Final[Mapping[str, tuple[str, ...]]] = {
+    "raft": (POWER, QUORUM),
+    "raft stores": (POWER, QUORUM),
+    "producer ids": (ALLOCATION, POWER, PRODUCERS),
+    "producer state": (PRODUCERS, LINES),
+    "partitions": (PRODUCERS, LINES),
+    "clients": (PRODUCERS, LINES),
+    "metadata": (POWER, ALLOCATION, PRODUCERS),
+}
+
+
+def stories_of(mutant: Mutant) -> tuple[str, ...]:
+    """Return the scenarios with which a mutant is hunted."""
+    return mutant.scenarios or REACH[mutant.core]
