@@ -1,0 +1,81 @@
+"""A campaign over Spark: tasks simulate in child processes, SQL judges every run, and what the checks said meanwhile must be the same."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from kraftsim.campaign import spark as campaign_spark
+from kraftsim.campaign.spark import sweep_on_spark
+from kraftsim.campaign.spark_child import events_of
+from kraftsim.campaign.sweep import sweep
+from kraftsim.cli.main import kraftsim
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME, CHEAP, BUG = "producer_ids_survive_failover", "every_line_exactly_once", "KAFKA-10533"
+SEEDS = range(1, 3)
+
+
+@pytest.mark.spark
+def test_seeds_are_played_in_tasks_and_both_forms_of_every_invariant_agree(spark: "SparkSession", tmp_path: Path) -> None:
+    """The same findings as on one machine, events of each run in its partition, and no verdict in dispute."""
+    words = [
+        "sweep",
+        NAME,
+        CHEAP,
+        "--seeds",
+        "3",
+        "--bug",
+        BUG,
+        "--spark",
+        "local[2]",
+        "--out",
+        str(tmp_path),
+        "--json",
+        str(tmp_path / "found.json"),
+    ]
+    done = CliRunner().invoke(kraftsim, words, standalone_mode=False)
+    assert done.return_value == 1, done.output
+    found = json.loads((tmp_path / "found.json").read_text())
+    here = sweep(NAME, seeds=SEEDS, bugs=(BUG,), keep_going=True, workers=1)
+    there = next(each for each in found["sweeps"] if each["scenario"] == NAME)
+    assert [(run["seed"], run["events_sha256"], tuple(run["violations"])) for run in there["found"]] == [
+        (run.seed, run.events_sha256, run.violations) for run in here.found
+    ]
+    assert found["judged"] and all(each["online"] == each["offline"] == "violated" for each in found["judged"])
+    assert found["verdicts"] > 2 * len(SEEDS) * len(found["judged"]) / len(there["found"]) > 0, "clean verdicts were compared, too"
+    assert all(f"  {each['seed']:>8}  {each['invariant']}" in done.output for each in found["judged"])
+    counts = [pq.read_metadata(events_of(tmp_path, name, seed)).num_rows for name in (NAME, CHEAP) for seed in SEEDS]
+    assert sum(counts) == found["events"] and min(counts) > 0
+    assert (Path(there["found"][0]["out"]) / "replay.json").exists()
+
+
+@pytest.mark.spark
+def test_verdicts_that_differ_are_a_finding(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were SQL blind, a campaign that compares must say so; and the worker of Spark is as it was, for no fence ever touched it."""
+    monkeypatch.setattr(campaign_spark, "find_verdicts_of_all", lambda *asked: {})
+    result = sweep_on_spark((CHEAP,), seeds=[1], master="local[2]", out=tmp_path, spark=spark)
+    assert result.has_violations and not any(each.is_agreed for each in result.judged)
+    assert {(each.online, each.offline) for each in result.judged} >= {("ok", "vacuous")}
+    assert spark.sparkContext.parallelize([1]).map(_uses_what_simulations_forbid).collect() == [True]
+
+
+def _uses_what_simulations_forbid(number: int) -> bool:
+    import threading
+    import time
+
+    thread = threading.Thread(target=time.sleep, args=(0.001,))
+    thread.start()
+    thread.join()
+    return time.time() > 1_000_000_000
+
+
+def test_workers_elsewhere_need_a_directory_that_all_of_them_see() -> None:
+    """Otherwise the events of a run would lie where nobody looks."""
+    with pytest.raises(ValueError, match="use --out"):
+        sweep_on_spark((CHEAP,), seeds=[1], master="spark://nowhere:7077")
