@@ -184,7 +184,7 @@ class PeerConnection(asyncio.Protocol):
         if self._closed_because is not None or self._transport is None or self._loop is None:
             raise Disconnected(f"no connection to {self._peer}: {self._closed_because or 'not connected yet'}")
         message_class: type = type(body)
-        api_key = _api_key_of(message_class)
+        api_key = api_key_of(message_class)
         version = self.version_for(api_key) if api_version is None else api_version
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -366,7 +366,8 @@ def _api_versions_request() -> ApiVersionsRequest:
 
 
 @cache
-def _api_key_of(message_class: type) -> int:
+def api_key_of(message_class: type) -> int:
+    """Return the API that a class of requests or responses belongs to."""
     return declaration_of(message_class).api_key or 0
 
 

@@ -229,6 +229,8 @@ class IdempotentProducer:
         error, reason = self._fatal or (ErrorCode.REQUEST_TIMED_OUT, "not acknowledged within delivery.timeout.ms")
         created_before_ms = NEVER_MS if self._fatal else now_ms - self._settings.delivery_timeout_ms
         for queue in self._queues.values():
+            if queue.is_empty:
+                continue
             for batch in queue.overdue(created_before_ms):
                 queue.remove(batch, sequence_is_used=False)
                 self._give_up(batch, error, reason)
@@ -253,7 +255,7 @@ class IdempotentProducer:
         chosen: list[OutgoingBatch] = []
         room_bytes = self._settings.max_request_size_bytes
         for queue in self._queues.values():
-            if self._leaders.get(queue.where) != broker_id:
+            if not queue.batches or self._leaders.get(queue.where) != broker_id:
                 continue
             batch = queue.sendable(identity, now_ms)
             if batch is not None and (batch.size_bytes <= room_bytes or not chosen):

@@ -125,6 +125,11 @@ class PartitionQueue:
         self.next_sequence = 0
         self.has_lost_sequence = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits here, is on its way, or is being gathered."""
+        return not self.batches and self.gathering is None
+
     def overdue(self, created_before_ms: int) -> list[OutgoingBatch]:
         """Return the batches that are older than they may be and not on their way."""
         if self.gathering is not None and self.gathering.created_ms < created_before_ms:

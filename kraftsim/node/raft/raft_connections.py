@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from kraftsim import __version__
 from kraftsim.core.raft.effects import Send
 from kraftsim.core.raft.voter_set import Address
-from kraftsim.node.outbound import NoCommonVersion, PeerConnection, VersionRange
+from kraftsim.node.outbound import NoCommonVersion, PeerConnection, VersionRange, api_key_of
 from kraftsim.node.raft.old_versions import fitted_request, is_unknown_pre_vote
 from kraftsim.node.shell import NodeShell
 from protocol.messages.k18_api_versions import ApiVersionsRequest
-from protocol.schema import Message, declaration_of
+from protocol.schema import Message
 
 RECONNECT_BACKOFF_MS = 50
 RECONNECT_BACKOFF_MAX_MS = 500
@@ -118,7 +118,8 @@ class RaftConnections:
         if isinstance(body, ApiVersionsRequest):
             body.client_software_name, body.client_software_version = "kraftsim", __version__
         try:
-            version = connection.version_for(declaration_of(type(body)).api_key or 0)
+            kind: type = type(body)
+            version = connection.version_for(api_key_of(kind))
             if is_unknown_pre_vote(body, version):
                 self._on_failure(send.number, True)
                 return
