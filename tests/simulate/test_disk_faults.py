@@ -231,6 +231,20 @@ def test_names_come_undone_in_the_reverse_order_of_their_journal():
     assert seen == {(("old",), 3), (("first", "old"), 2), (("first",), 1)}
 
 
+def test_names_that_were_flushed_stay_as_they_are():
+    """What the directory knows is in no journal any more: a file that was made and deleted, both durably, does not come back."""
+    for seed in range(10):
+        with Simulation(seed) as sim:
+            sim.add_host("a")
+            disk = disk_of(sim)
+            run(sim, flushed(disk, "gone", b"x"))
+            disk.remove("gone")
+            run(sim, disk.flush_directory(""))
+            disk.open("new")
+            sim.cut_power("a", Wreck(names=Names.SOME, fate=Fate.KEPT))
+            assert list(sim.host("a").platter.names) == []
+
+
 def test_a_rename_that_was_not_flushed_comes_undone(sim):
     """The old file is back under its name, the new one under its temporary one."""
     run(sim, disk_of(sim).replace("meta/quorum-state", b"old"))
