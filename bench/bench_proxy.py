@@ -79,8 +79,12 @@ def measure(follows_frames: bool, options: argparse.Namespace, rates: dict[tuple
         for _ in range(options.rounds):
             for way, address in ways.items():
                 for what, in_flight in zip(WHATS, (1, IN_FLIGHT), strict=False):
+                    before = cpu_seconds(cluster)
                     rates[way, what].append(asyncio.run(requests(address, options.seconds, in_flight)))
-        through_proxy(spec.bootstrap, WAYS[2] if follows_frames else WAYS[1], cluster, options, rates)
+                    worked = (cpu_seconds(cluster) - before) / (rates[way, what][-1] * options.seconds)
+                    if way != WAYS[0]:
+                        print(f"{way}: {what}: {worked * 1_000_000:.2f} CPU us of the proxy for each", flush=True)
+        write_records(spec.bootstrap, WAYS[2] if follows_frames else WAYS[1], cluster, options, rates)
     finally:
         asyncio.run(cluster.stop())
         shutil.rmtree(root)
@@ -92,15 +96,16 @@ def direct_records(options: argparse.Namespace, rates: dict[tuple[str, str], lis
     cluster = ProcessCluster(ClusterSpec(brokers=1, port=free_port_range(1)), RunDirectory(root))
     asyncio.run(cluster.start())
     try:
-        through_proxy(cluster.bootstrap, WAYS[0], cluster, options, rates)
+        write_records(cluster.bootstrap, WAYS[0], cluster, options, rates)
     finally:
         asyncio.run(cluster.stop())
         shutil.rmtree(root)
 
 
-def through_proxy(bootstrap: str, way: str, cluster: ProcessCluster, options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]) -> None:
+def write_records(bootstrap: str, way: str, cluster: ProcessCluster, options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]) -> None:
     """Write records, and say what the proxy worked for it."""
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic("bench", PARTITIONS, 1)])["bench"].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("bench", PARTITIONS, 1)])["bench"].result(30)
     produce(bootstrap, "bench", options.records // 3, True)  # warm-up, not counted
     before = cpu_seconds(cluster)
     for _ in range(options.rounds):
