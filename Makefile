@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test interop oracle tools lint types doors bench fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test interop oracle tools lint types doors bench identity fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -69,6 +69,9 @@ fuzz: setup ## Throw bytes at everything that reads bytes, SECONDS=60 for each t
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-fuzz.lock && $(BIN)/python -c 'import atheris'; } || \
 		echo "atheris, which follows coverage, cannot be installed on this machine (requirements-fuzz.lock)"
 	$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
+
+identity: setup ## Play seeds in four processes under two hash seeds and compare the event logs byte by byte; ARGS="--seeds 2000"
+	$(BIN)/kraftsim sweep quorum_under_faults --check-identity $(ARGS)
 
 mutants: setup ## Put wrong rules in, one at a time, and see whether the campaign notices: docs/mutants.md; ARGS="NAME ... --resume" chooses
 	$(BIN)/python -m mutants $(ARGS)

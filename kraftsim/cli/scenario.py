@@ -34,7 +34,8 @@ def scenario(
 ) -> int:
     """Play a scenario: in virtual time, as processes, or embedded.
 
-    Leaves event logs as *.jsonl below --out, and run.json. Exits 1 if an invariant was seen to be violated while it ran.
+    Leaves event logs as *.jsonl below --out, and run.json. Exits 1 if an invariant was seen to be violated while it ran, or if
+    the run broke off before its end.
     """
     from kraftsim.explore.run import play
 
@@ -44,4 +45,4 @@ def scenario(
         fail(trouble)
     print_lines(result)
     write_json(json_file, result)
-    return VIOLATED if result.violations else 0
+    return VIOLATED if result.violations or result.trouble is not None else 0
