@@ -7,9 +7,12 @@ What differs between the modes is said here and nowhere else:
 | kill              | node vanishes, peers see RST, disk cache stays | SIGKILL                   | node aborted: no flush, no clean marker |
 | power_loss        | node vanishes silently, unflushed writes are lost by seed | not possible: played as a kill | not possible: played as a kill |
 | restart           | next incarnation on the same disk           | next process on the same directory | next node object on the same directory |
+| pause             | callbacks wait                              | SIGSTOP and SIGCONT          | not possible: left out                    |
+| faults of the network and of requests | in the simulated network | in a proxy before every node | in the same proxy                         |
+| faults of disks and clocks | yes                                | left out, and counted as such | left out, and counted as such            |
+| triggers          | times, disks, frames, events, states        | times and frames             | times and frames                          |
 | sleep             | virtual time                                | real time                    | real time                                 |
 | clients           | our own                                     | librdkafka; ids by our own   | our own                                   |
-| faults with a trigger (nth write, nth frame, event) | yes               | left out, and counted as such | left out, and counted as such            |
 """
 
 from collections.abc import Awaitable, Callable, Mapping
