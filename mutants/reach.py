@@ -8,16 +8,16 @@ from mutants.mutant import Mutant
 QUORUM = "quorum_under_faults"
 ALLOCATION = "controller_failover_during_allocation"
 PRODUCERS = "producer_ids_survive_failover"
-LINES = "every_line_exactly_once"
+ANSWERS = "answers_get_lost"
 POWER = "power_fails_again_and_again"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (POWER, QUORUM),
     "raft stores": (POWER, QUORUM),
     "producer ids": (ALLOCATION, POWER, PRODUCERS),
-    "producer state": (PRODUCERS, LINES),
-    "partitions": (PRODUCERS, LINES),
-    "clients": (PRODUCERS, LINES),
+    "producer state": (ANSWERS, PRODUCERS),
+    "partitions": (ANSWERS, PRODUCERS),
+    "clients": (ANSWERS, PRODUCERS),
     "metadata": (POWER, ALLOCATION, PRODUCERS),
 }
 

@@ -1,0 +1,92 @@
+"""Producers do not get their answers: what they send again is in the log once, in order, and where they are told.
+
+Three writers with idempotence keep several batches under way in each of a few partitions. Answers to Produce are lost or late, requests come twice or
+are overtaken, connections break in the middle of either, and brokers are killed: the same batch comes again and again, alone or with others behind
+it, to a broker that remembers it or has to read its log for that. Disks keep everything.
+Source: KIP-98, KIP-360, KAFKA-5494 (more than one request under way).
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.workload import ProducerDriver
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import AtTime, OnFrame
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+TOPIC = "ledger"
+BROKERS = ("broker-1", "broker-2")
+PARTITIONS = 4
+PRODUCE = 0
+WORK_SECONDS = 4.0
+SETTLE_SECONDS = 60.0
+WORKLOAD = {"writers": 3, "records_per_writer": 150, "pause_ms": 20, "work_ms": int(WORK_SECONDS * 1000)}
+
+
+async def play(stage: Stage) -> None:
+    """Write while answers get lost, heal, and read everything back; what was promised is judged from the events."""
+    await stage.create_topic(TOPIC, PARTITIONS)
+    writers = [stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
+    work = (_write(stage, writer, number) for number, writer in enumerate(writers, 1))
+    await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
+    for writer in writers:
+        await writer.close()
+    reader = stage.reader("reader-1")
+    read = await reader.read_all(TOPIC, range(PARTITIONS))
+    await reader.close()
+    sent = stage.workload("writers") * stage.workload("records_per_writer")
+    if len(read) != sent:
+        raise StoryFailed(f"{sent} records were sent, and the reader found {len(read)}")
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw eight to twenty mishaps of Produce, and up to two deaths of brokers; over sockets deaths only."""
+    deaths = tuple(_death(random) for _ in range(random.randint(0, 2)))
+    if mode is not Mode.SIM:
+        return deaths
+    return (*deaths, *(_mishap(random) for _ in range(random.randint(8, 20))))
+
+
+def _mishap(random: "Random") -> Fault:
+    kind, is_response = random.choice(MISHAPS)
+    trigger = OnFrame(api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 150), moment="before")
+    params: dict[str, int | str | bool | None] = {}
+    if kind == "cut-connection":
+        params["after_bytes"] = random.choice((0, 5, 30))
+    return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
+
+
+MISHAPS = (("lost-reply", True), ("lost-reply", True), ("duplicate-request", False), ("cut-connection", True), ("cut-connection", False))
+
+
+def _death(random: "Random") -> Fault:
+    trigger = AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
+    return Fault(kind="restart", target=random.choice(BROKERS), trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 800)})
+
+
+async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
+    await writer.start()
+    for index in range(stage.workload("records_per_writer")):
+        await writer.send(TOPIC, index % PARTITIONS, f"{number}.{index}", f"line {index} of writer {number}".encode())
+        await stage.sleep(stage.workload("pause_ms") / 1000)
+    left = await writer.flush(SETTLE_SECONDS)
+    if left:
+        raise LivenessLost(f"writer-{number} still waits for {left} records {SETTLE_SECONDS:g} s after it sent the last one")
+
+
+SCENARIO = Scenario(
+    name="answers_get_lost",
+    story="Producers do not get their answers and send again; every record is in the log once, and where they are told.",
+    must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
+    play=play,
+    faults=faults,
+    brokers=2,
+    settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
+    limit_seconds=400.0,
+    workload=WORKLOAD,
+    fewest_controllers=1,
+    fewest_brokers=2,
+)
