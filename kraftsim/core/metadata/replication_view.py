@@ -112,4 +112,5 @@ def is_online(directory: bytes, broker: BrokerRegistration) -> bool:
 
 
 def _election(allows_unclean: str) -> Election:
-    return Election.UNCLEAN if allows_unclean.strip().lower() == "true" else Election.ONLINE
+    """Read a value as Kafka's controller does: with a space beside it, it can be set, and allows nothing (Boolean.parseBoolean)."""
+    return Election.UNCLEAN if allows_unclean.lower() == "true" else Election.ONLINE

@@ -1,0 +1,105 @@
+"""Who may lead without having every record: the topic's own word, that of all brokers while they run, that of the controller's properties.
+
+Source: Apache Kafka 3.9.1 itself; ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.k44_incremental_alter_configs import DELETE, SET, AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.k56_alter_partition import AlterPartitionData, AlterPartitionRequest, AlterPartitionTopic, BrokerState
+from protocol.schema import Message
+from tests.apache_kafka.class_path import Missing
+from tests.apache_kafka.controller_sessions import Session
+from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.test_large_decisions import FOLLOWER, LEADER, agreed, beats, registered
+from tests.apache_kafka.test_partition_rules import QUIET, Asked, our_controller, session_with
+
+pytestmark = pytest.mark.interop
+KEY = "unclean.leader.election.enable"
+OWN_VALUES = {"says-nothing": None, "forbids": "false", "allows": "TRUE", "allows-with-a-space": " true "}
+BROKERS, NOBODY = 4, -1
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, Session]]:
+    """(Apache Kafka's controller, ours): a topic for each value, led by a broker that alone has all records."""
+    apache = ApacheKafka(settings={"process.roles": "controller", **QUIET})
+    directory: Path = tmp_path_factory.mktemp("unclean")
+    try:
+        with apache, our_controller(directory) as ours:
+            both = session_with(apache.controller), session_with(ours)
+            for asked in (
+                registered(LEADER),
+                registered(FOLLOWER),
+                beats(LEADER),
+                beats(FOLLOWER),
+                *map(created, OWN_VALUES),
+                *map(shrunk, OWN_VALUES),
+            ):
+                agreed(both, asked)
+            yield both
+            for session in both:
+                session.close()
+    except Missing as lack:
+        pytest.skip(str(lack))
+
+
+def created(name: str) -> Asked:
+    """Create a topic of one partition."""
+    value = OWN_VALUES[name]
+    configs = [] if value is None else [CreatableTopicConfig(name=KEY, value=value)]
+    rows = [CreatableReplicaAssignment(partition_index=0, broker_ids=[LEADER, FOLLOWER])]
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=rows, configs=configs)
+    return lambda session: (CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+
+
+def shrunk(name: str) -> Asked:
+    """Let the leader put the follower out of the ISR."""
+
+    def asked(session: Session) -> tuple[Message, int]:
+        partition = session.partitions()[name, 0]
+        epoch = session.broker_epoch(LEADER)
+        row = AlterPartitionData(
+            partition_index=0,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            new_isr_with_epochs=[BrokerState(broker_id=LEADER, broker_epoch=epoch)],
+        )
+        topic = AlterPartitionTopic(topic_id=session.topic_id(name), partitions=[row])
+        return AlterPartitionRequest(broker_id=LEADER, broker_epoch=epoch, topics=[topic]), 3
+
+    return asked
+
+
+def set_for_all(value: str | None) -> Asked:
+    """Set it on all brokers while they run, or take it away."""
+    operation = DELETE if value is None else SET
+    row = AlterableConfig(name=KEY, config_operation=operation, value=value)
+    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=BROKERS, resource_name="", configs=[row])])
+    return lambda session: (request, 1)
+
+
+def leaders(both: tuple[Session, Session]) -> dict[str, int]:
+    """Return who leads the topics, which both say alike."""
+    there, here = ({name: partition.leader for (name, _), partition in session.partitions().items()} for session in both)
+    assert here == there
+    return here
+
+
+def test_who_says_what_about_unclean_elections(sessions):
+    """The one who has everything goes; the other comes, first without a word for all brokers, then with one that is no word, then with one."""
+    allowed = []
+    for value in (None, " true ", "true"):
+        told = agreed(sessions, set_for_all(value))
+        assert f'"errorCode": {int(ErrorCode.NONE)}' in told.answer
+        for asked in (beats(FOLLOWER, want_fence=True), beats(LEADER, want_fence=True), beats(FOLLOWER)):
+            agreed(sessions, asked)
+        allowed.append(sorted(name for name, leader in leaders(sessions).items() if leader == FOLLOWER))
+        for asked in (beats(FOLLOWER, want_fence=True), beats(LEADER)):
+            agreed(sessions, asked)
+    assert allowed == [["allows"], ["allows"], ["allows", "says-nothing"]]
