@@ -1,10 +1,13 @@
 """Named places at which a simulated node lets others in between: another order for another seed, the same one for the same seed."""
 
+import asyncio
 import re
 from pathlib import Path
 
 import pytest
 
+from kraftsim.node.controller.controller import Controller
+from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.world import SimulatedWorld
 from tests.simulate.struck_cluster import struck_cluster
@@ -67,3 +70,27 @@ def visited() -> dict[str, set[str]]:
 
 def test_there_are_places_to_breathe() -> None:
     assert len(PLACES) == len(set(PLACES)) >= 6
+
+
+@pytest.mark.parametrize("name", ["controller-102", "broker-1"])
+def test_whoever_lags_behind_the_beginning_of_its_log_goes_on_with_the_snapshot(name: str) -> None:
+    """What it has not applied was cleaned away behind a snapshot that it wrote itself.   Source: KafkaRaftClient.updateListenersProgress."""
+    settings = {"metadata.log.segment.bytes": "400", "metadata.max.retention.bytes": "800", "metadata.log.max.record.bytes.between.snapshots": "500"}
+    apply_next, lags = RaftNode._apply_next, []
+
+    async def apply_late(self: RaftNode) -> bool:
+        if self._shell.world.node == name:
+            await asyncio.sleep(1)
+            lags.append(self.quorum.log.start_offset - self.applied_end_offset)
+        return await apply_next(self)
+
+    with pytest.MonkeyPatch.context() as patch, struck_cluster(settings=settings) as cluster:
+        patch.setattr(RaftNode, "_apply_next", apply_late)
+        before = cluster.cluster.nodes[cluster.leader].raft.log_end_offset
+        cluster.simulation.kill(name)
+        cluster.simulation.restart(name)
+        cluster.simulation.run_for(20)
+        node = cluster.cluster.nodes[name]
+        raft = node.raft if isinstance(node, Controller) else node._raft
+        assert max(lags) > 0 and raft.applied_end_offset > before
+        assert (cluster.simulation.troubles, cluster.cluster.failures, cluster.host(name).process.incarnation) == ([], [], 2)

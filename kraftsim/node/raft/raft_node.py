@@ -430,7 +430,7 @@ class RaftNode:
 
     async def _apply_next(self) -> bool:
         """Hand on the next of what is committed, or begin to lead once there is no more; tell whether there may be more to do."""
-        snapshot = self._snapshot_to_load
+        snapshot = self._due_snapshot()
         if snapshot is not None:
             self._snapshot_to_load = None
             await self._listener.on_snapshot(snapshot, self.store.snapshots.read(snapshot))
@@ -451,6 +451,15 @@ class RaftNode:
             self._led_epoch, self._epoch_to_lead = self._epoch_to_lead, None
             self._duties.on_lead(self._led_epoch)
         return False
+
+    def _due_snapshot(self) -> SnapshotId | None:
+        """Return the snapshot to hand on in place of the log: one that was found or fetched, or what covers what was cleaned away meanwhile.
+
+        It is always the latest; an older one may be set aside already.   Source: KafkaRaftClient.updateListenersProgress.
+        """
+        log = self.quorum.log
+        is_behind = self._led_epoch is None and self._applied_end_offset < log.start_offset
+        return log.latest_snapshot if is_behind or self._snapshot_to_load is not None else None
 
     # Timers and the end -------------------------------------------------------------------------------------------------------------------------
 
