@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -75,10 +74,10 @@ class FieldSchedule:
 
     async def close(self) -> None:
         """Leave everything as it is."""
-        for task in (*self._waiting.values(), *self._under_way.values()):
+        tasks = (*self._waiting.values(), *self._under_way.values())
+        for task in tasks:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.field.close()
 
     async def _carry_out(self, strike: FieldStrike, kind: FaultKind) -> None:

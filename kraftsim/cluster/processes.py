@@ -15,7 +15,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
-from kraftsim.cluster.proxy.process import PROXY, ProxyProcess, proxy_plan
+from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text
 from kraftsim.events.nodes import NodeReady
 from kraftsim.world.event_log import file_name
@@ -97,12 +97,14 @@ class ProcessCluster:
         require_valid(self.spec)
         require_free_ports(self.spec)
         self.directory.create()
-        if self.proxy is not None:
-            await self.proxy.start()
         try:
+            if self.proxy is not None:
+                await self.proxy.start()
             for node in self.spec.nodes():
                 self._launch(node)
             await self.wait_until_ready(timeout_seconds=timeout_seconds)
+        except ProxyFailed as failure:
+            raise ClusterFailed(str(failure)) from failure
         except BaseException:
             await self.stop()
             raise

@@ -19,6 +19,7 @@ PROXY_PORT_DISTANCE = 200
 LOOPBACK = "127.0.0.1"
 OUTGOING_NETWORK = "127.77.0."
 """Behind a proxy every node dials from an address of its own, by which the proxy knows it; on Linux all of 127.0.0.0/8 is there."""
+HAS_OUTGOING_NETWORK = sys.platform == "linux"
 CONTROLLERS_MAX = 9
 """Each record is copied by every one of them; Kafka's operators use 3 or 5."""
 CLIENT_LISTENER = "PLAINTEXT"
@@ -131,7 +132,7 @@ class ClusterSpec:
         listener = CLIENT_LISTENER if role is Role.BROKER else CONTROLLER_LISTENER
         is_behind = self.behind_proxy and not host_is_name
         listens_host, listens_port = (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
-        outgoing_host = f"{OUTGOING_NETWORK}{node_id}" if is_behind and host == LOOPBACK and sys.platform == "linux" else None
+        outgoing_host = f"{OUTGOING_NETWORK}{node_id}" if is_behind and host == LOOPBACK and HAS_OUTGOING_NETWORK else None
         properties = {
             "process.roles": role.value,
             "node.id": str(node_id),

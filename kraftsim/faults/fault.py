@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.faults.field import AT_THE_TRIGGER as AT_THE_TRIGGER
 from kraftsim.faults.trigger import Trigger
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from kraftsim.faults.strike import Strike
 
 Value = int | str | bool | None
-AT_THE_TRIGGER = "*"
-"""As a target: the host at which the trigger went off."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -26,6 +26,7 @@ Link = tuple[str, str]
 CLIENTS = "clients"
 """In a link: everybody who is no node of the cluster."""
 AT_THE_TRIGGER = "*"
+"""As a target: the host at which the trigger went off."""
 KILL_AFTER_MS = 10_000
 BELIEVER_CONNECTED, BELIEVER_ACCEPTED, BELIEVER_ANY = "connected", "accepted", "any"
 NODE_PREFIXES = ("broker-", "controller-")

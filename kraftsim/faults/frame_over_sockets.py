@@ -1,4 +1,4 @@
-"""The frame that a fault of the protocol is about, over sockets: the one that its trigger waited for, the answer to that, or the next one at a server.
+"""The frame that a fault of the protocol is about, over sockets: the one of its trigger, the answer to that, or the next one at a server.
 
 The same rules as in simulation (`kraftsim.faults.awaited_frame`); the proxy finds the frame and holds it.
 """
@@ -10,7 +10,7 @@ from kraftsim.faults.trigger import OnFrame
 
 
 async def held_frame(strike: FieldStrike, *, is_response: bool) -> HeldFrame | None:
-    """Return the frame, held, and make it the strike's own; None if the fault ended before one came. What the trigger held passes if it is another."""
+    """Return the frame, held, and make it the strike's own; None if the fault ended before one came. If it is another, that of the trigger passes."""
     own, api_key = strike.frame, strike.number_or_none("api_key")
     trigger = strike.fault.trigger
     is_meant = own is not None and api_key in (None, own.api_key) and strike.fault.target in (AT_THE_TRIGGER, own.server)

@@ -96,10 +96,10 @@ def test_a_killed_node_stays_down_until_it_is_restarted(cluster: Detached):
 
 def test_a_paused_node_stands_still_until_it_is_resumed(cluster: Detached):
     assert cluster.do("pause", BROKER) == "broker-1 paused\n"
-    assert psutil.Process(cluster.pid(BROKER)).status() == psutil.STATUS_STOPPED
+    wait_until(lambda: psutil.Process(cluster.pid(BROKER)).status() == psutil.STATUS_STOPPED)
     assert cluster.do("pause", BROKER) == "broker-1 was paused already\n"
     assert cluster.do("resume") == "broker-1 resumed\n"
-    assert psutil.Process(cluster.pid(BROKER)).status() != psutil.STATUS_STOPPED
+    wait_until(lambda: psutil.Process(cluster.pid(BROKER)).status() != psutil.STATUS_STOPPED)
     assert cluster.do("resume") == "nobody was paused\n"
     assert cluster.do("resume", BROKER) == "broker-1 was not paused\n"
 
