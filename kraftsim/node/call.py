@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from msgspec import Struct
+
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.requests import RequestHead
@@ -46,20 +48,17 @@ class Call:
         return self.connection.listener
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(Struct, frozen=True):
     """An answer as bytes: everything that follows the correlation id, the tags of the header included."""
 
     rest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
+class NoAnswer(Struct, frozen=True):
     """The request gets none (Produce with acks=0) and the next one may be served."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(Struct, frozen=True):
     """Instead of an answer the connection is closed."""
 
     reason: str

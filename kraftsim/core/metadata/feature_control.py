@@ -26,7 +26,9 @@ class FeatureControl:
     @property
     def finalized(self) -> Mapping[str, int]:
         """Every finalized feature, metadata.version among them, sorted by name."""
-        return dict(sorted({FEATURE: self._default_level, **dict(self._levels.items())}.items()))
+        levels = dict(self._levels.items())
+        levels.setdefault(FEATURE, self._default_level)
+        return dict(sorted(levels.items()))
 
     def replay(self, record: FeatureLevelRecord) -> None:
         """Take a level from the log."""

@@ -3,8 +3,9 @@
 The one place in core that compares levels.   Source: org.apache.kafka.server.common.MetadataVersion.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
 from protocol.metadata.m03_partition import PartitionRecord
@@ -25,8 +26,7 @@ SINCE_LEVEL: Final = {
 """record -> (level, version of the record that is written from this level on), newest first; below all of them, and for every other record: 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataLevel:
+class MetadataLevel(Struct, frozen=True):
     """A level such as 21, called 3.9-IV0."""
 
     level: int

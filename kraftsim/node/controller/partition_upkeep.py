@@ -61,6 +61,9 @@ async def elect_leaders(controller: "Controller") -> None:
 
 async def _written_or(controller: "Controller", pause_s: float | None) -> None:
     """Wait for the next write, but no longer than a pause, if there is one."""
+    if pause_s is None:
+        await controller.ledger.has_written.wait()
+        return
     try:
         async with asyncio.timeout(pause_s):
             await controller.ledger.has_written.wait()
