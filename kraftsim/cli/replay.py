@@ -14,22 +14,28 @@ from kraftsim.cli.options import DIRECTORY, json_option, print_lines, write_json
 Examples:
   kraftsim replay runs/seven
   kraftsim replay runs/seven/replay.json --out runs/seven-again
-  kraftsim replay runs/seven --check"""
+  kraftsim replay runs/seven --check
+  kraftsim replay runs/seven --without-bugs --out runs/seven-sound && kraftsim diff runs/seven runs/seven-sound"""
 )
 @click.argument("file", type=click.Path(exists=True, path_type=Path), metavar="FILE|RUN")
 @click.option("--check", is_flag=True, help="Compare the event log with the one of the first time, and name the first event that differs.")
+@click.option("--without-bugs", is_flag=True, help="Play it with the bugs taken out that --bug had put in: what is different then?")
 @click.option("--out", type=DIRECTORY, default=None, help="Where run.json, event logs and disks of this time go.")
 @json_option
-def replay(file: Path, check: bool, out: Path | None, json_file: Path | None) -> int:
+def replay(file: Path, check: bool, without_bugs: bool, out: Path | None, json_file: Path | None) -> int:
     """Play a run again from the replay.json that it left.
 
     Exits 1 if an invariant was violated, as the first time. With --check the question is whether the runs are the same: 0 if they are, 1 if not.
     """
+    from msgspec import structs
+
     from kraftsim.explore.again import check_again, play_again
     from kraftsim.explore.replay import read_replay
 
     try:
         found = read_replay(file)
+        if without_bugs:
+            found = structs.replace(found, bugs=())
         if not check:
             result = play_again(found, out)
             print_lines(result)

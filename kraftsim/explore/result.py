@@ -39,5 +39,6 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.violations or self.trouble is not None:
             text.append(f"  replay: {self.command}")
         if self.out is not None:
-            text.append(f"  kept in {self.out}; next: kraftsim analyze {self.out}")
+            can_shrink = self.outcome != "ok" and self.events_sha256 is not None and (self.violations or self.trouble is not None)
+            text.append(f"  kept in {self.out}; next: kraftsim {'shrink' if can_shrink else 'analyze'} {self.out}")
         return text

@@ -70,7 +70,7 @@ def shrink(
     The result is the same for the same request, whatever `jobs` is, as long as the budget lasts; the budget counts CPU seconds of all processes.
     """
     first = probe(request)
-    wanted = _wanted(first, invariant)
+    wanted = chosen_finding(first, invariant)
     spec = request.spec(port=1)
     start = Candidate(faults=request.schedule(), workload=request.work(), controllers=spec.controllers, brokers=spec.brokers)
     with processes(jobs) as pool:
@@ -97,8 +97,8 @@ def shrink(
     )
 
 
-def _wanted(seen: Seen, invariant: str | None) -> Finding:
-    """Return the finding to keep: the one that is asked for, else the first that ends a run, else the first."""
+def chosen_finding(seen: Seen, invariant: str | None = None) -> Finding:
+    """Return the finding to keep: the one that is asked for, else the first that ends a run, else the first. Raises NotFailing if there is none."""
     if invariant is not None:
         asked = [finding for finding in seen.found if finding.invariant == invariant]
         if not asked:

@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from kraftsim.explore.short_words import api_word
 from kraftsim.explore.shrink import Shrunken
 from kraftsim.faults.fault import FAULTS, Family, Fault
 from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
-from protocol.api_keys import ApiKey
 
 STORY_FILE: Final = "story.md"
 NANOSECONDS: Final = 1e9
@@ -63,11 +63,10 @@ def told_trigger(trigger: Trigger, target: str) -> str:
             wanted = "".join(f" with {name} {value}" for name, value in trigger.fields.items())
             return f"right after {_whose(trigger.host, target)} {_nth(trigger.nth)} {trigger.kind}{wanted}"
         case OnFrame():
-            api = next((key.name for key in ApiKey if key == trigger.api_key), f"API {trigger.api_key}")
-            answer, ends = (" answer" if trigger.is_response else " request"), ""
-            ends += f" from {trigger.client}" if trigger.client else ""
-            ends += f" to {trigger.server}" if trigger.server else ""
-            return f"{trigger.moment} the {_nth(trigger.nth)} {api.replace('_', ' ').title().replace(' ', '')}{answer}{ends} is sent"
+            what = f"{_nth(trigger.nth)} {api_word(trigger.api_key)} {'answer' if trigger.is_response else 'request'}"
+            source, end = (trigger.server, trigger.client) if trigger.is_response else (trigger.client, trigger.server)
+            end_words = f" to {end}" if end else ""
+            return f"{trigger.moment} {_whose(source, target)} {what}{end_words} is sent"
         case _:
             return str(trigger)
 

@@ -83,7 +83,7 @@ def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
             run.finish()
         else:
             run.note_disks()
-        simulation.log("harness", 1).note(RunEnded(outcome="ok" if trouble is None else "failed"))
+        simulation.log("harness", 1).note(RunEnded(outcome=_word(simulation, trouble)))
         content = simulation.event_bytes()
         ending = Ending(
             verdicts=_verdicts(simulation, oracle),
@@ -134,6 +134,12 @@ def _play(request: RunRequest, simulation: Simulation, stage: Stage, limit_secon
     except (SimulationError, StoryFailed, TopicFailed, TimeoutError) as failure:
         return f"{type(failure).__name__}: {failure}"
     return None
+
+
+def _word(simulation: Simulation, trouble: str | None) -> str:
+    if simulation.violations:
+        return "violated"
+    return "ok" if trouble is None else "failed"
 
 
 async def _story(request: RunRequest, stage: Stage) -> None:

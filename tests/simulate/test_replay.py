@@ -86,6 +86,8 @@ def test_the_verbs_say_it_with_their_exit_codes(kept, tmp_path):
     checked = run(kraftsim, ["replay", str(root), "--check", "--out", str(tmp_path / "again")], standalone_mode=False)
     assert checked.return_value == 0 and "the same, byte for byte" in checked.output, checked.output
     assert run(kraftsim, ["diff", str(root), str(tmp_path / "again"), "--json", "-"], standalone_mode=False).return_value == 0
+    sound = run(kraftsim, ["replay", str(root), "--without-bugs", "--out", str(tmp_path / "sound")], standalone_mode=False)
+    assert sound.return_value == 0 and read_replay(tmp_path / "sound").bugs == ()
     events = tmp_path / "again" / "events" / "broker-1.1.jsonl"
     lines = events.read_bytes().splitlines(keepends=True)
     events.write_bytes(b"".join([*lines[:10], lines[10].replace(b'"kind":"', b'"kind":"Not'), *lines[11:]]))

@@ -127,7 +127,7 @@ def test_simpler_and_simpler_comes_to_an_end(fault):
         (crash("broker-1", 300), "restart of broker-1 back after 400 ms, 300 ms after faults begin"),
         (
             Fault(kind="partition", target="a<>b", trigger=OnFrame(api_key=52, is_response=True, server="a", nth=2), params={"duration_ms": 1500}),
-            "partition of a<>b for 1.5 s, before the 2nd Vote answer to a is sent",
+            "partition of a<>b for 1.5 s, before a's 2nd Vote answer is sent",
         ),
     ],
 )
