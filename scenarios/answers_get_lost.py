@@ -44,9 +44,9 @@ async def play(stage: Stage) -> None:
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw eight to twenty mishaps of Produce, and up to two deaths of brokers; over sockets deaths only."""
-    deaths = tuple(_death(random) for _ in range(random.randint(0, 2)))
     if mode is not Mode.SIM:
-        return deaths
+        return tuple(_death(random, random.choice(BROKERS), _time(random)) for _ in range(random.randint(1, 2)))
+    deaths = tuple(_death(random, AT_THE_TRIGGER, _answer(random)) for _ in range(random.randint(0, 3)))
     return (*deaths, *(_mishap(random) for _ in range(random.randint(8, 20))))
 
 
@@ -56,15 +56,33 @@ def _mishap(random: "Random") -> Fault:
     params: dict[str, int | str | bool | None] = {}
     if kind == "cut-connection":
         params["after_bytes"] = random.choice((0, 5, 30))
+    if kind == "duplicate-request":
+        params["after_ms"] = random.choice((0, 10, 200, 1000))
     return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
-MISHAPS = (("lost-reply", True), ("lost-reply", True), ("duplicate-request", False), ("cut-connection", True), ("cut-connection", False))
+MISHAPS = (
+    ("lost-reply", True),
+    ("lost-reply", True),
+    ("duplicate-request", False),
+    ("duplicate-request", False),
+    ("overtaken-request", False),
+    ("cut-connection", True),
+    ("cut-connection", False),
+)
 
 
-def _death(random: "Random") -> Fault:
-    trigger = AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
-    return Fault(kind="restart", target=random.choice(BROKERS), trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 800)})
+def _time(random: "Random") -> AtTime:
+    return AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
+
+
+def _answer(random: "Random") -> OnFrame:
+    """What it answers now is in its log, and nobody hears of it."""
+    return OnFrame(api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before")
+
+
+def _death(random: "Random", target: str, trigger: AtTime | OnFrame) -> Fault:
+    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 800)})
 
 
 async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
