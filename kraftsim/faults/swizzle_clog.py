@@ -15,9 +15,6 @@ from kraftsim.faults.strike import Strike
 def strike(strike: Strike) -> None:
     """Clog hosts one after the other over the first part of the duration, and unclog them over the last; it bites when something is held."""
     hosts = [name for name in strike.hosts() if strike.random.random() * 100 < strike.integer("percent")] or [strike.random.choice(strike.hosts())]
-    strike.random.shuffle(hosts)
-    back = list(hosts)
-    strike.random.shuffle(back)
     duration_ms, spread_ms = strike.integer("duration_ms"), strike.integer("spread_ms")
     clogged: dict[str, list[tuple[str, str]]] = {}
     network = strike.simulation.network
@@ -40,7 +37,6 @@ def strike(strike: Strike) -> None:
 
     for host in hosts:
         strike.after(strike.random.randint(0, spread_ms), partial(clog, host))
-    for host in back:
         strike.after(spread_ms + duration_ms + strike.random.randint(1, spread_ms + 1), partial(unclog, host))
     strike.lasting(unclog_all, duration_ms + 2 * spread_ms + 2)
 

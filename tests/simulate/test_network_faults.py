@@ -401,6 +401,16 @@ def test_reads_are_torn_at_every_boundary_in_turn(sim):
     assert [len(chunk) for chunk in pair.server.chunks] == [4, 1, 3, 2, 2, 3, 1, 4]
 
 
+def test_pieces_come_one_after_the_other(sim):
+    pair = Pair(sim)
+    strike_with(sim, "torn-reads", target="a>b", piece_bytes=1, gap_us=100_000)
+    pair.client.transport.write(bytes(50))
+    sim.run_for(0.5)
+    assert 0 < len(pair.server.received) < 30, "fifty milliseconds apart on average"
+    sim.run_for(5)
+    assert pair.server.received == bytes(50)
+
+
 def test_pieces_that_are_far_apart_keep_their_order_with_what_follows(sim):
     pair = Pair(sim)
     strike = strike_with(sim, "torn-reads", target="a>b", piece_bytes=3, gap_us=500_000)

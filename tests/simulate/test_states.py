@@ -18,6 +18,7 @@ from kraftsim.events.raft import (
 )
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import Fault, from_json, to_json
+from kraftsim.faults.schedule import keys_of
 from kraftsim.faults.standing import standing_of
 from kraftsim.faults.states import STATES
 from kraftsim.faults.targets import directions, members, names_leader, with_leader
@@ -108,6 +109,8 @@ def test_a_state_holds_from_one_fact_to_another(sim, state, facts, holds):
     assert not early.holds(state, "a"), "the dead are in no state"
     sim.restart("a")
     assert not early.holds(state, "a"), "and a new incarnation begins with none"
+    note(sim, "a", *facts)
+    assert early.holds(state, "a") == holds, "but comes into them as the one before"
 
 
 def test_what_was_noted_before_anybody_asked_counts(sim):
@@ -163,6 +166,12 @@ def test_a_fault_that_was_ended_waits_for_no_state(sim):
     strike.end()
     note(sim, "a", LEADER)
     assert not strike.has_fired and sim.host("a").is_alive
+
+
+def test_faults_that_are_equal_draw_from_streams_of_their_own():
+    kill, cut = Fault(kind="kill", trigger=AtTime(at_ms=1), target="a"), Fault(kind="cut-connection", trigger=AtTime(at_ms=1), target="a")
+    keys = keys_of([kill, cut, kill])
+    assert len(set(keys)) == 3 and keys_of([cut]) == keys[1:2] and keys_of([kill, kill]) == [keys[0], keys[2]]
 
 
 def test_a_state_that_does_not_exist_is_refused(sim):
