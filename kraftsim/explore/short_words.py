@@ -113,12 +113,17 @@ def _recovered(fields: Fields, incarnation: int) -> str:
     return f"log <{fields['next_offset']}{cut}"
 
 
+def _peer(fields: Fields) -> str:
+    """Return who is at the other end: the id of a controller, which is told apart from a broker's by its size, else the name."""
+    return str(fields["peer"]).removeprefix("controller-").partition(":")[0]
+
+
 def _sent(fields: Fields, incarnation: int) -> str:
-    return f"{api_word(fields['api_key'])}{' answer' if fields['is_response'] else ''} -> {fields['peer']}"
+    return f"{api_word(fields['api_key'])}{' answer' if fields['is_response'] else ''}->{_peer(fields)}"
 
 
 def _received(fields: Fields, incarnation: int) -> str:
-    return f"{api_word(fields['api_key'])}{' answer' if fields['is_response'] else ''} <- {fields['peer']}"
+    return f"{api_word(fields['api_key'])}{' answer' if fields['is_response'] else ''}<-{_peer(fields)}"
 
 
 SPECIAL: Final[Mapping[str, Callable[[Fields, int], str]]] = {

@@ -80,11 +80,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_trace(run: Path) -> list[Entry]:
     """Return every event of a run's directory, in order of time, and when nodes died. Raises OSError where there are no event logs."""
-    entries = []
+    entries: list[Entry] = []
     for name, lines in read_logs(run).items():
         node, _, incarnation = name.removesuffix(".jsonl").rpartition(".")
         entries += [_entry(node, int(incarnation), line) for line in lines]
-    entries += _deaths(entries)
+    entries = _with_peers(entries) + _deaths(entries)
     return sorted(entries, key=lambda each: (each.at_ns, each.n == AFTER_THE_REST, each.node == HARNESS, each.node, each.incarnation, each.n))
 
 
@@ -172,6 +172,20 @@ def _joined(a: Fields, b: Fields) -> Fields | None:
     if "first_offset" not in b and any(name in b for name in ("high_watermark", "next_offset")):
         return b
     return b if set(b) == {"end_offset", "is_voter"} else None
+
+
+def _with_peers(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries with the names of nodes for the addresses of those who sent them frames, or got them: both ends name a link alike."""
+    ends: dict[str, list[str]] = {}
+    for entry in entries:
+        known = ends.setdefault(str(entry.fields["link"]), []) if entry.fields.get("link") else []
+        if entry.node not in known:
+            known.append(entry.node)
+    named = []
+    for entry in entries:
+        other = next((node for node in ends.get(str(entry.fields.get("link")), ()) if node != entry.node), None)
+        named.append(entry if other is None else msgspec.structs.replace(entry, fields={**entry.fields, "peer": other}))
+    return named
 
 
 def _deaths(entries: Sequence[Entry]) -> list[Entry]:

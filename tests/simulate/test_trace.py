@@ -93,6 +93,13 @@ def test_the_tables_name_no_kind_that_is_gone():
     assert short("Unheard", {"offset": 4}) == "Unheard 4" and short("Unheard", {}) == "Unheard"
 
 
+def test_frames_name_the_other_end(run_dir):
+    """By what both ends call their link; the address alone would say 10.0.0.3:49152."""
+    lines = lines_of(run_dir, "--compact", "--kind", "Frame*", "--step", "1", "--from", "0", "--to", "1000")
+    assert any("BrokerHeartbeat<-broker-1" in line for line in lines) and any("BrokerHeartbeat->101" in line for line in lines)
+    assert not any("BrokerHeartbeat<-10." in line for line in lines)
+
+
 def logs(tmp_path, *lines):
     (tmp_path / "events").mkdir()
     for n, (node, at_ms, kind, fields) in enumerate(lines):
