@@ -108,7 +108,7 @@ class FieldSchedule:
             server=trigger.server,
             nth=trigger.nth,
             moment=trigger.moment,
-            sent_by_node=kind.aim is Aim.HOST and strike.fault.target == AT_THE_TRIGGER,
+            sent_by_node=kind.family is Family.PROCESS and strike.fault.target == AT_THE_TRIGGER,  # clients have no process of ours
         )
         held = await self.field.next_frame(watch)
         strike.frame, strike.host = held, held.sender

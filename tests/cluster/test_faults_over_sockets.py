@@ -28,7 +28,7 @@ QUICK_QUORUM = {
     "controller.quorum.request.timeout.ms": "700",
 }
 NOW = AtTime(at_ms=0)
-HEARTBEAT, FETCH = int(ApiKey.BROKER_HEARTBEAT), int(ApiKey.FETCH)
+HEARTBEAT, FETCH, INIT_PRODUCER_ID = int(ApiKey.BROKER_HEARTBEAT), int(ApiKey.FETCH), int(ApiKey.INIT_PRODUCER_ID)
 ANSWER = OnFrame(api_key=HEARTBEAT, is_response=True)
 REQUEST = OnFrame(api_key=HEARTBEAT)
 SECONDS = 20.0
@@ -38,7 +38,7 @@ CASES: dict[str, tuple[str, Trigger, dict[str, Value]]] = {
     "connect-time-out": ("clients>broker-*", NOW, {"duration_ms": 600}),
     "crash-loop": ("broker-1", NOW, {"times": 2, "up_ms": 100, "down_ms": 20}),
     "cut-connection": ("*", ANSWER, {"after_bytes": 5}),
-    "duplicate-request": ("*", REQUEST, {"after_ms": 10, "duration_ms": 2000}),
+    "duplicate-request": ("*", OnFrame(api_key=INIT_PRODUCER_ID, client="asker"), {"after_ms": 10, "duration_ms": 2000}),
     "half-open": ("broker-1<>controller-*", NOW, {"believer": "connected", "duration_ms": 800}),
     "half-open-restart": ("broker-1", NOW, {"after_ms": 50, "duration_ms": 700}),
     "heavy-tail": ("controller-*", NOW, {"permille": 500, "duration_ms": 500}),

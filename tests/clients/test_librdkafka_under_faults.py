@@ -1,0 +1,40 @@
+"""librdkafka through the proxy: answers that are lost, late or cut, requests that come twice, torn reads and resets; every record is there once."""
+
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.run import play_request
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.trigger import AtTime, OnFrame
+from protocol.api_keys import ApiKey
+from tests.cluster.running import noted
+
+PRODUCE = int(ApiKey.PRODUCE)
+BROKERS = ("broker-1", "broker-2", "broker-3")
+FAULTS = (
+    Fault(kind="lost-reply", target="broker-1", trigger=AtTime(at_ms=500), params={"api_key": PRODUCE}),
+    Fault(kind="partition", target="clients<>broker-2", trigger=AtTime(at_ms=1000), params={"duration_ms": 1500}),
+    Fault(kind="duplicate-request", trigger=OnFrame(api_key=PRODUCE, nth=40)),
+    Fault(kind="torn-reads", target="clients<>broker-*", trigger=AtTime(at_ms=3000), params={"piece_bytes": 0, "duration_ms": 1500}),
+    Fault(kind="reset-storm", target="clients>broker-*", trigger=AtTime(at_ms=4500), params={"interval_ms": 50, "duration_ms": 1000}),
+    *(
+        Fault(kind="cut-connection", trigger=OnFrame(api_key=PRODUCE, is_response=True, nth=nth), params={"after_bytes": after_bytes})
+        for nth, after_bytes in ((10, 0), (60, 5), (100, 20))
+    ),
+)
+
+
+@pytest.mark.interop
+def test_records_of_librdkafka_are_appended_once_whatever_the_network_does(tmp_path: Path):
+    """The invariants judge it from the events; retries of what had arrived were recognised as duplicates (KIP-98)."""
+    request = RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.PROCESSES, seed=1, faults=FAULTS)
+    result = play_request(request, tmp_path / "run")
+    assert (result.outcome, result.trouble) == ("ok", None), result.lines()
+    assert {kind: bit for kind, (_, _, bit) in result.faults.items()} == {
+        fault.kind: sum(each.kind == fault.kind for each in FAULTS) for fault in FAULTS
+    }
+    assert sum(len(noted(RunDirectory(tmp_path / "run"), "DuplicateAnswered", name)) for name in BROKERS) >= 2
