@@ -5,6 +5,9 @@ import pytest
 from kraftsim.events.metadata import MetadataReverted
 from kraftsim.events.raft import MetadataTruncated, SnapshotLoaded, SnapshotWritten, VotersChanged
 from kraftsim.world.simulated import Simulation
+from protocol.batches import split_batches
+from protocol.disk.file_names import RECOVERY_POINTS
+from protocol.disk.offset_checkpoint import parse_offset_checkpoint
 from protocol.errors import ErrorCode
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
@@ -124,3 +127,22 @@ def test_a_quorum_repeats_itself_byte_for_byte() -> None:
             return simulation.event_bytes()
 
     assert history() == history()
+
+
+@pytest.mark.parametrize("moment_ms", range(0, 20, 4))
+def test_a_controller_that_stops_in_good_order_says_that_all_it_has_is_on_its_disk(moment_ms: int) -> None:
+    """Records arrive while it stops; else damage to the last of them would be taken for a tail that was never flushed."""
+    with Simulation(moment_ms) as simulation:
+        run = QuorumRun(simulation, 4, settings={"metadata.max.idle.interval.ms": "5"})
+        run.cluster.start()
+        run.begin_to_ask(1_000_000)
+        simulation.run_until(lambda: len(run.blocks) >= 3, limit_s=30)
+        follower = next(name for name in run.names if name != run.leader)
+        platter = simulation.hosts[follower].platter
+        platter.flush_ns = (3_000_000, 4_000_000)
+        simulation.run_for(0.1 + moment_ms / 1000)
+        simulation.run_until(simulation.spawn(follower, run.cluster.nodes[follower].stop()), limit_s=30)
+        told = parse_offset_checkpoint(bytes(platter.names[RECOVERY_POINTS].cache), RECOVERY_POINTS)
+        end_offset = next(split_batches(run.log_of(follower)[-1])).next_offset
+        assert told == {("__cluster_metadata", 0): end_offset}
+        assert (simulation.troubles, simulation.violations, run.cluster.failures) == ([], [], [])

@@ -187,10 +187,15 @@ class RaftNode:
     async def stop(self) -> None:
         """Make the log durable and end everything that is under way here. `hand_over` before."""
         await self.flush()
-        await self.store.store_recovery_point(self.store.log_end_offset)
-        self._is_over = True
+        if self._is_over:
+            return  # the disk refused
+        self._is_over = True  # nothing is taken in any more: what is told to be flushed below is all there is
         self._disarm()
         self._connections.close()
+        try:
+            await self.store.store_recovery_point(await self.store.flush())
+        except OSError as refused:
+            self._shell.lose_disk(DIRECTORY, "flush", refused)
 
     def close(self) -> None:
         """Give the files back, after `stop` or when the node does not come up."""
