@@ -458,10 +458,7 @@ class RaftNode:
         return False
 
     def _due_snapshot(self) -> SnapshotId | None:
-        """Return the snapshot to hand on in place of the log: one that was found or fetched, or what covers what was cleaned away meanwhile.
-
-        It is always the latest; an older one may be set aside already.   Source: KafkaRaftClient.updateListenersProgress.
-        """
+        """Return the snapshot to hand on: the latest, if one was found or fetched, or if what is due was cleaned away.   Source: KafkaRaftClient."""
         log = self.quorum.log
         is_behind = self._led_epoch is None and self._applied_end_offset < log.start_offset
         return log.latest_snapshot if is_behind or self._snapshot_to_load is not None else None
