@@ -185,17 +185,14 @@ class RaftNode:
                 await self._has_stopped.wait()
 
     async def stop(self) -> None:
-        """Make the log durable and end everything that is under way here. `hand_over` before."""
+        """Make the log durable and end everything that is under way here. `hand_over` before. Raises OSError."""
         await self.flush()
         if self._is_over:
             return  # the disk refused
         self._is_over = True  # nothing is taken in any more: what is told to be flushed below is all there is
         self._disarm()
         self._connections.close()
-        try:
-            await self.store.store_recovery_point(await self.store.flush())
-        except OSError as refused:
-            self._shell.lose_disk(DIRECTORY, "flush", refused)
+        await self.store.store_recovery_point(await self.store.flush())
 
     def close(self) -> None:
         """Give the files back, after `stop` or when the node does not come up."""
