@@ -65,10 +65,8 @@ class RaftNode:
         new_quorum: Callable[..., Quorum] = Quorum,
     ) -> None:
         self._shell = shell
-        self.now_ms = shell.world.clock.monotonic_ms
-        """Returns the monotonic clock, by which all timers of the quorum go."""
-        self.wall_ms = shell.world.clock.wall_ms
-        """Returns the wall clock, which those see who ask how the quorum is doing."""
+        self.now_ms, self.wall_ms = shell.world.clock.monotonic_ms, shell.world.clock.wall_ms
+        """Return the monotonic clock, by which all timers of the quorum go, and the wall clock, which those see who ask how it is doing."""
         self._config = shell.config
         self._key = ReplicaKey(shell.config.node_id, directory_id)
         self._settings = settings
