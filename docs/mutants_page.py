@@ -93,6 +93,7 @@ def _rest(pairs: list[tuple[Mutant, Finding | None]]) -> Iterable[str]:
     without = [(mutant, finding) for mutant, finding in unfound if not mutant.equivalent]
     if without:
         yield "\n## Survivors\n"
+        yield "Nobody has found these so far, and nobody has shown that they cannot be found. Most were hunted for a few runs only.\n"
         yield "| mutant | where | what was changed | what ought to break | stories | runs survived | CPU s |\n|---|---|---|---|---|---|---|"
         for mutant, finding in without:
             stories = ", ".join(stories_of(mutant))

@@ -99,6 +99,8 @@ def _play_once(scenario: str, seed: int, release: str) -> tuple[str, tuple[str, 
             return symptom(play(scenario, seed=seed, release=release or None))
     except Endless:
         return "endless", ("Endless",), f"still busy after {RUN_CPU_SECONDS} s of processor time"
+    except AssertionError as error:  # of a client, whose verbs the story awaits
+        return "assertion", (OWN_ASSERTION,), str(error)
     except Exception as error:  # what reads the disks when the run is over must read them
         return "unreadable", (type(error).__name__,), str(error)
 
