@@ -4,7 +4,6 @@ It knows nothing but events, so that it can be fed by a simulation while it runs
 """
 
 from collections.abc import Callable, Sequence
-from weakref import WeakKeyDictionary
 
 from kraftsim.events.event import Event
 from kraftsim.faults.states import LEADER, STATES, NodeFacts
@@ -92,23 +91,25 @@ class Standing:
                 waiting.inside.discard((node, incarnation))
 
 
-_STANDINGS: "WeakKeyDictionary[Simulation, Standing]" = WeakKeyDictionary()
+COMPANION = "standing"
+"""Kept beside the simulation: in a table of this module it would keep its simulation alive for ever, for it knows the hosts."""
 
 
 def standing_of(simulation: Simulation) -> Standing:
     """Return what is known in a simulation; the first time it is made from what was noted until now."""
-    found = _STANDINGS.get(simulation)
+    found = simulation.companions.get(COMPANION)
     if found is None:
         hosts = simulation.hosts
 
         def lives(node: str, incarnation: int) -> bool:
             return node in hosts and hosts[node].is_alive and hosts[node].process.incarnation == incarnation
 
-        found = _STANDINGS[simulation] = Standing(lives)
+        found = simulation.companions[COMPANION] = Standing(lives)
         for log in simulation.book.logs():
             for n, (t_ns, _, event) in enumerate(log.entries):
                 found.observe(log.node, log.incarnation, n, t_ns, event)
         simulation.observe(found.observe)
+    assert isinstance(found, Standing), "nobody else uses this name"
     return found
 
 

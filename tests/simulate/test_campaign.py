@@ -1,5 +1,6 @@
 """Many seeds: spread over processes, always the same finding first, kept and replayed; what proves nothing is not called clean."""
 
+import gc
 import json
 import os
 import subprocess
@@ -13,11 +14,13 @@ from kraftsim.campaign.identity import check_identity
 from kraftsim.campaign.sweep import Progress, campaign, sweep
 from kraftsim.cli.campaign_progress import deadline, faults, line
 from kraftsim.cli.main import kraftsim
+from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.replay import read_replay
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.run import play_request
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime
+from kraftsim.faults.trigger import AtTime, OnState
+from kraftsim.world.simulated import Simulation
 
 NAME = "producer_ids_survive_failover"
 CHEAP = "every_line_exactly_once"
@@ -116,3 +119,13 @@ def test_progress_says_rates_time_left_and_what_was_found():
     progress = Progress(total=100, seeds=30, resumed=10, cpu_seconds=15.0, violated=1, faults={"kill": (5, 4, 3)})
     assert line(progress, 10.0) == "30/100 seeds, 2.0/s, 2.00 per CPU second, 0:35 left, 1 violated"
     assert faults(progress) == "armed/fired/bit: kill 5/4/3"
+
+
+def test_a_run_leaves_nothing_behind_in_its_process():
+    """Workers play thousands of seeds: a table that knows a simulation for ever would fill the memory of the machine."""
+    trigger = OnState(states=("leader",))
+    whole = (Fault(kind="pause", target="leader", trigger=AtTime(at_ms=500), params={"duration_ms": 50}), Fault(kind="slow-disk", trigger=trigger))
+    result = play_request(RunRequest(scenario=scenario(CHEAP), mode=Mode.SIM, seed=1, faults=whole))
+    assert result.faults["pause"][1] == 1, "\n".join(result.lines())
+    gc.collect()
+    assert [each for each in gc.get_objects() if isinstance(each, Simulation)] == []

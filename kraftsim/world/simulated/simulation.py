@@ -67,6 +67,8 @@ class Simulation:
         self.on_restart: Callable[[Host], Coroutine[object, object, object] | None] | None = None
         self.on_stop: Callable[[Host], Coroutine[object, object, object] | None] | None = None
         """Is asked how the process of a host ends in good order."""
+        self.companions: dict[str, object] = {}
+        """What other rooms keep beside a simulation, for as long as it lives."""
         self.is_closed = False
         self.loop = NetworkedLoop(seed)
         self.network = Network(self.loop, seed, network or NetworkSettings())
