@@ -49,6 +49,7 @@ class Partitions:
         """Whether this incarnation has been seen in the metadata: before that it neither leads nor follows."""
         self._recovery_points: dict[PartitionKey, int] = {}
         self._high_watermarks: dict[PartitionKey, int] = {}
+        self._log_starts: dict[PartitionKey, int] = {}
 
     def find(self, topic: str, partition: int) -> HostedPartition | None:
         """Return a partition that is hosted here, led or not."""
@@ -61,6 +62,7 @@ class Partitions:
         disk = self._world.disk
         self._recovery_points = self._stored(RECOVERY_POINTS)  # without it every log is looked at from its beginning
         self._high_watermarks = self._stored(REPLICATION_OFFSETS)
+        self._log_starts = self._stored(LOG_START_OFFSETS)
         if not disk.exists(CLEAN_SHUTDOWN):
             return NO_BROKER_EPOCH
         self._was_stopped_cleanly = True
@@ -85,6 +87,7 @@ class Partitions:
         spawn(self._every(self._config.log_flush_offset_checkpoint_interval_ms, self._store_checkpoints), "checkpoints")
         spawn(self._every(self._config.replica_high_watermark_checkpoint_interval_ms, self._store_high_watermarks), "high watermarks")
         spawn(self._replication.shrink(self._hosted.values), "in-sync replicas")
+        spawn(self._retain(), "retention")
         spawn(self._every(self._config.producer_id_expiration_check_interval_ms, self._expire_producers), "producer expiration")
         if self._config.log_flush_interval_ms is not None:
             spawn(self._every(self._config.log_flush_interval_ms, self._flush_all), "log flushes")
@@ -237,6 +240,7 @@ class Partitions:
         del self._hosted[key]
         self._recovery_points.pop(key, None)
         self._high_watermarks.pop(key, None)
+        self._log_starts.pop(key, None)
         await self._delete_files(hosted.log.directory)
         self._on_changed(key)
 
@@ -264,6 +268,7 @@ class Partitions:
         is_new = not self._world.disk.list(log.directory)
         producer_state = self._parts.producer_state(self._config)
         log.recover(producer_state.replay, verify_from_offset=None if is_new or self._was_stopped_cleanly else self._recovery_points.get(key, 0))
+        log.begin_at(min(self._log_starts.get(key, 0), log.log_end_offset))
         if owner is None:
             await log.store_topic_id(topic.topic_id)
         replica = self._parts.partition_replica(
@@ -335,6 +340,23 @@ class Partitions:
         except OSError as failure:
             self.disk_failed(file, "write", failure)
             raise
+
+    async def _retain(self) -> None:
+        """Delete what is too old, for ever."""
+        await asyncio.sleep(self._config.log_initial_task_delay_ms / 1000)
+        await self._delete_expired()
+        await self._every(self._config.log_retention_check_interval_ms, self._delete_expired)
+
+    async def _delete_expired(self) -> None:
+        now_ms = self._world.clock.wall_ms()
+        for hosted in list(self._hosted.values()):
+            try:
+                if hosted.delete_expired(now_ms):
+                    await hosted.log.store_epochs()
+                    self._on_changed((hosted.topic, hosted.partition))
+            except OSError as failure:
+                self.disk_failed(hosted.log.directory, "delete", failure)
+                raise
 
     async def _expire_producers(self) -> None:
         now_ms = self._world.clock.wall_ms()
