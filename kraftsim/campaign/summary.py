@@ -55,6 +55,8 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
             if run.trouble is not None:
                 text.append(f"    {run.trouble}")
             text.append(f"    replay: {run.command}")
+            if run.out is not None:
+                text.append(f"    kept in {run.out}; make it smaller: kraftsim shrink {run.out}")
         if len(self.found) > FOUND_SHOWN_MAX:
             text.append(f"  ... and {len(self.found) - FOUND_SHOWN_MAX} more: see --json")
         return text
