@@ -1,7 +1,8 @@
 """The two phases of every run: first faults strike while the scenario's work goes on, then all is mended and must settle within bounds.
 
 A system that is safe because it does nothing would pass without the second one. Each bound is noted with its figure, and the invariant
-settles-after-heal judges it: whether a leader is there, all brokers serve, all controllers have caught up, and every call of a client came back.
+settles-after-heal judges it: whether a leader is there, all brokers serve, all controllers have caught up, all replicas are in sync (where there are
+several), and every call of a client came back.
 Source: TigerBeetle's liveness mode; the bounds are far above what Kafka's time-outs add up to.
 """
 
@@ -17,6 +18,8 @@ BROKERS_SECONDS = 30.0
 CONTROLLERS_SECONDS = 30.0
 CALLS_SECONDS = 2 * ProducerSettings().delivery_timeout_ms / 1000
 """A call is tried for one delivery time-out; what began just before the faults ended gets as much again."""
+REPLICAS_SECONDS = 60.0
+"""A follower waits and tries again for as long as it takes; replica.lag.time.max.ms and the log's end say when it is in sync."""
 FAULTS, LIVENESS = "faults", "liveness"
 
 
@@ -29,6 +32,11 @@ async def under_faults(stage: Stage, *work: Awaitable[object], seconds: float) -
     stage.note(PhaseBegan(phase=FAULTS))
     stage.inject()
     await stage.gather(_heal(stage, seconds, finished), _work(stage, work, finished))
+
+
+async def replicas_settle(stage: Stage, topic: str, partitions: int) -> None:
+    """Return when all replicas of a topic are in sync, after `under_faults`. Raises LivenessLost if that takes too long."""
+    await _settle(stage, "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS, stage.now_seconds())
 
 
 async def _work(stage: Stage, work: tuple[Awaitable[object], ...], finished: asyncio.Event) -> None:

@@ -11,7 +11,7 @@ from kraftsim.cluster.field_schedule import FieldSchedule
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.quorum_question import leader_of
 from kraftsim.cluster.scenario import Mode
-from kraftsim.cluster.topics import create_topic
+from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
@@ -98,9 +98,17 @@ class RealStage:
     async def wait_for_controllers(self) -> None:
         """Return at once: from outside nobody sees how much a controller has applied."""
 
-    async def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic and wait for its leaders."""
-        await create_topic(self._addresses, topic, partitions)
+    async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
+        """Create a topic and wait for its leaders and replicas."""
+        await create_topic(self._addresses, topic, partitions, replicas)
+
+    async def wait_for_replicas(self, topic: str, partitions: int) -> None:
+        """Return when all replicas are in sync, and note them."""
+        note_in_sync(self.note, topic, await wait_for_replicas(self._addresses, topic, partitions))
+
+    async def elect_preferred_leaders(self) -> bool:
+        """Ask a broker, drawn by the seed, for preferred leaders."""
+        return await elect_preferred_leaders(*self._harness.random("elections").choice(self._addresses))
 
     def producer(self, client_id: str) -> ProducerDriver:
         """Return a new producer: librdkafka for processes, our own for an embedded cluster."""

@@ -98,8 +98,16 @@ class Stage(Protocol):
         """Return when every controller knows all that is committed now, as far as this mode lets anybody see that."""
         ...
 
-    async def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic with replication factor 1 and return when every partition has a leader that answers."""
+    async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
+        """Create a topic and return when every broker names a leader for each partition, with all replicas in sync."""
+        ...
+
+    async def wait_for_replicas(self, topic: str, partitions: int) -> None:
+        """Return when every broker names all replicas of each partition as in sync; note which ones they are."""
+        ...
+
+    async def elect_preferred_leaders(self) -> bool:
+        """Ask any broker once that each partition be led by its first replica; tell whether there was an answer."""
         ...
 
     def producer(self, client_id: str) -> ProducerDriver:

@@ -9,7 +9,7 @@ from kraftsim.cluster.launch import build_node
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec
-from kraftsim.cluster.topics import create_topic
+from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
@@ -284,10 +284,18 @@ class SimulatedStage:
         while min(self.cluster.applied_by_controllers(), default=0) < committed:
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic and wait for its leaders."""
+    async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
+        """Create a topic and wait for its leaders and replicas."""
         await self.cluster.wait_until_ready()
-        await create_topic(self.cluster.addresses, topic, partitions)
+        await create_topic(self.cluster.addresses, topic, partitions, replicas)
+
+    async def wait_for_replicas(self, topic: str, partitions: int) -> None:
+        """Return when all replicas are in sync, and note them."""
+        note_in_sync(self.note, topic, await wait_for_replicas(self.cluster.addresses, topic, partitions))
+
+    async def elect_preferred_leaders(self) -> bool:
+        """Ask a broker, drawn by the seed, for preferred leaders."""
+        return await elect_preferred_leaders(*self._world.random("elections").choice(self.cluster.addresses))
 
     def producer(self, client_id: str) -> ProducerDriver:
         """Return a new producer on a host of its own."""

@@ -1,12 +1,19 @@
-"""Creates a topic as an admin client does, and waits until every partition has a leader that all brokers know of."""
+"""What a story asks of a cluster as an admin client does: a topic, preferred leaders, and whether replicas are in sync again.
+
+Each of them is asked over and over until it is so: a bound on how long that may take is held by whoever asks.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import ReplicaInSync
 from kraftsim.node.outbound import PeerConnection
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k43_elect_leaders import PREFERRED, ElectLeadersRequest
+from protocol.schema import Message
 
 ADMIN_CLIENT_ID = "kraftsim-admin"
 TIMEOUT_MS = 10_000
@@ -17,30 +24,44 @@ class TopicFailed(RuntimeError):
     """A topic could not be created, for a reason that no retry heals."""
 
 
-async def create_topic(brokers: Sequence[tuple[str, int]], topic: str, partitions: int) -> None:
-    """Create a topic with replication factor 1; return when every broker names a leader for each partition. A topic that is there is taken as it is.
+async def create_topic(brokers: Sequence[tuple[str, int]], topic: str, partitions: int, replicas: int = 1) -> None:
+    """Create a topic; return when every broker names a leader for each partition and all replicas in sync. A topic that is there is taken as it is.
 
     Retries for as long as it takes; raises TopicFailed for an answer that will not change.
     """
     turn = 0
-    while not await _try_to_create(*brokers[turn % len(brokers)], topic, partitions):
+    while not await _try_to_create(*brokers[turn % len(brokers)], topic, partitions, replicas):
         turn += 1
         await asyncio.sleep(RETRY_SECONDS)
+    await wait_for_replicas(brokers, topic, partitions)
+
+
+async def wait_for_replicas(brokers: Sequence[tuple[str, int]], topic: str, partitions: int) -> dict[int, tuple[int, ...]]:
+    """Return who is in sync, by partition, when every broker names a leader for each partition and all its replicas in sync."""
+    known: dict[int, tuple[int, ...]] = {}
     for host, port in brokers:
-        while not await _has_leaders(host, port, topic, partitions):
+        while len(known := await _all_in_sync(host, port, topic)) < partitions:
             await asyncio.sleep(RETRY_SECONDS)
+    return known
 
 
-async def _try_to_create(host: str, port: int, topic: str, partitions: int) -> bool:
-    request = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)], timeout_ms=TIMEOUT_MS)
-    connection = PeerConnection(host, port, client_id=ADMIN_CLIENT_ID)
-    try:
-        await connection.connect(timeout_ms=TIMEOUT_MS)
-        answer = await connection.request(request, timeout_ms=TIMEOUT_MS)
-    except OSError:
+def note_in_sync(note: Callable[[Event], None], topic: str, in_sync: Mapping[int, tuple[int, ...]]) -> None:
+    """Note who is in sync, by partition."""
+    for partition, brokers in sorted(in_sync.items()):
+        for broker in brokers:
+            note(ReplicaInSync(topic=topic, partition=partition, broker=f"broker-{broker}"))
+
+
+async def elect_preferred_leaders(host: str, port: int) -> bool:
+    """Ask a broker once that the first replica of every partition lead it where it can; tell whether there was an answer."""
+    return await _ask(host, port, ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS)) is not None
+
+
+async def _try_to_create(host: str, port: int, topic: str, partitions: int, replicas: int) -> bool:
+    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
+    answer = await _ask(host, port, CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
+    if answer is None:
         return False
-    finally:
-        connection.close()
     assert isinstance(answer, CreateTopicsResponse), "CreateTopics was asked"
     result = answer.topics[0]
     if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -50,15 +71,26 @@ async def _try_to_create(host: str, port: int, topic: str, partitions: int) -> b
     raise TopicFailed(f"topic {topic} was refused: {ErrorCode(result.error_code).name} {result.error_message or ''}".rstrip())
 
 
-async def _has_leaders(host: str, port: int, topic: str, partitions: int) -> bool:
+async def _all_in_sync(host: str, port: int, topic: str) -> dict[int, tuple[int, ...]]:
+    """Return the partitions of a topic that have a leader and all their replicas in sync, as a broker knows it."""
+    answer = await _ask(host, port, MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False))
+    if answer is None:
+        return {}
+    assert isinstance(answer, MetadataResponse), "Metadata was asked"
+    return {
+        partition.partition_index: tuple(sorted(partition.isr_nodes))
+        for partition in answer.topics[0].partitions
+        if partition.leader_id >= 0 and sorted(partition.isr_nodes) == sorted(partition.replica_nodes)
+    }
+
+
+async def _ask(host: str, port: int, request: Message) -> Message | None:
+    """Ask a broker over a connection of its own; None if there is no answer."""
     connection = PeerConnection(host, port, client_id=ADMIN_CLIENT_ID)
     try:
         await connection.connect(timeout_ms=TIMEOUT_MS)
-        answer = await connection.request(MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False))
+        return await connection.request(request, timeout_ms=TIMEOUT_MS)
     except OSError:
-        return False
+        return None
     finally:
         connection.close()
-    assert isinstance(answer, MetadataResponse), "Metadata was asked"
-    leaders = [partition.leader_id for partition in answer.topics[0].partitions]
-    return len(leaders) >= partitions and all(leader >= 0 for leader in leaders)

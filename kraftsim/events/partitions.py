@@ -149,6 +149,14 @@ class IsrChanged(Event):
     isr: str
 
 
+class ReplicaInSync(Event):
+    """The harness was told by every broker that this replica is in sync, after all faults were healed: `broker` is the name of its node."""
+
+    topic: str
+    partition: int
+    broker: str
+
+
 class FinalBatch(Event):
     """At the end of a run: one batch found in the segments on disk of `broker` (read from the files, not from memory)."""
 

@@ -55,7 +55,7 @@ class FaultBit(Event):
 
 
 class Settled(Event):
-    """How long something took to be as it should after all faults were healed. `what`: 'leader', 'brokers', 'calls'.
+    """How long something took to be as it should after all faults were healed. `what`: 'leader', 'brokers', 'controllers', 'calls', 'replicas'.
 
     Where `is_settled` is false it was not so after `limit_ms`, and the run ended there.
     """

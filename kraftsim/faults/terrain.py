@@ -85,6 +85,7 @@ class Terrain:
 
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
+OFFSET_FOR_LEADER_EPOCH, ALTER_PARTITION = 23, 56
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT = 52, 53, 54, 59
 BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 62, 63, 67
 
@@ -103,6 +104,11 @@ BROKER_APIS = (
 )
 ASKER_APIS = (Api(INIT_PRODUCER_ID, CLIENTS, BROKERS, 2000), Api(API_VERSIONS, CLIENTS, BROKERS, 8))
 WRITER_APIS = (Api(PRODUCE, CLIENTS, BROKERS, 300), Api(METADATA, CLIENTS, BROKERS, 10))
+REPLICATION_APIS = (
+    Api(FETCH, BROKERS, BROKERS, 400),
+    Api(OFFSET_FOR_LEADER_EPOCH, BROKERS, BROKERS, 8),
+    Api(ALTER_PARTITION, BROKERS, CONTROLLERS, 8),
+)
 
 METADATA_FILES = (Files(FileClass.METADATA_LOG, CONTROLLERS, ("write", "flush"), 60),)
 QUORUM_FILES = (
@@ -152,6 +158,15 @@ QUORUM_STAYS = (
 )
 BROKER_STAYS = (Stay(("asking-for-block",), BROKERS, 4),)
 PARTITION_MOMENTS = (Moment("BatchAppended", BROKERS, 200), Moment("LeaderElected", BROKERS, 8), Moment("DuplicateAnswered", BROKERS, 2))
+REPLICATION_MOMENTS = (
+    Moment("BatchReplicated", BROKERS, 400),
+    Moment("PartitionHighWatermarkMoved", BROKERS, 200, {"is_leader": True}),
+    Moment("PartitionHighWatermarkMoved", BROKERS, 400, {"is_leader": False}),
+    Moment("LeaderFollowed", BROKERS, 20),
+    Moment("IsrChangeAsked", BROKERS, 8),
+    Moment("IsrChanged", BROKERS, 8),
+    Moment("PartitionTruncated", BROKERS, 3),
+)
 QUORUM_SETTINGS: Mapping[str, Between | OneOf] = {
     "controller.quorum.election.timeout.ms": Between(300, 1500),
     "controller.quorum.election.backoff.max.ms": Between(50, 1000),
@@ -172,13 +187,15 @@ def cluster_terrain(
     clients: tuple[str, ...],
     apis: tuple[Api, ...],
     brokers_keep_records: bool,
+    brokers_replicate: bool = False,
     fault_seconds: float,
     settings: Mapping[str, Between | OneOf] | None = None,
 ) -> Terrain:
     """Return the terrain of a KRaft cluster with the names that `ClusterSpec` gives; `apis` are those of the clients.
 
     `settings` are drawn beside the usual ones, or in place of them.
-    With records kept by single brokers, these may lose nothing that was written, for Kafka promises nothing else there.
+    With records kept by single brokers, these may lose nothing that was written, for Kafka promises nothing else there; nor where they replicate
+    and several of them are struck, for it acknowledges what no replica has flushed.
     """
     is_quorum = controllers > 1
     controller_names = tuple(f"controller-{101 + number}" for number in range(controllers))
@@ -189,15 +206,17 @@ def cluster_terrain(
         links=(
             *(((CONTROLLERS, CONTROLLERS),) if is_quorum else ()),
             (BROKERS, CONTROLLERS),
+            *(((BROKERS, BROKERS),) if brokers_replicate else ()),
             *(((CLIENTS, BROKERS),) if clients else ()),
         ),
-        apis=(*(QUORUM_APIS if is_quorum else ()), *BROKER_APIS, *apis),
+        apis=(*(QUORUM_APIS if is_quorum else ()), *BROKER_APIS, *(REPLICATION_APIS if brokers_replicate else ()), *apis),
         files=(*(QUORUM_FILES if is_quorum else METADATA_FILES), *(PARTITION_FILES if brokers_keep_records else ())),
         moments=(
             *CONTROLLER_MOMENTS,
             *((*QUORUM_MOMENTS, *SNAPSHOT_MOMENTS) if is_quorum else ()),
             *BROKER_MOMENTS,
             *(PARTITION_MOMENTS if brokers_keep_records else ()),
+            *(REPLICATION_MOMENTS if brokers_replicate else ()),
         ),
         stays=(*CONTROLLER_STAYS, *(QUORUM_STAYS if is_quorum else ()), *BROKER_STAYS),
         may_lose={

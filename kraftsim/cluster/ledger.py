@@ -1,0 +1,63 @@
+"""The work of stories about replicas: writers with idempotence and acks=all fill a replicated topic, and a reader finds every record exactly once.
+
+What a story adds is what happens meanwhile. Every writer fills every partition, record by record, with several batches under way.
+Source: KIP-98.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from kraftsim.cluster.phases import CALLS_SECONDS, replicas_settle
+from kraftsim.cluster.scenario import LivenessLost, Stage, StoryFailed
+
+TOPIC = "ledger"
+WORKLOAD = {"writers": 3, "records_per_writer": 120, "pause_ms": 40}
+"""The knobs that a story with a ledger has."""
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "3000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "log.retention.ms": "-1",
+    "producer.id.expiration.ms": str(2**31 - 1),
+}
+"""With two of three replicas any one may be away. Clocks may jump by days: no record and no producer may be forgotten for that."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ledger:
+    """A topic with three replicas and those who write to it."""
+
+    partitions: int
+    replicas: int = 3
+
+    async def open(self, stage: Stage) -> None:
+        """Create the topic."""
+        await stage.create_topic(TOPIC, self.partitions, self.replicas)
+
+    async def write(self, stage: Stage, number: int) -> None:
+        """Be one writer: send every record, and wait until the fate of all is known."""
+        writer = stage.producer(f"writer-{number}")
+        await writer.start()
+        for index in range(stage.workload("records_per_writer")):
+            await writer.send(TOPIC, index % self.partitions, f"{number}.{index}", f"line {index} of writer {number}".encode())
+            await stage.sleep(stage.workload("pause_ms") / 1000)
+        left = await writer.flush(CALLS_SECONDS)
+        await writer.close()
+        if left:
+            raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+
+    async def audit(self, stage: Stage) -> None:
+        """Wait until all replicas are in sync, read everything, and compare. Raises StoryFailed unless every record is there exactly once."""
+        await replicas_settle(stage, TOPIC, self.partitions)
+        reader = stage.reader("reader-1")
+        read = Counter(record.key for record in await reader.read_all(TOPIC, range(self.partitions)))
+        await reader.close()
+        sent = [f"{number}.{index}" for number in self.writers(stage) for index in range(stage.workload("records_per_writer"))]
+        lost, doubled = sum(not read[key] for key in sent), sum(read[key] > 1 for key in sent)
+        if lost or doubled:
+            raise StoryFailed(f"of {len(sent)} records {lost} are not there and {doubled} were read more than once")
+
+    def writers(self, stage: Stage) -> range:
+        """Return the numbers of the writers."""
+        return range(1, stage.workload("writers") + 1)

@@ -1,0 +1,124 @@
+"""Leaders of partitions fail while idempotent producers write with acks=all: every acknowledged record outlives them, once, on every replica.
+
+Three brokers hold three replicas of each partition, and two must be in sync. Leaders are killed right after an append, after a step of the high
+watermark, or while they ask for another set of in-sync replicas; brokers are cut off from each other and from the controller, paused, and led by
+clocks that jump; answers to Produce get lost, and preferred leaders are elected all the time. Nobody loses power: Kafka does not flush what it
+acknowledges, and two brokers of three that lose what they had not flushed may lose an acknowledged record.
+Source: KIP-98, KIP-101, KIP-279, KIP-320, KIP-497, KIP-966.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.ledger import SETTINGS, WORKLOAD, Ledger
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.faults.terrain import WRITER_APIS, cluster_terrain
+from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+LEDGER = Ledger(partitions=4)
+BROKERS = ("broker-1", "broker-2", "broker-3")
+PRODUCE = 0
+WORK_SECONDS = 8.0
+ELECTION_SECONDS = 1.5
+MOMENTS: tuple[tuple[str, int, dict[str, Value]], ...] = (
+    ("BatchAppended", 200, {}),
+    ("BatchReplicated", 400, {}),
+    ("PartitionHighWatermarkMoved", 150, {"is_leader": True}),
+    ("PartitionHighWatermarkMoved", 300, {"is_leader": False}),
+    ("LeaderElected", 20, {}),
+    ("IsrChangeAsked", 6, {}),
+    ("IsrChanged", 6, {}),
+    ("PartitionTruncated", 2, {}),
+)
+"""Facts after which the death of a broker tells most, and about how often they come."""
+
+
+async def play(stage: Stage) -> None:
+    """Write while leaders fail, heal, and read everything back; what was promised is judged from the events."""
+    await LEDGER.open(stage)
+    seconds = stage.workload("work_ms") / 1000
+    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
+    await under_faults(stage, *writers, _elect(stage, seconds), seconds=seconds)
+    await LEDGER.audit(stage)
+
+
+async def _elect(stage: Stage, seconds: float) -> None:
+    """Let the preferred replicas lead again, now and then."""
+    ends_at = stage.now_seconds() + seconds
+    while stage.now_seconds() < ends_at:
+        await stage.sleep(ELECTION_SECONDS)
+        await stage.elect_preferred_leaders()
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw three to eight mishaps; over sockets, where no event and no clock can be waited for, those that have a time."""
+    if mode is not Mode.SIM:
+        return tuple(_timed(random) for _ in range(random.randint(2, 3)))
+    draws = (_death, _death, _death, _timed, _timed, _lost, _clock)
+    return tuple(random.choice(draws)(random) for _ in range(random.randint(3, 8)))
+
+
+def _death(random: "Random") -> Fault:
+    """A broker dies, or stands still, or is alone, right after it noted something."""
+    kind, times_max, fields = random.choice(MOMENTS)
+    trigger = OnEvent(kind=kind, nth=random.randint(1, times_max), fields=fields)
+    return _mishap(random, AT_THE_TRIGGER, trigger)
+
+
+def _timed(random: "Random") -> Fault:
+    return _mishap(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))))
+
+
+def _mishap(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
+    kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
+    if kind == "restart":
+        return Fault(kind=kind, target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 4000)})
+    if kind == "stop":
+        return Fault(kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 2000)})
+    if kind == "partition" and target != AT_THE_TRIGGER:
+        other = random.choice([each for each in (*BROKERS, "controller-101") if each != target])
+        target = f"{target}{random.choice(('>', '<>'))}{other}"
+    return Fault(kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 6000)})
+
+
+def _lost(random: "Random") -> Fault:
+    trigger = OnFrame(api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before")
+    return Fault(kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger)
+
+
+def _clock(random: "Random") -> Fault:
+    params: dict[str, Value] = {"by_ms": random.choice((50, 3000, 3_600_000)), "duration_ms": random.randint(200, 5000)}
+    kind = random.choice(("clock-jump-forward", "clock-jump-back"))
+    return Fault(kind=kind, target=random.choice(BROKERS), trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))), params=params)
+
+
+SCENARIO = Scenario(
+    name="leaders_fail_under_idempotent_load",
+    story="Leaders of partitions fail under idempotent producers; every acknowledged record is on every replica, once.",
+    must_exercise=(
+        "acknowledged-records-in-final-log",
+        "records-in-final-log-once",
+        "one-append-per-sequence",
+        "settles-after-heal",
+    ),
+    play=play,
+    faults=faults,
+    settings=SETTINGS,
+    terrain=cluster_terrain(
+        controllers=1,
+        brokers=3,
+        clients=("writer-1", "writer-2", "writer-3"),
+        apis=WRITER_APIS,
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+    ),
+    limit_seconds=600.0,
+    workload={**WORKLOAD, "work_ms": int(WORK_SECONDS * 1000)},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
