@@ -171,8 +171,13 @@ class PartitionLog:
         return self.flushed_offset
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off every batch that holds `offset` or a later one, and return how many bytes went."""
+        """Cut off every batch that holds `offset` or a later one, and return how many bytes went.
+
+        Where there is none, an epoch may still go: one that began at the end of the log, and in which its leader wrote nothing. The next leader need
+        not know it, and would call the log another one for ever (UnifiedLog.truncateTo).
+        """
         if offset >= self.log_end_offset:
+            self.epochs.truncate_to(offset)
             return 0
         kept = max(segment.base_offset for segment in self._segments.segments if segment.base_offset <= max(offset, self.log_start_offset))
         removed = self._segments.remove_from(kept)

@@ -189,6 +189,15 @@ def test_a_log_is_cut_at_a_batch(make_world: MakeWorld, settings: SegmentSetting
     assert [batch.base_offset for batch in replayed] == list(range(0, end_offset + 2, 2))
 
 
+def test_an_epoch_without_records_goes_with_a_cut_that_cuts_nothing(make_world: MakeWorld) -> None:
+    """Its leader wrote nothing: the next one does not know it, and a replica that kept it would be told to cut there for ever."""
+    log, _, _ = opened(make_world())
+    filled(log, 5)
+    log.epochs.assign(3, log.log_end_offset)
+    assert log.truncate_to(log.log_end_offset) == 0
+    assert log.epochs.latest_epoch == 0
+
+
 async def test_flush_says_how_far_the_log_is_durable(make_world: MakeWorld) -> None:
     """Everything appended before the call; what comes later needs another one."""
     log, _, _ = opened(make_world(), SMALL)
