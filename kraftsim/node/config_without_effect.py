@@ -19,7 +19,6 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "log.flush.scheduler.interval.ms",
         "max.connections",
         "max.connections.per.ip",
-        "max.incremental.fetch.session.cache.slots",
         "metric.reporters",
         "num.io.threads",
         "num.network.threads",

@@ -163,9 +163,9 @@ def test_a_batch_that_cannot_be_converted_is_refused_alone() -> None:
         cluster.run(work)
 
 
-def test_there_are_no_fetch_sessions() -> None:
+def test_without_places_there_are_no_fetch_sessions() -> None:
     """KIP-227: who asks for one is answered as by a full cache; an incremental fetch finds no session."""
-    with running_cluster() as cluster:
+    with running_cluster(max_incremental_fetch_session_cache_slots="0") as cluster:
 
         async def work(client: Client) -> None:
             await client.create_topic("t")

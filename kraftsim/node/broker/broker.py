@@ -11,6 +11,7 @@ from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
 from kraftsim.core.metadata.metadata_level import KRAFT_VERSION
+from kraftsim.core.partitions.fetch_sessions import FetchSessions
 from kraftsim.core.raft.voter_set import VoterNode
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
@@ -68,6 +69,7 @@ class Broker:
         """Set once it is known whether the broker came into service."""
         self.shell = NodeShell(world, config, self._on_death)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, world.random("fetch sessions"))
         self.deletions: Purgatory[PartitionKey] = Purgatory()
         """DeleteRecords requests that wait for the followers."""
         self.produces: Purgatory[PartitionKey] = Purgatory()

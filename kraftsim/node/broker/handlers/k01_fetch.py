@@ -1,7 +1,6 @@
 """Fetch: whole batches for consumers, at once or as soon as there are enough of them; message sets for those that know no batches (old_readers).
 
-There are no fetch sessions: a client that asks for one is answered with session id 0, as by a broker whose session cache is full, and names all its
-partitions every time.
+Within a fetch session a reader names only what changes and is told only what has changed: `core.partitions.fetch_sessions` knows the rest.
 
 Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch.
 """
@@ -9,6 +8,7 @@ Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest, ka
 from typing import cast
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.fetch_sessions import FetchContext
 from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
@@ -27,8 +27,6 @@ from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
-    FINAL_SESSION_EPOCH,
-    FIRST_SESSION_EPOCH,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     EpochEndOffset,
@@ -55,10 +53,11 @@ EMPTY = b""
 class DelayedFetch:
     """A Fetch that waits for min_bytes, an error, or the end of max_wait_ms."""
 
-    def __init__(self, broker: Broker, call: Call, request: FetchRequest) -> None:
+    def __init__(self, broker: Broker, call: Call, request: FetchRequest, context: FetchContext) -> None:
         self.deferred = Deferred()
         self._broker = broker
         self._request = request
+        self._context = context
         self._version = call.api_version
         self._listener = call.listener
         self._has_looked = False
@@ -66,7 +65,7 @@ class DelayedFetch:
     def keys(self) -> list[tuple[str, int]]:
         """Return the partitions whose changes are worth a look."""
         return [
-            (name, partition.partition) for topic in self._request.topics for name in [self._name(topic)] if name for partition in topic.partitions
+            (name, partition.partition) for topic in self._context.topics for name in [self._name(topic)] if name for partition in topic.partitions
         ]
 
     def try_complete(self) -> bool:
@@ -86,13 +85,13 @@ class DelayedFetch:
     def _complete(self, reader: "FetchReader", response: FetchResponse) -> None:
         if reader.conversion is not None:
             reader.conversion.convert()
-        self.deferred.complete(response)
+        self.deferred.complete(self._context.finish(response))
 
     def _name(self, topic: FetchTopic) -> str | None:
         return topic_name(self._broker, topic, self._version)
 
     def _reader(self) -> "FetchReader":
-        reader = FetchReader(self._broker, self._request, self._version, self._listener, is_first_look=not self._has_looked)
+        reader = FetchReader(self._broker, self._request, self._context.topics, self._version, self._listener, is_first_look=not self._has_looked)
         self._has_looked = True
         return reader
 
@@ -100,24 +99,24 @@ class DelayedFetch:
 class FetchReader:
     """One pass over the partitions of a request. `has_news`: something must be told at once, whatever its size."""
 
-    def __init__(self, broker: Broker, request: FetchRequest, version: int, listener: str, *, is_first_look: bool) -> None:
+    def __init__(self, broker: Broker, request: FetchRequest, topics: list[FetchTopic], version: int, listener: str, *, is_first_look: bool) -> None:
         self._broker = broker
         self._is_first_look = is_first_look
         self._follower_id, self._follower_epoch = follower_of(request, version)
         self._listener = listener
-        self._request = request
+        self._topics = topics
         self._version = version
         self._reads_committed = request.isolation_level == READ_COMMITTED
         self._bytes_left = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._leader_endpoints: dict[int, NodeEndpoint] = {}
         self.conversion = DownConversion(version) if version < FIRST_VERSION_OF_FORMAT_2 else None
         self.size_bytes = 0
-        self.has_news = not any(topic.partitions for topic in request.topics)
+        self.has_news = not any(topic.partitions for topic in topics)
 
     def read(self) -> FetchResponse:
         """Read as much as fits, in the order of the request."""
         response = FetchResponse()
-        for topic in self._request.topics:
+        for topic in self._topics:
             name = topic_name(self._broker, topic, self._version)
             partitions = [self._read(name, topic.topic_id, partition) for partition in topic.partitions]
             response.responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
@@ -251,15 +250,18 @@ class FetchReader:
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Answer now, or wait until min_bytes are there.
 
-    FETCH_SESSION_ID_NOT_FOUND for a session that nobody opened, UNKNOWN_SERVER_ERROR for an isolation level that is none.
+    A session's error stands alone; UNKNOWN_SERVER_ERROR for an isolation level that is none.
     """
     request = call.body
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
-    if request.session_epoch not in (FINAL_SESSION_EPOCH, FIRST_SESSION_EPOCH):
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    if _asks_for_no_isolation(broker, request, call.api_version):
+    is_follower = follower_of(request, call.api_version)[0] >= 0
+    now_ms = broker.world.clock.monotonic_ms()
+    context = broker.fetch_sessions.begin(request, call.api_version, is_follower=is_follower, now_ms=now_ms)
+    if isinstance(context, ErrorCode):
+        return FetchResponse(error_code=context)
+    if _asks_for_no_isolation(broker, request, context.topics, call.api_version):
         return refused_fetch(call, ErrorCode.UNKNOWN_SERVER_ERROR)
-    fetch = DelayedFetch(broker, call, request)
+    fetch = DelayedFetch(broker, call, request, context)
     stay = broker.fetches.admit(fetch, fetch.keys(), request.max_wait_ms)
     if stay is not None:
         fetch.deferred.when_abandoned(lambda: broker.fetches.leave(stay))
@@ -281,11 +283,11 @@ def topic_name(broker: Broker, topic: FetchTopic, version: int) -> str | None:
     return None if known is None else known.name
 
 
-def _asks_for_no_isolation(broker: Broker, request: FetchRequest, version: int) -> bool:
+def _asks_for_no_isolation(broker: Broker, request: FetchRequest, topics: list[FetchTopic], version: int) -> bool:
     """Tell whether a request names an isolation level that is none. Kafka looks at it once there is a partition to read."""
     if request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED):
         return False
-    asked = ((topic_name(broker, topic, version), partition.partition) for topic in request.topics for partition in topic.partitions)
+    asked = ((topic_name(broker, topic, version), partition.partition) for topic in topics for partition in topic.partitions)
     return any(name is not None and broker.image.partition(name, number) is not None for name, number in asked)
 
 

@@ -5,10 +5,23 @@ Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from kraftsim.core.partitions.following import Accept, AskForOffsets, BackOff, CutTo, FetchWish, Following, Halt, NextStep, OffsetWish, RestartAt
+from kraftsim.core.partitions.following import (
+    IGNORE,
+    Accept,
+    AskForOffsets,
+    BackOff,
+    CutTo,
+    FetchWish,
+    Following,
+    Halt,
+    NextStep,
+    OffsetWish,
+    RestartAt,
+)
+from kraftsim.core.partitions.kept_fetch_session import FetchPlan, KeptFetchSession, ReadKey
 from kraftsim.core.partitions.read_bounds import Diverging
 from kraftsim.events.partitions import CopyingFailed
 from kraftsim.node.broker.hosted_partition import HostedPartition
@@ -17,7 +30,7 @@ from kraftsim.node.shell import NodeShell
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
+from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from protocol.messages.k02_list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -29,6 +42,7 @@ from protocol.messages.k02_list_offsets import (
 
 FIRST_FETCH_WITH_TOPIC_IDS = 13
 FIRST_FETCH_WITH_REPLICA_STATE = 15
+SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
 EMPTY = b""
 PartitionKey = tuple[str, int]
 
@@ -66,6 +80,9 @@ class ReplicaFetcher:
         self._copied: dict[PartitionKey, _Copied] = {}
         self._has_work = asyncio.Event()
         self._connection: PeerConnection | None = None
+        self._session = KeptFetchSession()
+        self._names: dict[bytes, str] = {}
+        """Topics of the last Fetch, by id: older leaders want to be told their names when they are forgotten."""
         self._is_running = False
 
     @property
@@ -170,42 +187,62 @@ class ReplicaFetcher:
 
     async def _fetch(self, connection: PeerConnection, due: list[tuple[_Copied, FetchWish]]) -> None:
         version = connection.version_for(ApiKey.FETCH)
-        answer = await connection.request(self._fetch_request(due, version))
+        asked = {(each.hosted.topic_id, each.hosted.partition): (each, wish) for each, wish in due}
+        plan = self._session.plan({key: self._wanted(wish, key[1]) for key, (_, wish) in asked.items()})
+        names = {each.hosted.topic_id: each.hosted.topic for each, _ in due}
+        request = self._fetch_request(plan, self._names | names, version)
+        self._names = names
+        try:
+            answer = await connection.request(request)
+        except OSError:
+            self._session.on_failure()
+            raise
         assert isinstance(answer, FetchResponse), "Fetch was asked"
-        if answer.error_code != ErrorCode.NONE:
-            raise ConnectionError(f"broker {self.leader_id} answered Fetch with {ErrorCode(answer.error_code).name}")
-        rows = {
-            (topic.topic_id if version >= FIRST_FETCH_WITH_TOPIC_IDS else topic.topic, partition.partition_index): partition
+        ids = {name: topic_id for topic_id, name in names.items()}
+        rows: dict[ReadKey, PartitionData] = {
+            (topic.topic_id if version >= FIRST_FETCH_WITH_TOPIC_IDS else ids.get(topic.topic, EMPTY), partition.partition_index): partition
             for topic in answer.responses
             for partition in topic.partitions
         }
-        for each, wish in due:
-            hosted = each.hosted
-            row = rows.get((hosted.topic_id if version >= FIRST_FETCH_WITH_TOPIC_IDS else hosted.topic, hosted.partition))
-            if row is not None and self._copied.get((hosted.topic, hosted.partition)) is each:
-                await self._take(each, wish, row)
+        error = ErrorCode(answer.error_code)
+        is_fit = self._session.on_answer(error, answer.session_id, rows)
+        if error in SESSION_ERRORS:
+            return
+        if not is_fit:
+            raise ConnectionError(f"broker {self.leader_id} answered Fetch with {error.name} and {len(rows)} partitions of {len(asked)}")
+        for key, (each, wish) in asked.items():
+            row = rows.get(key)
+            if row is None:
+                continue
+            if self._copied.get((each.hosted.topic, each.hosted.partition)) is not each or not await self._take(each, wish, row):
+                self._session.on_failure()  # what the leader takes for told is to be told again
 
-    def _fetch_request(self, due: list[tuple[_Copied, FetchWish]], version: int) -> FetchRequest:
+    def _wanted(self, wish: FetchWish, partition: int) -> FetchPartition:
+        return FetchPartition(
+            partition=partition,
+            current_leader_epoch=wish.leader_epoch,
+            fetch_offset=wish.fetch_offset,
+            last_fetched_epoch=wish.last_fetched_epoch,
+            log_start_offset=wish.log_start_offset,
+            partition_max_bytes=self._config.replica_fetch_max_bytes,
+            replica_directory_id=self._ports.directory_id,
+        )
+
+    def _fetch_request(self, plan: FetchPlan, names: Mapping[bytes, str], version: int) -> FetchRequest:
         topics: dict[bytes, FetchTopic] = {}
-        for each, wish in due:
-            hosted = each.hosted
-            topic = topics.setdefault(hosted.topic_id, FetchTopic(topic=hosted.topic, topic_id=hosted.topic_id))
-            topic.partitions.append(
-                FetchPartition(
-                    partition=hosted.partition,
-                    current_leader_epoch=wish.leader_epoch,
-                    fetch_offset=wish.fetch_offset,
-                    last_fetched_epoch=wish.last_fetched_epoch,
-                    log_start_offset=wish.log_start_offset,
-                    partition_max_bytes=self._config.replica_fetch_max_bytes,
-                    replica_directory_id=self._ports.directory_id,
-                )
-            )
+        for (topic_id, _), asked in plan.asked.items():
+            topics.setdefault(topic_id, FetchTopic(topic=names[topic_id], topic_id=topic_id)).partitions.append(asked)
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, partition in plan.forgotten:
+            forgotten.setdefault(topic_id, ForgottenTopic(topic=names[topic_id], topic_id=topic_id)).partitions.append(partition)
         request = FetchRequest(
             max_wait_ms=self._config.replica_fetch_wait_max_ms,
             min_bytes=self._config.replica_fetch_min_bytes,
             max_bytes=self._config.replica_fetch_response_max_bytes,
+            session_id=plan.session_id,
+            session_epoch=plan.session_epoch,
             topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
         )
         if version >= FIRST_FETCH_WITH_REPLICA_STATE:
             request.replica_state = ReplicaState(replica_id=self._config.node_id, replica_epoch=self._ports.broker_epoch())
@@ -235,7 +272,8 @@ class ReplicaFetcher:
 
     # Answers -------------------------------------------------------------------------------------------------------------------------------
 
-    async def _take(self, each: _Copied, wish: FetchWish, row: PartitionData) -> None:
+    async def _take(self, each: _Copied, wish: FetchWish, row: PartitionData) -> bool:
+        """Do what follows from an answer. Tell whether anything does: it is of no use if the replica has moved since it was asked for."""
         diverging = None
         if row.diverging_epoch.end_offset >= 0:
             diverging = Diverging(leader_epoch=row.diverging_epoch.epoch, end_offset=row.diverging_epoch.end_offset)
@@ -250,6 +288,7 @@ class ReplicaFetcher:
             await self._append(each, row.records or EMPTY, step)
         else:
             await self._carry_out(each, step)
+        return step is not IGNORE
 
     async def _append(self, each: _Copied, records: bytes | memoryview, accepted: Accept) -> None:
         hosted = each.hosted

@@ -1,0 +1,96 @@
+"""Fetch sessions: who gets a place, who loses one, and what both sides remember (KIP-227)."""
+
+from random import Random
+
+import pytest
+
+from kraftsim.core.partitions.fetch_sessions import EVICTABLE_AFTER_MS, INT32_MAX, FetchContext, FetchSessions, next_session_epoch
+from kraftsim.core.partitions.kept_fetch_session import KeptFetchSession
+from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+
+VERSION = 12
+LATER = EVICTABLE_AFTER_MS + 1
+TOPIC = bytes(16)
+
+
+def ask(sessions: FetchSessions, now_ms: int, size: int = 0, *, follower: bool = False, session: tuple[int, int] = (0, 0)) -> FetchResponse:
+    """Ask for so many partitions, each of which is told with a high watermark of 5 and no records."""
+    topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=number) for number in range(size)])] if size else []
+    request = FetchRequest(session_id=session[0], session_epoch=session[1], topics=topics)
+    context = sessions.begin(request, VERSION, is_follower=follower, now_ms=now_ms)
+    if not isinstance(context, FetchContext):
+        return FetchResponse(error_code=context)
+    found = [
+        FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=row.partition, high_watermark=5) for row in topic.partitions])
+        for topic in context.topics
+    ]
+    return context.finish(FetchResponse(responses=found))
+
+
+@pytest.mark.parametrize(
+    ("holder", "used_ms", "newcomer", "now_ms", "gets_place"),
+    [
+        ((False, 3), 0, (False, 9), 10, False),
+        ((False, 3), 0, (True, 1), 10, True),
+        ((True, 3), 0, (False, 9), 10, False),
+        ((True, 3), 0, (True, 9), 10, False),
+        ((False, 3), LATER, (False, 9), LATER + 10, True),
+        ((False, 3), LATER, (False, 3), LATER + 10, False),
+        ((True, 3), LATER, (True, 4), LATER + 10, True),
+        ((True, 3), LATER, (False, 9), LATER + 10, False),
+        ((True, 3), 0, (False, 1), EVICTABLE_AFTER_MS, False),
+        ((True, 3), 0, (False, 1), LATER, True),
+    ],
+)
+def test_a_newcomer_gets_the_place_of_what_is_stale_or_worth_less(holder, used_ms, newcomer, now_ms, gets_place) -> None:
+    """Two minutes without use free a place; before that, followers go before consumers and greater sessions before smaller ones."""
+    sessions = FetchSessions(1, Random(1), shard_count=1)
+    first = ask(sessions, 0, holder[1], follower=holder[0])
+    if used_ms:
+        assert ask(sessions, used_ms, session=(first.session_id, 1)).error_code == ErrorCode.NONE
+    second = ask(sessions, now_ms, newcomer[1], follower=newcomer[0])
+    assert (second.session_id > 0, len(sessions)) == (gets_place, 1)
+    still = ask(sessions, now_ms, session=(first.session_id, 2 if used_ms else 1))
+    assert still.error_code == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND if gets_place else ErrorCode.NONE)
+
+
+def test_places_and_ids_are_dealt_to_shards() -> None:
+    """KAFKA-9401: with fewer places than shards there is none at all."""
+    assert [ask(FetchSessions(places, Random(1)), 0, 1).session_id > 0 for places in (0, 7, 8)] == [False, False, True]
+    sessions = FetchSessions(16, Random(1))
+    numbers = [ask(sessions, 0, 1).session_id for _ in range(17)]
+    assert [number // (INT32_MAX // 8) for number in numbers[:16]] == [*range(8), *range(8)]
+    assert numbers[16] == 0 and len(sessions) == 16
+    assert next_session_epoch(INT32_MAX) == 1
+
+
+def test_of_two_requests_at_once_only_the_later_one_is_told_anything() -> None:
+    """A request that waits does not answer for a session that has gone on."""
+    sessions = FetchSessions(8, Random(1))
+    opened = ask(sessions, 0, 2)
+    waiting = sessions.begin(FetchRequest(session_id=opened.session_id, session_epoch=1), VERSION, is_follower=False, now_ms=0)
+    assert isinstance(waiting, FetchContext)
+    assert ask(sessions, 0, session=(opened.session_id, 2)).error_code == ErrorCode.NONE
+    assert waiting.finish(FetchResponse()).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_reader_names_what_is_new_what_has_changed_and_what_is_gone() -> None:
+    """And opens another session after whatever went wrong; the leader's own word that there is none needs no closing."""
+    kept = KeptFetchSession()
+    a, b, c = ((TOPIC, number) for number in range(3))
+    wanted = {a: FetchPartition(partition=0), b: FetchPartition(partition=1)}
+    plan = kept.plan(wanted)
+    assert plan.is_full and plan.asked == wanted and not plan.forgotten
+    assert kept.on_answer(ErrorCode.NONE, 77, [a, b])
+    plan = kept.plan({b: FetchPartition(partition=1, fetch_offset=9), c: FetchPartition(partition=2)})
+    assert (plan.session_id, plan.session_epoch, list(plan.asked), plan.forgotten) == (77, 1, [b, c], (a,))
+    assert kept.on_answer(ErrorCode.NONE, 77, [])
+    assert not kept.plan({b: FetchPartition(partition=1, fetch_offset=9), c: FetchPartition(partition=2)}).asked
+    assert not kept.on_answer(ErrorCode.NONE, 77, [a]), "told of what was forgotten"
+    plan = kept.plan(wanted)
+    assert (plan.session_id, plan.session_epoch, len(plan.asked)) == (77, 0, 2)
+    assert not kept.on_answer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
+    assert (kept.plan(wanted).session_id, kept.plan(wanted).session_epoch) == (0, 0)
+    assert kept.on_answer(ErrorCode.NONE, 0, [a, b]), "the leader has no place for a session"
+    assert kept.plan(wanted).is_full
