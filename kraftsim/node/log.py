@@ -94,9 +94,14 @@ class PartitionLog:
         """The first offset that is not in the log."""
         return self._segments.log_end_offset
 
+    @property
+    def base_offsets(self) -> list[int]:
+        """Where the segments begin, ascending."""
+        return [segment.base_offset for segment in self._segments.segments]
+
     # Opening and closing -------------------------------------------------------------------------------------------------------------------
 
-    def recover(self, on_batch: Callable[[RecordBatch], None], *, verify_from_offset: int | None = 0, sure_until: int = 0) -> LogRecovered:
+    def recover(self, on_batch: Callable[[RecordBatch], object], *, verify_from_offset: int | None = 0, sure_until: int = 0) -> LogRecovered:
         """Read the whole log, hand every batch to `on_batch`, and cut off what is torn or corrupt. The event returned is noted already.
 
         Checksums are looked at from `verify_from_offset` on: the recovery point after a crash, None after a clean stop. What lies before it is taken
@@ -127,9 +132,13 @@ class PartitionLog:
 
     def close(self) -> None:
         """Write the indexes of the last segment and give the files back. Flush before, if this is to be a clean stop."""
+        self.seal()
+        self.abort()
+
+    def seal(self) -> None:
+        """Write the indexes of the last segment as well: nothing is appended any more."""
         if self._active_file is not None:
             self._finish_indexes()
-        self.abort()
 
     def abort(self) -> None:
         """Give the files back as they are, as a process that dies."""
@@ -221,11 +230,20 @@ class PartitionLog:
         self.epochs.truncate_to(0)
         return cut_bytes
 
-    def replay(self, on_batch: Callable[[RecordBatch], None]) -> None:
-        """Hand every batch of the log to `on_batch`, in order."""
+    def replay(self, on_batch: Callable[[RecordBatch], object], *, first_offset: int = 0, end_offset: int | None = None) -> None:
+        """Hand every batch that ends at first_offset or later and begins before end_offset to `on_batch`, in order."""
+        end_offset = self.log_end_offset if end_offset is None else end_offset
+        if first_offset >= end_offset:
+            return
         for segment in self._segments.segments:
-            for batch in SegmentScan(self._files.log_file(segment.base_offset)):
-                on_batch(batch)
+            following = self._segments.after(segment)
+            if segment.base_offset >= end_offset or (following is not None and following.base_offset <= first_offset):
+                continue
+            for batch in SegmentScan(self._files.log_file(segment.base_offset), segment.position_before(first_offset)):
+                if batch.base_offset >= end_offset:
+                    break
+                if batch.next_offset > first_offset:
+                    on_batch(batch)
 
     async def store_epochs(self) -> None:
         """Write leader-epoch-checkpoint: after every change of `epochs`."""
@@ -398,7 +416,7 @@ class PartitionLog:
         self._files.write_indexes(active.base_offset, self._pending_index)
 
     def _fill_active(
-        self, on_batch: Callable[[RecordBatch], None], verify_from_offset: int | None, *, end_offset: int | None = None, sure_until: int = 0
+        self, on_batch: Callable[[RecordBatch], object], verify_from_offset: int | None, *, end_offset: int | None = None, sure_until: int = 0
     ) -> int:
         """Count the batches of the active segment's file, as far as they are good and end before end_offset; cut off the rest, return its bytes."""
         assert self._active_file is not None, "a segment was begun"

@@ -35,6 +35,7 @@ class SegmentFiles:
         self._disk = disk
         self._directory = directory
         self._open: dict[int, File] = {}
+        self._unflushed_indexes: list[int] = []
         self.has_new_names = False
         """Whether files were created or removed since the directory was last flushed."""
 
@@ -66,6 +67,7 @@ class SegmentFiles:
             finally:
                 file.close()
         self.has_new_names = True
+        self._unflushed_indexes.append(base_offset)
 
     def has_indexes(self, base_offset: int) -> bool:
         """Tell whether a segment has both of its index files."""
@@ -85,7 +87,11 @@ class SegmentFiles:
         return size_bytes
 
     async def flush_names(self) -> None:
-        """Make creations and removals durable."""
+        """Make creations and removals durable, and the indexes that were written."""
+        while self._unflushed_indexes:
+            base_offset = self._unflushed_indexes.pop(0)
+            for suffix in (OFFSET_INDEX, TIME_INDEX):
+                await self._flush_file(self.path(base_offset, suffix))
         if self.has_new_names:
             self.has_new_names = False
             await self._disk.flush_directory(self._directory)
@@ -99,6 +105,15 @@ class SegmentFiles:
     def path(self, base_offset: int, suffix: str) -> str:
         """Return the path of a file of a segment."""
         return f"{self._directory}/{segment_file_name(base_offset, suffix)}"
+
+    async def _flush_file(self, path: str) -> None:
+        if not self._disk.exists(path):
+            return  # it went meanwhile
+        file = self._disk.open(path)
+        try:
+            await file.flush()
+        finally:
+            file.close()
 
     def _remove(self, base_offset: int, suffix: str) -> None:
         path = self.path(base_offset, suffix)

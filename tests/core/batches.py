@@ -4,6 +4,7 @@ from crc32c import crc32c
 
 from protocol.batches import BEFORE_CRC, COVERED_HEADER, CRC, HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC, RecordBatch, build_batch
 from protocol.compression import Compression
+from protocol.control_records import ControlType, EndTxnMarker, build_control_record
 from protocol.records import Record
 
 SEQUENCES = 2**31
@@ -37,6 +38,17 @@ def make_batch(
             control=control,
             compression=compression,
         )
+    )
+
+
+def make_marker(
+    *, commits: bool = True, producer_id: int = 7, epoch: int = 0, timestamp: int = 1000, base_offset: int = 0, coordinator_epoch: int = 0
+) -> RecordBatch:
+    """Return the batch with which a coordinator ends a transaction."""
+    kind = ControlType.COMMIT if commits else ControlType.ABORT
+    key, value = build_control_record(kind, EndTxnMarker(coordinator_epoch=coordinator_epoch))
+    return make_batch(
+        -1, producer_id=producer_id, epoch=epoch, timestamp=timestamp, key=key, value=value, base_offset=base_offset, transactional=True, control=True
     )
 
 

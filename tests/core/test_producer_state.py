@@ -12,7 +12,7 @@ from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy, Unk
 from kraftsim.core.producer_state.verdict import APPEND, Duplicate, Verdict
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
-from tests.core.batches import make_batch
+from tests.core.batches import make_batch, make_marker
 
 LAST = 2**31 - 1
 DEFAULT_POLICY = ProducerStatePolicy()
@@ -114,7 +114,7 @@ def test_a_producer_nobody_knows_may_begin_anywhere_since_2_5(policy: UnknownPro
 @pytest.mark.parametrize(("policy", "verdict"), [(UnknownProducer.ACCEPTED, OUT_OF_ORDER), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN)])
 def test_an_epoch_of_which_only_a_marker_is_left_begins_at_zero(policy: UnknownProducer, verdict: Verdict) -> None:
     """KAFKA-7298 answered error 59 here until 2.4."""
-    state = manager(make_batch(0, control=True, transactional=True), policy=ProducerStatePolicy(unknown_producer=policy))
+    state = manager(make_marker(), policy=ProducerStatePolicy(unknown_producer=policy))
     assert state.check(make_batch(3)) == verdict
     assert state.check(make_batch(0)) == APPEND
 
@@ -135,12 +135,16 @@ def test_transactional_data_needs_the_partition_in_the_transaction_since_3_6() -
 
 
 def test_plain_data_is_refused_while_the_producer_has_a_transaction_open() -> None:
-    """And readers of committed data stop where the oldest open transaction begins, until its marker."""
+    """And readers of committed data stop where the oldest open transaction begins, until its marker is on all replicas in sync."""
     state = manager(make_batch(0, 1, transactional=True), make_batch(2, transactional=True))
     assert state.first_unstable_offset == 100
     assert state.check(make_batch(3)) == WRONG_TRANSACTION
     assert state.check(make_batch(3, transactional=True)) == APPEND
-    state.apply(make_batch(-1, control=True, transactional=True), 103)
+    state.apply(make_marker(), 103)
+    assert state.first_unstable_offset == 100, "the marker is not replicated"
+    state.on_high_watermark(103)
+    assert state.first_unstable_offset == 100
+    state.on_high_watermark(104)
     assert state.first_unstable_offset is None
     assert state.check(make_batch(3)) == APPEND
 

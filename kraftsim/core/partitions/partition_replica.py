@@ -107,6 +107,7 @@ class PartitionReplica:
         self.high_watermark = min(max(log_start_offset if high_watermark is None else high_watermark, log_start_offset), log_end_offset)
         self.epochs = epochs
         self.producer_state = producer_state
+        producer_state.on_high_watermark(self.high_watermark)
         self.rules = rules
         self.leader_epoch = NO_LEADER_EPOCH
         """The epoch of the leader that is known here, whoever it is."""
@@ -121,7 +122,7 @@ class PartitionReplica:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where readers of committed data end: the oldest open transaction, or the high watermark."""
+        """Where readers of committed data end: the oldest transaction that is not over on all replicas in sync, or the high watermark."""
         unstable = self.producer_state.first_unstable_offset
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
@@ -185,6 +186,7 @@ class PartitionReplica:
             return False
         if self.reign.is_alone:
             self.high_watermark = reached
+            self.producer_state.on_high_watermark(reached)
         else:
             self._move_high_watermark(reached)
         return True
@@ -364,6 +366,7 @@ class PartitionReplica:
         assert self.reign is not None, "only a leader appends"
         if self.reign.is_alone:
             self.high_watermark = self.log_end_offset
+            self.producer_state.on_high_watermark(self.log_end_offset)
 
     # Refusing ------------------------------------------------------------------------------------------------------------------------------
 
@@ -411,6 +414,7 @@ class PartitionReplica:
 
     def _move_high_watermark(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
+        self.producer_state.on_high_watermark(high_watermark)
         self._note(
             PartitionHighWatermarkMoved(
                 topic=self.topic,

@@ -12,6 +12,7 @@ RETAINED_BATCHES_MAX = 5
 """NUM_BATCHES_TO_RETAIN; one in 0.11, five ever since."""
 
 NO_PRODUCER_EPOCH = -1
+NO_COORDINATOR_EPOCH = -1
 NO_TIMESTAMP = -1
 
 
@@ -31,12 +32,14 @@ class RetainedBatch:
 class ProducerStateEntry:
     """Mutable, and mutated only by the manager when a batch is in the log."""
 
-    __slots__ = ("first_transaction_offset", "last_timestamp", "producer_epoch", "producer_id", "retained")
+    __slots__ = ("coordinator_epoch", "first_transaction_offset", "last_timestamp", "producer_epoch", "producer_id", "retained")
 
     def __init__(self, producer_id: int, producer_epoch: int) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.last_timestamp = NO_TIMESTAMP
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        """Of the coordinator that wrote the last marker; an older one is fenced (KIP-98)."""
         self.first_transaction_offset: int | None = None
         """Where the open transaction of this producer begins in this partition; None if there is none."""
         self.retained: deque[RetainedBatch] = deque(maxlen=RETAINED_BATCHES_MAX)

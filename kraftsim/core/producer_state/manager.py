@@ -4,28 +4,29 @@ Looking never changes anything: state moves only when the bytes are written (`ap
 repetition and lose it (KAFKA-6683).   Source: ProducerStateManager, ProducerAppendInfo.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_state.entry import NO_PRODUCER_EPOCH, ProducerStateEntry
 from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
 from kraftsim.core.producer_state.sequence import NO_SEQUENCE, is_next_sequence
+from kraftsim.core.producer_state.transactions import Marker, PartitionTransactions, marker_of
 from kraftsim.core.producer_state.verdict import APPEND, Append, Duplicate, Verdict
 from protocol.batches import RecordBatch
+from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
 
 
 class ProducerStateManager:
     """`check` a batch of a client, `apply` it once it is in the log; `replay` what is read back from a log without judging it."""
 
-    __slots__ = ("_entries", "_open_transactions", "_policy")
+    __slots__ = ("_entries", "_policy", "_transactions")
 
     def __init__(self, policy: ProducerStatePolicy) -> None:
         self._policy = policy
         self._entries: dict[int, ProducerStateEntry] = {}
-        self._open_transactions: dict[int, int] = {}
-        """producer id -> first offset of its open transaction; in the order of the offsets, because they only grow."""
+        self._transactions = PartitionTransactions()
 
     @property
     def entries(self) -> Mapping[int, ProducerStateEntry]:
@@ -34,8 +35,12 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction begins; None if none is open."""
-        return next(iter(self._open_transactions.values()), None)
+        """Where the oldest transaction begins that is open, or whose marker is not replicated yet; None if there is none."""
+        return self._transactions.first_unstable_offset
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Hear how far the log is replicated: transactions whose markers lie before that bind no reader any more."""
+        self._transactions.on_high_watermark(high_watermark)
 
     def check(self, batch: RecordBatch) -> Verdict:
         """Judge a batch of a client.
@@ -51,50 +56,63 @@ class ProducerStateManager:
             copy = entry.retained_copy(base_sequence, batch.last_sequence)
             if copy is not None:
                 return Duplicate(first_offset=copy.first_offset, last_offset=copy.last_offset, log_append_time_ms=copy.max_timestamp)
-        if batch.is_transactional and self._policy.verifies_transactions and producer_id not in self._open_transactions:
+        if batch.is_transactional and self._policy.verifies_transactions and not self._transactions.is_open(producer_id):
             return Refusal(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
         verdict = self._check_sequence(entry, batch.producer_epoch, base_sequence, producer_id)
-        if verdict is APPEND and producer_id in self._open_transactions and not batch.is_transactional:
+        if verdict is APPEND and self._transactions.is_open(producer_id) and not batch.is_transactional:
             return Refusal(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has a transaction open here")
         return verdict
 
-    def apply(self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None) -> None:
+    def apply(self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None) -> AbortedTransaction | None:
         """Remember a batch that is in the log at base_offset, whoever wrote it: nothing is judged.
 
-        `append_timestamp` (wall milliseconds) stands for the batch's own greatest timestamp where the topic keeps the time of the append.
+        `append_timestamp` (wall milliseconds) stands for the batch's own greatest timestamp where the topic keeps the time of the append. Where the
+        batch is the marker that aborts a transaction with records, what the transaction index is to say of it comes back.
         """
         producer_id = batch.producer_id
         if producer_id < 0:
-            return
+            return None
+        marker = marker_of(batch) if batch.is_control else None
+        if batch.is_control and marker is None:
+            return None  # compaction has taken the marker out of its batch: nothing of the transaction is left
         entry = self._entries.get(producer_id)
         if entry is None:
-            entry = self._entries[producer_id] = ProducerStateEntry(producer_id, batch.producer_epoch)
+            entry = self._entries[producer_id] = self._new_entry(producer_id, batch.producer_epoch)
         elif entry.producer_epoch != batch.producer_epoch:
             entry.take_epoch(batch.producer_epoch)
         max_timestamp = batch.max_timestamp if append_timestamp is None else append_timestamp
-        if batch.is_control:
-            self._end_transaction(entry, max_timestamp)
-            return
+        if marker is not None:
+            return self._end_transaction(entry, marker, base_offset, max_timestamp)
         offset_delta = batch.last_offset_delta
         entry.add_batch(batch.last_sequence, base_offset + offset_delta, offset_delta, max_timestamp)
         if batch.is_transactional and entry.first_transaction_offset is None:
             entry.first_transaction_offset = base_offset
-            self._open_transactions[producer_id] = base_offset
+            self._transactions.begin(producer_id, base_offset)
+        return None
 
-    def replay(self, batch: RecordBatch) -> None:
+    def replay(self, batch: RecordBatch) -> AbortedTransaction | None:
         """Remember a batch read back from a log, at the offset it carries (origin REPLICATION)."""
-        self.apply(batch, batch.base_offset)
+        return self.apply(batch, batch.base_offset)
+
+    def load(self, entries: Iterable[ProducerStateEntry], now_ms: int) -> None:
+        """Take what a snapshot says of each producer, as far as it has not expired by now (wall clock); what was known is forgotten."""
+        self._entries = {entry.producer_id: entry for entry in entries if not self._has_expired(entry, now_ms)}
+        self._transactions = PartitionTransactions(
+            {entry.producer_id: entry.first_transaction_offset for entry in self._entries.values() if entry.first_transaction_offset is not None}
+        )
 
     def expire(self, now_ms: int) -> list[int]:
         """Forget producers without a batch for producer.id.expiration.ms (wall clock against the batches' timestamps), and return their ids."""
-        expired = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if entry.first_transaction_offset is None and now_ms - entry.last_timestamp >= self._policy.expiration_ms
-        ]
+        expired = [producer_id for producer_id, entry in self._entries.items() if self._has_expired(entry, now_ms)]
         for producer_id in expired:
             del self._entries[producer_id]
         return expired
+
+    def _has_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
+        return entry.first_transaction_offset is None and now_ms - entry.last_timestamp >= self._policy.expiration_ms
+
+    def _new_entry(self, producer_id: int, producer_epoch: int) -> ProducerStateEntry:
+        return ProducerStateEntry(producer_id, producer_epoch)
 
     def _check_sequence(self, entry: ProducerStateEntry | None, producer_epoch: int, base_sequence: int, producer_id: int) -> Append | Refusal:
         known_epoch = entry.producer_epoch if entry is not None else NO_PRODUCER_EPOCH
@@ -129,7 +147,8 @@ class ProducerStateManager:
             case UnknownProducer.OUT_OF_ORDER:
                 return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
-    def _end_transaction(self, entry: ProducerStateEntry, timestamp: int) -> None:
+    def _end_transaction(self, entry: ProducerStateEntry, marker: Marker, offset: int, timestamp: int) -> AbortedTransaction | None:
         entry.last_timestamp = timestamp
+        entry.coordinator_epoch = marker.coordinator_epoch
         entry.first_transaction_offset = None
-        self._open_transactions.pop(entry.producer_id, None)
+        return self._transactions.end(entry.producer_id, offset, is_abort=marker.is_abort)

@@ -3,25 +3,23 @@
 Source: kafka.cluster.Partition.
 """
 
-from collections.abc import Callable
-
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.following import Accept, CutTo, RestartAt
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
-from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
+from kraftsim.node.producer_snapshots import ProducerSnapshots
 from protocol.batches import RecordBatch, split_batches
 from protocol.malformed_batches import MalformedBatch
 
 
 class HostedPartition:
-    """A partition that this broker hosts. `replica` says whether it leads it or follows, and `new_producer_state` makes an empty one."""
+    """A partition that this broker hosts. `replica` says whether it leads it or follows."""
 
-    __slots__ = ("_new_producer_state", "log", "partition", "replica", "settings", "topic", "topic_id")
+    __slots__ = ("log", "partition", "replica", "settings", "snapshots", "topic", "topic_id")
 
     def __init__(
         self,
@@ -29,7 +27,7 @@ class HostedPartition:
         log: PartitionLog,
         replica: PartitionReplica,
         settings: TopicSettings,
-        new_producer_state: Callable[[], ProducerStateManager],
+        snapshots: ProducerSnapshots,
     ) -> None:
         self.topic = log.topic
         self.partition = log.partition
@@ -37,7 +35,7 @@ class HostedPartition:
         self.log = log
         self.replica = replica
         self.settings = settings
-        self._new_producer_state = new_producer_state
+        self.snapshots = snapshots
 
     def append(self, batch: RecordBatch | UncheckedRecords, acks: int, now_ms: int) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
         """Append the batch of a client, or say why not. Raises OSError: then the log is lost and the node must not go on."""
@@ -94,6 +92,7 @@ class HostedPartition:
         """Delete the segments that are too old, and tell whether the log begins later now. Raises OSError."""
         has_moved = False
         while (gone := self.log.delete_expired(self.settings.retention, now_ms=now_ms, high_watermark=self.replica.high_watermark)) is not None:
+            self.snapshots.remove_before(self.log.base_offsets[0])
             has_moved = self.begin_at(self.log.log_start_offset, gone.reason.value) or has_moved
         return has_moved
 
@@ -101,10 +100,26 @@ class HostedPartition:
         """Cut the log back, or begin it anew; return how many bytes went. Store the log's epochs afterwards. Raises OSError."""
         cut_bytes = self.log.truncate_to(step.offset) if isinstance(step, CutTo) else self.log.restart_at(step.offset)
         self.replica.on_cut(self.log.log_start_offset, self.log.log_end_offset)
-        producer_state = self._new_producer_state()
-        self.log.replay(producer_state.replay)
-        self.replica.producer_state = producer_state
+        if isinstance(step, RestartAt):
+            self.replica.producer_state.load((), now_ms=0)
+            self.snapshots.restart_at(step.offset)
+        elif cut_bytes:
+            self.snapshots.rebuild(self.replica.producer_state, self.log)
         return cut_bytes
+
+    def take_snapshot(self) -> None:
+        """A segment was rolled: the producer state is as of its beginning. Raises OSError."""
+        self.snapshots.take(self.replica.producer_state, self.log.base_offsets[-1])
+
+    def seal(self) -> None:
+        """Write what a clean stop leaves beside the records. Flush and give the log back afterwards. Raises OSError."""
+        self.snapshots.take(self.replica.producer_state, self.log.log_end_offset)
+        self.log.seal()
+
+    async def flush(self) -> None:
+        """Make everything that was appended durable, and the snapshots. Raises OSError."""
+        await self.snapshots.flush()
+        await self.log.flush()
 
     @property
     def owes_flush(self) -> bool:

@@ -15,6 +15,7 @@ from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_settings import TopicSettings, topic_settings
 from kraftsim.node.log import PartitionLog
+from kraftsim.node.partition_recovery import recover_partition
 from kraftsim.node.parts import Parts
 from kraftsim.node.shell import NodeShell
 from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
@@ -96,8 +97,9 @@ class Partitions:
         """Flush and close every log, and leave the mark of a clean stop."""
         for hosted in self._hosted.values():
             self._stand_down(hosted)
+            hosted.seal()
             await self._flush(hosted)
-            hosted.log.close()
+            hosted.log.abort()
         await self._store_checkpoints()
         await self._world.disk.replace(CLEAN_SHUTDOWN, build_clean_shutdown(broker_epoch if self._parts.keeps_shutdown_epoch else None))
 
@@ -259,7 +261,7 @@ class Partitions:
         """Open the log of a partition, recovering it where there is one. None if its directory belongs to another topic of the same name."""
         settings = self._settings(image, topic.name, len(topic.partitions[partition].replicas))
         key = (topic.name, partition)
-        log = PartitionLog(self._world, topic.name, partition, settings.segments, on_rolled=lambda: self._flush_soon(key))
+        log = PartitionLog(self._world, topic.name, partition, settings.segments, on_rolled=lambda: self._on_rolled(key))
         owner = log.stored_topic_id()
         if owner is not None and owner != topic.topic_id:
             why = f"the directory belongs to topic id {uuid_text(owner)}, not {uuid_text(topic.topic_id)}"
@@ -267,8 +269,8 @@ class Partitions:
             return None
         is_new = not self._world.disk.list(log.directory)
         producer_state = self._parts.producer_state(self._config)
-        log.recover(producer_state.replay, verify_from_offset=None if is_new or self._was_stopped_cleanly else self._recovery_points.get(key, 0))
-        log.begin_at(min(self._log_starts.get(key, 0), log.log_end_offset))
+        recovery_point = None if is_new or self._was_stopped_cleanly else self._recovery_points.get(key, 0)
+        snapshots = recover_partition(self._world, log, producer_state, recovery_point=recovery_point, log_start_offset=self._log_starts.get(key, 0))
         if owner is None:
             await log.store_topic_id(topic.topic_id)
         replica = self._parts.partition_replica(
@@ -283,7 +285,7 @@ class Partitions:
             note=self._world.note,
             high_watermark=self._high_watermarks.get(key),
         )
-        hosted = self._hosted[key] = HostedPartition(topic.topic_id, log, replica, settings, lambda: self._parts.producer_state(self._config))
+        hosted = self._hosted[key] = HostedPartition(topic.topic_id, log, replica, settings, snapshots)
         return hosted
 
     # Flushing ------------------------------------------------------------------------------------------------------------------------------
@@ -298,14 +300,15 @@ class Partitions:
 
         self._shell.tasks.spawn(flush_and_go_on(), "flush before the answer")
 
-    def _flush_soon(self, key: PartitionKey) -> None:
+    def _on_rolled(self, key: PartitionKey) -> None:
         hosted = self._hosted.get(key)
         if hosted is not None:
+            hosted.take_snapshot()
             self._shell.tasks.spawn(self._flush(hosted), f"flush of {key[0]}-{key[1]}")
 
     async def _flush(self, hosted: HostedPartition) -> None:
         try:
-            await hosted.log.flush()
+            await hosted.flush()
         except OSError as failure:
             if self._hosted.get((hosted.topic, hosted.partition)) is not hosted:
                 return  # it was deleted meanwhile

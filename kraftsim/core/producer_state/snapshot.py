@@ -1,0 +1,44 @@
+"""Producer state as a snapshot holds it, and back: of every producer its epochs, its open transaction and the last of its batches.
+
+So a broker that starts again knows no more than one batch of each: an older one that comes again is out of order for it, as for Apache Kafka.
+
+Source: ProducerStateManager (writeSnapshot, readSnapshot).
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kraftsim.core.producer_state.entry import ProducerStateEntry
+from kraftsim.core.producer_state.sequence import NO_SEQUENCE
+from protocol.disk.producer_snapshot import NO_TRANSACTION, ProducerSnapshotEntry
+
+NO_OFFSET = -1
+
+
+def snapshot_entries(known: Iterable[ProducerStateEntry]) -> Iterator[ProducerSnapshotEntry]:
+    """Yield what is to be written of each producer."""
+    for entry in known:
+        last = entry.retained[-1] if entry.retained else None
+        first_transaction_offset = entry.first_transaction_offset
+        yield ProducerSnapshotEntry(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            last_sequence=NO_SEQUENCE if last is None else last.last_sequence,
+            last_offset=NO_OFFSET if last is None else last.last_offset,
+            offset_delta=0 if last is None else last.last_offset - last.first_offset,
+            timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_transaction_first_offset=NO_TRANSACTION if first_transaction_offset is None else first_transaction_offset,
+        )
+
+
+def state_entries(written: Iterable[ProducerSnapshotEntry]) -> Iterator[ProducerStateEntry]:
+    """Yield what is to be known of each producer that a snapshot names."""
+    for each in written:
+        entry = ProducerStateEntry(each.producer_id, each.producer_epoch)
+        if each.last_offset >= 0:
+            entry.add_batch(each.last_sequence, each.last_offset, each.offset_delta, each.timestamp)
+        entry.last_timestamp = each.timestamp
+        entry.coordinator_epoch = each.coordinator_epoch
+        if each.current_transaction_first_offset >= 0:
+            entry.first_transaction_offset = each.current_transaction_first_offset
+        yield entry

@@ -1,0 +1,133 @@
+"""The producer snapshots of one log: written where a segment begins and where the log is closed, read when it is opened or was cut.
+
+A snapshot is never more than a short cut. Whatever is wrong with one, the next older one and the batches behind it say the same; without any, the
+whole log does. They are made durable together with the log, not when they are written.
+
+Source: ProducerStateManager (takeSnapshot, loadFromSnapshot, truncateAndReload, removeStraySnapshots), KAFKA-9393, UnifiedLog.rebuildProducerState.
+"""
+
+from collections.abc import Sequence
+
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.core.producer_state.snapshot import snapshot_entries, state_entries
+from kraftsim.node.log import PartitionLog
+from kraftsim.world.interface import World
+from protocol.disk.file_names import PRODUCER_SNAPSHOT, parse_segment_file_name, segment_file_name
+from protocol.disk.malformed_file import MalformedFile
+from protocol.disk.producer_snapshot import build_producer_snapshot, parse_producer_snapshot
+
+SEGMENTS_WITH_SNAPSHOTS = 2
+"""A rebuild leaves a snapshot where each of so many newest segments begins."""
+
+
+class ProducerSnapshots:
+    """The files of one log, by the offset in their names: the first one that they do not cover. OSErrors pass through everywhere."""
+
+    def __init__(self, world: World, directory: str) -> None:
+        self._world = world
+        self._disk = world.disk
+        self._directory = directory
+        named = (parse_segment_file_name(name) for name in self._disk.list(directory))
+        self._offsets = sorted(each.offset for each in named if each is not None and each.suffix == PRODUCER_SNAPSHOT)
+        self._unflushed: list[int] = []
+        self._taken_until = 0
+        """What the newest one covers that was written or read here."""
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Where there are snapshots, ascending."""
+        return tuple(self._offsets)
+
+    # Writing -------------------------------------------------------------------------------------------------------------------------------
+
+    def take(self, state: ProducerStateManager, offset: int) -> bool:
+        """Write the state as it was before `offset`, unless the newest snapshot covers as much; tell whether it was written."""
+        if offset <= self._taken_until:
+            return False
+        self._remove(offset)
+        file = self._disk.open(self._path(offset))
+        try:
+            file.append([build_producer_snapshot(snapshot_entries(state.entries.values()))])
+        finally:
+            file.close()
+        self._offsets = sorted([*self._offsets, offset])
+        self._unflushed.append(offset)
+        self._taken_until = offset
+        return True
+
+    async def flush(self) -> None:
+        """Make the contents of what was written durable; the names are the log's directory's."""
+        while self._unflushed:
+            offset = self._unflushed.pop(0)
+            if offset in self._offsets:
+                file = self._disk.open(self._path(offset))
+                try:
+                    await file.flush()
+                finally:
+                    file.close()
+
+    def remove_before(self, offset: int) -> None:
+        """Delete the snapshots at the beginnings of segments that are gone."""
+        for each in [each for each in self._offsets if each < offset]:
+            self._remove(each)
+
+    def restart_at(self, offset: int) -> None:
+        """The log is empty and begins at an offset: nothing is known of what was before."""
+        for each in self.offsets:
+            self._remove(each)
+        self._taken_until = offset
+
+    # Reading -------------------------------------------------------------------------------------------------------------------------------
+
+    def remove_strays(self, base_offsets: Sequence[int]) -> None:
+        """Delete the snapshots at which no segment begins, but for the last one if it lies behind them all: the one of a clean stop."""
+        strays = [each for each in self._offsets if each not in base_offsets]
+        kept = strays[-1] if strays and strays[-1] > max(base_offsets, default=0) else None
+        for stray in strays:
+            if stray != kept:
+                self._remove(stray)
+
+    def load(self, state: ProducerStateManager, *, log_start_offset: int, log_end_offset: int) -> int:
+        """Let the state be what the newest sound snapshot of the log says, and return the offset that it does not cover any more.
+
+        Snapshots that do not lie inside the log, and broken ones, are deleted. Without any the state is empty and covers nothing.
+        """
+        for offset in [each for each in self._offsets if each > log_end_offset or each <= log_start_offset]:
+            self._remove(offset)
+        for offset in reversed(self.offsets):
+            try:
+                entries = parse_producer_snapshot(self._disk.read(self._path(offset)))
+            except MalformedFile:
+                self._remove(offset)
+                continue
+            state.load(state_entries(entries), self._world.clock.wall_ms())
+            self._taken_until = offset
+            return offset
+        state.load((), self._world.clock.wall_ms())
+        self._taken_until = log_start_offset
+        return log_start_offset
+
+    def rebuild(self, state: ProducerStateManager, log: PartitionLog) -> None:
+        """Let the state be what the log says: the newest snapshot, then the batches behind it. New snapshots save the next rebuild the work."""
+        next_offset = self.load(state, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
+        newest = log.base_offsets[-SEGMENTS_WITH_SNAPSHOTS:]
+        for stop_offset in [*(each for each in newest if each > next_offset), log.log_end_offset]:
+            log.replay(state.replay, first_offset=next_offset, end_offset=stop_offset)
+            self.take(state, stop_offset)
+            next_offset = stop_offset
+
+    def begin_empty(self, state: ProducerStateManager, log: PartitionLog) -> None:
+        """Believe a log without any snapshot that was closed in good order to have no producers: it is from before there were snapshots.
+
+        Whoever deletes the snapshots of a broker that is down thereby makes it forget every producer, in Apache Kafka as well.
+        """
+        for offset in [*log.base_offsets[-SEGMENTS_WITH_SNAPSHOTS:], log.log_end_offset]:
+            self.take(state, offset)
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{segment_file_name(offset, PRODUCER_SNAPSHOT)}"
+
+    def _remove(self, offset: int) -> None:
+        if offset in self._offsets:
+            self._offsets.remove(offset)
+            self._disk.remove(self._path(offset))

@@ -1,0 +1,79 @@
+"""Producer state goes into a snapshot and comes back from it.   Source: ProducerStateManager.{writeSnapshot,readSnapshot,loadFromSnapshot}."""
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy
+from kraftsim.core.producer_state.snapshot import snapshot_entries, state_entries
+from kraftsim.core.producer_state.verdict import APPEND, Duplicate
+from protocol.batches import RecordBatch
+from protocol.disk.producer_snapshot import ProducerSnapshotEntry, build_producer_snapshot, parse_producer_snapshot
+from protocol.errors import ErrorCode
+from tests.core.batches import make_batch, make_marker
+
+LAST = 2**31 - 1
+OUT_OF_ORDER = Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+def state_of(*batches: RecordBatch) -> ProducerStateManager:
+    """Return a state that has taken these batches, from offset 100 on."""
+    state, offset = ProducerStateManager(ProducerStatePolicy(verifies_transactions=False)), 100
+    for taken in batches:
+        state.apply(taken, offset)
+        offset += taken.last_offset_delta + 1
+    return state
+
+
+def stored(state: ProducerStateManager) -> bytes:
+    return build_producer_snapshot(snapshot_entries(state.entries.values()))
+
+
+def through_a_file(state: ProducerStateManager, now_ms: int = 1000) -> ProducerStateManager:
+    """Return what a restart makes of it."""
+    again = state_of()
+    again.load(state_entries(parse_producer_snapshot(stored(state))), now_ms)
+    return again
+
+
+def test_the_last_batch_of_a_producer_comes_back_and_the_four_before_it_do_not() -> None:
+    """A file holds one batch of each: an older one that comes again is out of order after a restart, and no duplicate."""
+    state = state_of(make_batch(0, 4), make_batch(5, 9), make_batch(10))
+    again = through_a_file(state)
+    assert state.check(make_batch(5, 9)) == Duplicate(first_offset=105, last_offset=109, log_append_time_ms=1000)
+    assert again.check(make_batch(5, 9)) == OUT_OF_ORDER
+    assert again.check(make_batch(10)) == Duplicate(first_offset=110, last_offset=110, log_append_time_ms=1000)
+    assert again.check(make_batch(11)) == APPEND
+    assert stored(again) == stored(state)
+
+
+def test_a_batch_across_the_wrap_comes_back_whole() -> None:
+    """KAFKA-7692: the first sequence is computed backwards from the last one."""
+    again = through_a_file(state_of(make_batch(LAST - 1, 2)))
+    assert again.check(make_batch(LAST - 1, 2)) == Duplicate(first_offset=100, last_offset=104, log_append_time_ms=1000)
+    assert again.check(make_batch(3)) == APPEND
+
+
+def test_transactions_and_coordinators_come_back() -> None:
+    """An open transaction binds readers from the first moment on; of a producer with only a marker left the epochs are known."""
+    state = state_of(
+        make_batch(0, producer_id=9, transactional=True),
+        make_batch(0, producer_id=8, transactional=True),
+        make_marker(producer_id=7, epoch=3, coordinator_epoch=12),
+    )
+    (nine, eight, seven) = parse_producer_snapshot(stored(state))
+    assert (nine.current_transaction_first_offset, eight.current_transaction_first_offset) == (100, 101)
+    assert seven == ProducerSnapshotEntry(
+        producer_id=7, producer_epoch=3, last_sequence=-1, last_offset=-1, offset_delta=0, timestamp=1000, coordinator_epoch=12
+    )
+    again = through_a_file(state)
+    assert again.first_unstable_offset == 100
+    assert again.apply(make_marker(producer_id=9), 103) is None
+    assert again.check(make_batch(1, producer_id=9)) == APPEND
+    assert again.check(make_batch(1, producer_id=8)) == Refusal(ErrorCode.INVALID_TXN_STATE)
+    assert again.entries[7].coordinator_epoch == 12 and again.check(make_batch(1, epoch=3)) == OUT_OF_ORDER
+
+
+def test_who_has_expired_meanwhile_is_not_loaded() -> None:
+    """A day after its last batch; an open transaction keeps its producer."""
+    state = state_of(make_batch(0, timestamp=1000), make_batch(0, producer_id=8, timestamp=1000, transactional=True))
+    assert list(through_a_file(state, now_ms=999 + DAY_MS).entries) == [7, 8]
+    assert list(through_a_file(state, now_ms=1000 + DAY_MS).entries) == [8]
