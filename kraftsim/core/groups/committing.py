@@ -1,0 +1,127 @@
+"""Who may commit offsets for a group, and how a commit becomes an offset: pending, written, replicated, visible.
+
+Source: kafka.coordinator.group.GroupCoordinator.{handleCommitOffsets, validateOffsetCommit}, GroupMetadataManager.storeOffsets.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from kraftsim.core.groups.answers import CommitAnswer
+from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
+from kraftsim.core.groups.group_offsets import NO_EXPIRY, CommittedOffset, TopicPartition
+from kraftsim.core.groups.group_records import offset_record
+from kraftsim.core.groups.group_settings import GroupSettings
+from kraftsim.core.groups.moment import Moment
+from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox, Stored
+from kraftsim.core.groups.rebalance import Rebalance
+from protocol.errors import ErrorCode
+
+NO_RETENTION_MS: Final = -1
+
+
+class OffsetAsked(Struct, frozen=True, kw_only=True):
+    """One offset that is to be committed; a timestamp of -1 is the time of arrival."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int = -1
+
+
+class CommitAsked(Struct, frozen=True, kw_only=True):
+    """A request to commit. `generation_id` is negative, and `member_id` empty, from whoever is no member."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    retention_ms: int
+    offsets: Sequence[OffsetAsked]
+
+
+class Committing:
+    """The rules for commits to the groups of one coordinator."""
+
+    def __init__(self, settings: GroupSettings, outbox: Outbox, rebalance: Rebalance) -> None:
+        self._settings = settings
+        self._outbox = outbox
+        self._rebalance = rebalance
+
+    def commit(self, group: ClassicGroup, waiter: int, asked: CommitAsked, now: Moment) -> None:
+        """Take offsets, or say why not. A member that commits is alive."""
+        error = self._refuse(group, asked)
+        if error is None and group.is_in(GroupState.COMPLETING_REBALANCE):
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        if error is not None:
+            self._outbox.reply(waiter, CommitAnswer((error,) * len(asked.offsets)))
+            return
+        if group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            self._rebalance.renew_session(group.members[asked.member_id], now)
+        self._store(group, waiter, asked, now)
+
+    def _refuse(self, group: ClassicGroup, asked: CommitAsked) -> ErrorCode | None:
+        if group.is_in(GroupState.DEAD):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if asked.generation_id < 0 and group.is_in(GroupState.EMPTY):
+            return None  # an administrator, or a consumer that uses the group without being a member
+        if asked.generation_id < 0 and not asked.member_id and asked.group_instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.validate_member(asked.member_id, asked.group_instance_id)
+        if error is not None:
+            return error
+        return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
+
+    def _store(self, group: ClassicGroup, waiter: int, asked: CommitAsked, now: Moment) -> None:
+        errors: list[ErrorCode] = []
+        pended: list[tuple[TopicPartition, CommittedOffset]] = []
+        for each in asked.offsets:
+            if len(each.metadata) > self._settings.offset_metadata_max_bytes:
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            errors.append(ErrorCode.NONE)
+            pended.append(((each.topic, each.partition), _offset_of(each, asked.retention_ms, now)))
+        if not pended:
+            self._outbox.reply(waiter, CommitAnswer(tuple(errors)))
+            return
+        records: list[CoordinatorRecord] = []
+        for partition, offset in pended:
+            group.offsets.pend(partition, offset)
+            records.append(offset_record(group.group_id, partition, offset))
+
+        def on_stored(stored: Stored) -> None:
+            for index, (partition, offset) in enumerate(pended):
+                if group.is_in(GroupState.DEAD):
+                    break
+                if stored.error is ErrorCode.NONE:
+                    group.offsets.commit(partition, offset, _at(offset, stored.base_offset + index))
+                else:
+                    group.offsets.fail(partition, offset)
+            answers = [stored.error if error is ErrorCode.NONE else error for error in errors]
+            self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
+
+        self._outbox.store(records, on_stored)
+
+
+def _offset_of(asked: OffsetAsked, retention_ms: int, now: Moment) -> CommittedOffset:
+    return CommittedOffset(
+        offset=asked.offset,
+        leader_epoch=asked.leader_epoch,
+        metadata=asked.metadata,
+        commit_timestamp=now.wall_ms if asked.commit_timestamp < 0 else asked.commit_timestamp,
+        expire_timestamp=NO_EXPIRY if retention_ms == NO_RETENTION_MS else now.wall_ms + retention_ms,
+    )
+
+
+def _at(offset: CommittedOffset, record_offset: int) -> CommittedOffset:
+    return CommittedOffset(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp=offset.commit_timestamp,
+        expire_timestamp=offset.expire_timestamp,
+        record_offset=record_offset,
+    )

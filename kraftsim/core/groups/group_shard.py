@@ -1,0 +1,264 @@
+"""The groups of one partition of `__consumer_offsets`: what the broker that leads it answers for, and how it comes to know them.
+
+Every input gives the moment at which it comes; what is to be done is in `outbox`, and `timers.next_ms` says when `on_wake` is due.
+Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kraftsim.core.groups.answers import CommitAnswer, JoinAnswer, SyncAnswer
+from kraftsim.core.groups.classic_group import CONSUMER_PROTOCOL, ClassicGroup, GroupState
+from kraftsim.core.groups.committing import CommitAsked, Committing
+from kraftsim.core.groups.group_offsets import CommittedOffset, TopicPartition
+from kraftsim.core.groups.group_records import group_tombstone, offset_tombstone, read_offset, restore_group
+from kraftsim.core.groups.group_settings import GroupSettings
+from kraftsim.core.groups.joining import JoinAsked, Joining
+from kraftsim.core.groups.membership import Membership, SyncAsked
+from kraftsim.core.groups.moment import Moment
+from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox
+from kraftsim.core.groups.rebalance import Rebalance
+from kraftsim.core.groups.timers import TimerKind, Timers
+from protocol.batches import RecordBatch
+from protocol.control_records import ControlType, control_type
+from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.g02_group_metadata import GroupMetadataKey, GroupMetadataValue
+from protocol.coordinator.registry import CoordinatorTopic, parse_record
+from protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """What OffsetFetch tells of a partition; `offset` is None where none is committed, or the error says why it is not told."""
+
+    partition: TopicPartition
+    offset: CommittedOffset | None
+    error: ErrorCode = ErrorCode.NONE
+
+
+class GroupShard:
+    """Groups by name, in the order in which they became known."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.outbox = Outbox()
+        self.timers = Timers()
+        self._settings = settings
+        self._rebalance = Rebalance(settings, self.outbox, self.timers)
+        self._joining = Joining(settings, self.outbox, self.timers, self._rebalance)
+        self._membership = Membership(self.outbox, self.timers, self._rebalance)
+        self._committing = Committing(settings, self.outbox, self._rebalance)
+
+    # Members -------------------------------------------------------------------------------------------------------------------------------
+
+    def join(self, waiter: int, asked: JoinAsked, now: Moment) -> None:
+        """Answer with a JoinAnswer, mostly later. Who has no member id makes the group, if it is not there."""
+        if not self._settings.min_session_timeout_ms <= asked.session_timeout_ms <= self._settings.max_session_timeout_ms:
+            self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=asked.member_id))
+            return
+        group = self.groups.get(asked.group_id)
+        if group is None:
+            if asked.member_id:
+                self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id))
+                return
+            group = self.groups[asked.group_id] = ClassicGroup(asked.group_id, now.wall_ms)
+        self._joining.join(group, waiter, asked, now)
+
+    def sync(self, waiter: int, asked: SyncAsked, now: Moment) -> None:
+        """Answer with a SyncAnswer, mostly later."""
+        group = self.groups.get(asked.group_id)
+        if group is None:
+            self.outbox.reply(waiter, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        self._membership.sync(group, waiter, asked, now)
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, now: Moment) -> ErrorCode:
+        """Renew a session, and tell how the group is."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return self._membership.heartbeat(group, member_id, group_instance_id, generation_id, now)
+
+    def leave(self, group_id: str, members: Sequence[tuple[str, str | None]], now: Moment) -> list[ErrorCode] | ErrorCode:
+        """Take members out, by id and instance id; return how each went, or why none was looked at."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+        if group.is_in(GroupState.DEAD):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return [self._membership.leave(group, member_id, instance_id, now) for member_id, instance_id in members]
+
+    # Offsets -------------------------------------------------------------------------------------------------------------------------------
+
+    def commit(self, waiter: int, asked: CommitAsked, now: Moment) -> None:
+        """Answer with a CommitAnswer once the offsets are replicated. A group that nobody knows is made for whoever is no member."""
+        group = self.groups.get(asked.group_id)
+        if group is None:
+            if asked.generation_id >= 0:
+                self.outbox.reply(waiter, CommitAnswer((ErrorCode.ILLEGAL_GENERATION,) * len(asked.offsets)))
+                return
+            group = self.groups[asked.group_id] = ClassicGroup(asked.group_id, now.wall_ms)
+        self._committing.commit(group, waiter, asked, now)
+
+    def fetch_offsets(self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool) -> list[FoundOffset]:
+        """Return the committed offsets of partitions, or (None) of all that have one."""
+        group = self.groups.get(group_id)
+        if group is None or group.is_in(GroupState.DEAD):
+            return [FoundOffset(partition, None) for partition in partitions or ()]
+        offsets = group.offsets
+        found = []
+        for partition in offsets.committed if partitions is None else partitions:
+            if require_stable and offsets.is_unstable(partition):
+                found.append(FoundOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            else:
+                found.append(FoundOffset(partition, offsets.committed.get(partition)))
+        return found
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> list[ErrorCode] | ErrorCode:
+        """Forget offsets that no member reads; return how each partition went, or why none was looked at (OffsetDelete)."""
+        group = self.groups.get(group_id)
+        if group is None or group.is_in(GroupState.DEAD):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        errors = [ErrorCode.NONE] * len(partitions)
+        if not group.is_in(GroupState.EMPTY):
+            if group.protocol_type != CONSUMER_PROTOCOL:
+                return ErrorCode.NON_EMPTY_GROUP
+            topics = group.subscribed_topics
+            errors = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topics is None or topic in topics else ErrorCode.NONE for topic, _ in partitions]
+        self._forget(group, [partition for partition, error in zip(partitions, errors, strict=True) if error is ErrorCode.NONE])
+        return errors
+
+    # Whole groups --------------------------------------------------------------------------------------------------------------------------
+
+    def delete(self, group_id: str, now: Moment) -> ErrorCode:
+        """Forget a group without members, with its offsets (DeleteGroups)."""
+        group = self.groups.get(group_id)
+        if group is None or group.is_in(GroupState.DEAD):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if not group.is_in(GroupState.EMPTY):
+            return ErrorCode.NON_EMPTY_GROUP
+        group.enter(GroupState.DEAD, now.wall_ms)
+        self._forget(group, list(group.offsets.committed))
+        return ErrorCode.NONE
+
+    def expire_offsets(self, now: Moment) -> None:
+        """Forget offsets that were kept for long enough, and groups that have neither members nor offsets (KIP-211)."""
+        for group in list(self.groups.values()):
+            expired = self._expired(group, now.wall_ms)
+            if group.is_in(GroupState.EMPTY) and len(expired) == len(group.offsets.committed) and not group.offsets.has_pending:
+                group.enter(GroupState.DEAD, now.wall_ms)
+            self._forget(group, expired)
+
+    def forget_topics(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the offsets of partitions that are deleted."""
+        gone = list(partitions)
+        for group in list(self.groups.values()):
+            self._forget(group, [partition for partition in gone if partition in group.offsets.committed])
+
+    def _expired(self, group: ClassicGroup, now_ms: int) -> list[TopicPartition]:
+        retention_ms, offsets = self._settings.offsets_retention_ms, group.offsets
+        if group.protocol_type is None:
+            return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=frozenset())
+        if group.is_in(GroupState.EMPTY):
+            since_ms = group.state_since_ms if group.state_since_ms >= 0 else None
+            return offsets.expired(now_ms, retention_ms, since_ms=since_ms, kept_topics=frozenset())
+        if group.is_in(GroupState.STABLE) and group.subscribed_topics is not None:
+            return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=group.subscribed_topics)
+        return []
+
+    def _forget(self, group: ClassicGroup, partitions: Sequence[TopicPartition]) -> None:
+        """Forget offsets, and the group if it is dead; nobody waits for the tombstones."""
+        records: list[CoordinatorRecord] = [offset_tombstone(group.group_id, partition) for partition in group.offsets.forget(partitions)]
+        if group.is_in(GroupState.DEAD):
+            del self.groups[group.group_id]
+            if group.generation_id > 0:
+                records.append(group_tombstone(group.group_id))
+        if records:
+            self.outbox.write(records)
+
+    # Time ----------------------------------------------------------------------------------------------------------------------------------
+
+    def on_wake(self, now: Moment) -> None:
+        """Let everything pass whose time is over."""
+        while (key := self.timers.take_due(now.monotonic_ms)) is not None:
+            group = self.groups.get(key.group_id)
+            if group is None:
+                continue
+            match key.kind:
+                case TimerKind.SESSION:
+                    self._rebalance.on_session_end(group, key.member_id, now)
+                case TimerKind.PENDING_MEMBER:
+                    self._rebalance.remove_pending(group, key.member_id, now)
+                case TimerKind.REBALANCE:
+                    self._rebalance.on_deadline(group, now)
+                case TimerKind.SYNC:
+                    self._rebalance.on_sync_deadline(group, now)
+
+    # Coming and going ----------------------------------------------------------------------------------------------------------------------
+
+    def replay(self, batch: RecordBatch) -> None:
+        """Take a batch of the log. Raises MalformedMessage. What a transaction has committed counts once its marker is there."""
+        if batch.is_control:
+            for record in batch.records():
+                for group in self.groups.values():
+                    group.offsets.end_transaction(batch.producer_id, is_commit=control_type(record.key) is ControlType.COMMIT)
+            return
+        for record in batch.records():
+            parsed = None if record.key is None else parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value)
+            match parsed:
+                case (OffsetCommitKey() as key, value):
+                    assert value is None or isinstance(value, OffsetCommitValue), "the value belongs to the key"
+                    self._replay_offset(key, value, record.offset, batch.producer_id if batch.is_transactional else None)
+                case (GroupMetadataKey() as key, value):
+                    assert value is None or isinstance(value, GroupMetadataValue), "the value belongs to the key"
+                    self._replay_group(key.group, value)
+
+    def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int | None) -> None:
+        partition = (key.topic, key.partition)
+        group = self.groups.get(key.group)
+        if value is None:
+            if group is not None:
+                group.offsets.forget([partition])
+            return
+        if group is None:
+            group = self.groups[key.group] = ClassicGroup(key.group)
+        stored = read_offset(value, record_offset)
+        if producer_id is None:
+            group.offsets.replay(partition, stored)
+        else:
+            group.offsets.pend_of_producer(producer_id, partition, stored)
+
+    def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        known = self.groups.get(group_id)
+        if value is None:
+            if known is not None:
+                offsets = known.offsets
+                del self.groups[group_id]
+                if not offsets.is_empty:
+                    self.groups[group_id] = ClassicGroup(group_id)
+                    self.groups[group_id].offsets = offsets
+            return
+        group = restore_group(group_id, value)
+        if known is not None:
+            group.offsets = known.offsets
+        self.groups[group_id] = group
+
+    def begin(self, now: Moment) -> None:
+        """Everything in the log is replayed: members have whole sessions from now on, and groups that hold nothing are forgotten."""
+        for group in list(self.groups.values()):
+            if not group.members and group.offsets.is_empty and group.generation_id == 0:
+                del self.groups[group.group_id]
+                continue
+            for member in group.members.values():
+                self._rebalance.renew_session(member, now)
+            if len(group.members) > self._settings.max_size:
+                self._rebalance.prepare(group, now)
+
+    def end(self, now: Moment) -> None:
+        """Another broker answers for these groups from now on: send those away who wait."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                self._rebalance.answer_join(member, JoinAnswer(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id))
+                self._rebalance.answer_sync(member, SyncAnswer(error=ErrorCode.NOT_COORDINATOR))
+            group.enter(GroupState.DEAD, now.wall_ms)
+        self.groups.clear()
