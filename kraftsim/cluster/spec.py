@@ -22,6 +22,8 @@ OUTGOING_NETWORK = "127.77.0."
 HAS_OUTGOING_NETWORK = sys.platform == "linux"
 CONTROLLERS_MAX = 9
 """Each record is copied by every one of them; Kafka's operators use 3 or 5."""
+INTERNAL_REPLICAS = 3
+"""Kafka keeps its own topics three times and refuses to make them where there are fewer brokers; a smaller cluster is told so, as in Kafka's quick start."""
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
@@ -148,6 +150,7 @@ class ClusterSpec:
         }
         if role is Role.BROKER:
             properties["inter.broker.listener.name"] = CLIENT_LISTENER
+            properties["offsets.topic.replication.factor"] = str(min(self.brokers, INTERNAL_REPLICAS))
         if is_behind:
             properties["advertised.listeners"] = f"{listener}://{host}:{port}"
         if outgoing_host is not None:

@@ -103,7 +103,7 @@ class Committing:
             answers = [stored.error if error is ErrorCode.NONE else error for error in errors]
             self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
 
-        self._outbox.store(records, on_stored)
+        self._outbox.store_offsets(records, on_stored)
 
 
 def _offset_of(asked: OffsetAsked, retention_ms: int, now: Moment) -> CommittedOffset:

@@ -4,7 +4,7 @@ Every input gives the moment at which it comes; what is to be done is in `outbox
 Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kraftsim.core.groups.answers import CommitAnswer, JoinAnswer, SyncAnswer
@@ -114,7 +114,7 @@ class GroupShard:
                 found.append(FoundOffset(partition, offsets.committed.get(partition)))
         return found
 
-    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> list[ErrorCode] | ErrorCode:
+    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition], now: Moment) -> list[ErrorCode] | ErrorCode:
         """Forget offsets that no member reads; return how each partition went, or why none was looked at (OffsetDelete)."""
         group = self.groups.get(group_id)
         if group is None or group.is_in(GroupState.DEAD):
@@ -125,7 +125,7 @@ class GroupShard:
                 return ErrorCode.NON_EMPTY_GROUP
             topics = group.subscribed_topics
             errors = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topics is None or topic in topics else ErrorCode.NONE for topic, _ in partitions]
-        self._forget(group, [partition for partition, error in zip(partitions, errors, strict=True) if error is ErrorCode.NONE])
+        self._forget(group, [partition for partition, error in zip(partitions, errors, strict=True) if error is ErrorCode.NONE], now)
         return errors
 
     # Whole groups --------------------------------------------------------------------------------------------------------------------------
@@ -138,22 +138,18 @@ class GroupShard:
         if not group.is_in(GroupState.EMPTY):
             return ErrorCode.NON_EMPTY_GROUP
         group.enter(GroupState.DEAD, now.wall_ms)
-        self._forget(group, list(group.offsets.committed))
+        self._forget(group, list(group.offsets.committed), now)
         return ErrorCode.NONE
 
     def expire_offsets(self, now: Moment) -> None:
         """Forget offsets that were kept for long enough, and groups that have neither members nor offsets (KIP-211)."""
         for group in list(self.groups.values()):
-            expired = self._expired(group, now.wall_ms)
-            if group.is_in(GroupState.EMPTY) and len(expired) == len(group.offsets.committed) and not group.offsets.has_pending:
-                group.enter(GroupState.DEAD, now.wall_ms)
-            self._forget(group, expired)
+            self._forget(group, self._expired(group, now.wall_ms), now)
 
-    def forget_topics(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the offsets of partitions that are deleted."""
-        gone = list(partitions)
+    def forget_topics(self, is_there: Callable[[str], bool], now: Moment) -> None:
+        """Forget the offsets of topics that are deleted."""
         for group in list(self.groups.values()):
-            self._forget(group, [partition for partition in gone if partition in group.offsets.committed])
+            self._forget(group, [partition for partition in group.offsets.committed if not is_there(partition[0])], now)
 
     def _expired(self, group: ClassicGroup, now_ms: int) -> list[TopicPartition]:
         retention_ms, offsets = self._settings.offsets_retention_ms, group.offsets
@@ -166,9 +162,11 @@ class GroupShard:
             return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=group.subscribed_topics)
         return []
 
-    def _forget(self, group: ClassicGroup, partitions: Sequence[TopicPartition]) -> None:
-        """Forget offsets, and the group if it is dead; nobody waits for the tombstones."""
+    def _forget(self, group: ClassicGroup, partitions: Sequence[TopicPartition], now: Moment) -> None:
+        """Forget offsets, and the group if nothing is left of it; nobody waits for the tombstones."""
         records: list[CoordinatorRecord] = [offset_tombstone(group.group_id, partition) for partition in group.offsets.forget(partitions)]
+        if group.is_in(GroupState.EMPTY) and group.offsets.is_empty:
+            group.enter(GroupState.DEAD, now.wall_ms)
         if group.is_in(GroupState.DEAD):
             del self.groups[group.group_id]
             if group.generation_id > 0:

@@ -170,7 +170,7 @@ class Joining:
             group.replace_static(member, former)
             self._rebalance.renew_session(member, stored.now)
 
-        self._outbox.store([group_record(group, {each.member_id: each.assignment for each in group.members.values()})], on_stored)
+        self._outbox.store_group(group_record(group, {each.member_id: each.assignment for each in group.members.values()}), on_stored)
 
     def _answer_to_static(self, group: ClassicGroup, member: Member, former_leader: str, *, skips: bool) -> JoinAnswer:
         """Answer that nothing changes. A leader too old to skip the assignment is told its former id, so that it does not take itself for one."""

@@ -92,7 +92,7 @@ class Membership:
             self._rebalance.refuse_shares(group, stored.error, stored.now)
             self._rebalance.prepare(group, stored.now)
 
-        self._outbox.store([group_record(group, assignments)], on_stored)
+        self._outbox.store_group(group_record(group, assignments), on_stored)
 
     # Heartbeat -----------------------------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 Source: kafka.coordinator.group.GroupMetadataManager.appendForGroup.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -11,7 +12,28 @@ from kraftsim.core.groups.answers import GroupAnswer
 from kraftsim.core.groups.moment import Moment
 from protocol.errors import ErrorCode
 
-NO_OFFSET = -1
+NO_OFFSET: Final = -1
+OF_EVERY_STORE: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What members are told where a record could not be appended or replicated."""
+OF_GROUPS: Final = {
+    **OF_EVERY_STORE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""GroupMetadataManager.storeGroup."""
+OF_OFFSETS: Final = {
+    **OF_EVERY_STORE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""GroupMetadataManager.storeOffsets."""
 
 
 class CoordinatorRecord(Struct, frozen=True):
@@ -54,17 +76,24 @@ class Outbox:
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
-        self._waiting: dict[int, OnStored] = {}
+        self._waiting: dict[int, tuple[OnStored, Mapping[ErrorCode, ErrorCode]]] = {}
         self._token_count = 0
 
     def reply(self, waiter: int, answer: GroupAnswer) -> None:
         """Answer a request that waits."""
         self._effects.append(Reply(waiter, answer))
 
-    def store(self, records: Sequence[CoordinatorRecord], on_stored: OnStored) -> None:
-        """Have records appended, and go on once they are replicated, or are not."""
+    def store_group(self, record: CoordinatorRecord, on_stored: OnStored) -> None:
+        """Have the record of a group appended, and go on once it is replicated, or is not."""
+        self._store((record,), on_stored, OF_GROUPS)
+
+    def store_offsets(self, records: Sequence[CoordinatorRecord], on_stored: OnStored) -> None:
+        """Have the records of offsets appended, and go on once they are replicated, or are not."""
+        self._store(records, on_stored, OF_OFFSETS)
+
+    def _store(self, records: Sequence[CoordinatorRecord], on_stored: OnStored, errors: Mapping[ErrorCode, ErrorCode]) -> None:
         self._token_count += 1
-        self._waiting[self._token_count] = on_stored
+        self._waiting[self._token_count] = on_stored, errors
         self._effects.append(Append(tuple(records), self._token_count))
 
     def write(self, records: Sequence[CoordinatorRecord]) -> None:
@@ -78,4 +107,5 @@ class Outbox:
 
     def stored(self, token: int, stored: Stored) -> None:
         """Go on after an append."""
-        self._waiting.pop(token)(stored)
+        on_stored, errors = self._waiting.pop(token)
+        on_stored(Stored(errors.get(stored.error, stored.error), stored.base_offset, stored.now))

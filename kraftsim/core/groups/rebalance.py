@@ -90,7 +90,7 @@ class Rebalance:
         self._timers.cancel(TimerKey(TimerKind.REBALANCE, group.group_id))
         group.begin_generation(now.wall_ms)
         if group.is_in(GroupState.EMPTY):
-            self._outbox.store([group_record(group, {})], lambda stored: None)
+            self._outbox.store_group(group_record(group, {}), lambda stored: None)
             return
         for member in list(group.members.values()):
             self.answer_join(member, group.join_answer(member.member_id))

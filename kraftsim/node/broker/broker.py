@@ -17,6 +17,7 @@ from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.broker.forwarding import Forwarding
+from kraftsim.node.broker.groups.group_coordinator import GroupCoordinator
 from kraftsim.node.broker.lifecycle import Lifecycle
 from kraftsim.node.broker.metadata_publisher import MetadataPublisher
 from kraftsim.node.broker.partitions import NO_BROKER_EPOCH, PartitionKey, Partitions
@@ -111,6 +112,7 @@ class Broker:
         )
         self.partitions = Partitions(self.shell, parts, self._incarnation_id, self.on_partition_changed, self.replication)
         self.forwarding = Forwarding(self._forwarded)
+        self.groups = GroupCoordinator(self.shell, lambda: self.image, self.partitions, self.produces, self.fetches)
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
         self.producer_ids = ProducerIds(world, config.node_id, source, self._forwarded)
@@ -154,6 +156,7 @@ class Broker:
         self.shell.tasks.spawn(self._become_ready(self._lifecycle), "readiness")
         self.partitions.begin_upkeep()
         self.world.flush_events()
+        self.groups.begin_upkeep()
 
     async def ready(self) -> None:
         """Wait until the controller lets this broker serve clients. Raises what the broker failed with instead, if it did."""
@@ -176,6 +179,7 @@ class Broker:
         self.deletions.close()
         self.replication.close()
         self._heartbeats.close()
+        self.groups.close()
         self._forwarded.close()
         self._alterations.close()
         if self._raft is not None:
@@ -223,6 +227,7 @@ class Broker:
         self.deletions.check(key)
         self.fetches.check(key)
 
+        self.groups.on_partition_changed(key)
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether a broker is registered and not fenced."""
         registered = self.image.broker(broker_id)
@@ -262,6 +267,8 @@ class Broker:
         """Act by what changed in the metadata."""
         await self.partitions.follow(image, changes)
         own = image.broker(self.config.node_id)
+        if any(image.topic_by_id(topic_id) is None for topic_id, _ in changes.partitions):
+            self.groups.on_topics_deleted()
         if self._lifecycle is None or own is None or own.incarnation_id != self._incarnation_id:
             return
         if image.metadata_level.has_directories and not own.directories and (changes.features or own.broker_id in changes.brokers):
@@ -302,6 +309,7 @@ class Broker:
         self._alterations.abort()
         self.replication.abort()
         self.fetches.close()
+        self.groups.close()
         self.produces.close()
         self.deletions.close()
         self.partitions.abort()

@@ -6,10 +6,11 @@ Source: kafka.server.DefaultAutoTopicCreationManager.
 from collections.abc import Iterable
 
 from kraftsim.node.broker.forwarding import ANONYMOUS, LOOPBACK_ADDRESS, SIZE_BYTES
+from kraftsim.node.broker.internal_topics import GROUP_METADATA
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller_channel import ControllerChannel
 from protocol.api_keys import ApiKey
-from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.k58_envelope import EnvelopeRequest
 from protocol.requests import request_chunks
 
@@ -32,15 +33,25 @@ class TopicCreation:
             return
         self._in_flight.update(dict.fromkeys(wanted))
         request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(name=name, num_partitions=self._config.num_partitions, replication_factor=self._config.default_replication_factor)
-                for name in dict.fromkeys(wanted)
-            ],
+            topics=[self._creatable(name) for name in dict.fromkeys(wanted)],
             timeout_ms=self._config.request_timeout_ms,
         )
         chunks = request_chunks(ApiKey.CREATE_TOPICS, self._api_version, CORRELATION_ID, str(self._config.node_id), request)
         envelope = EnvelopeRequest(request_data=b"".join(chunks)[SIZE_BYTES:], request_principal=ANONYMOUS, client_host_address=LOOPBACK_ADDRESS)
         self._channel.send(envelope, lambda answer: self._forget(wanted))
+
+    def _creatable(self, name: str) -> CreatableTopic:
+        """Return how a topic is created: the brokers' own by settings of their own. With too few brokers for that the controller refuses."""
+        config = self._config
+        if name != GROUP_METADATA:
+            return CreatableTopic(name=name, num_partitions=config.num_partitions, replication_factor=config.default_replication_factor)
+        rows = (("cleanup.policy", "compact"), ("compression.type", "producer"), ("segment.bytes", str(config.offsets_topic_segment_bytes)))
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in rows],
+        )
 
     def _forget(self, names: list[str]) -> None:
         for name in names:

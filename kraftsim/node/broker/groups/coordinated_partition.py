@@ -1,0 +1,126 @@
+"""One partition of `__consumer_offsets` that this broker leads: its groups, and the log in which they are written down.
+
+What the groups decide is carried out here, in order: answers go out, records are appended and waited for, and the next deadline is watched.
+Source: kafka.coordinator.group.GroupMetadataManager.appendForGroup.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.groups.answers import GroupAnswer
+from kraftsim.core.groups.group_shard import GroupShard
+from kraftsim.core.groups.moment import Moment
+from kraftsim.core.groups.outbox import NO_OFFSET, Append, CoordinatorRecord, Effect, Reply, Stored
+from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
+from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.pump import Pump
+from kraftsim.world.interface import Clock
+from protocol.batches import RecordBatch, build_batch
+from protocol.errors import ErrorCode
+from protocol.records import Record
+
+OnAnswer = Callable[[GroupAnswer], None]
+FIRST_WAITER: Final = 1
+
+
+class CoordinatedPartition:
+    """The groups of one partition. While `is_loading`, they are not all known yet, and nobody may ask."""
+
+    def __init__(self, hosted: HostedPartition, shard: GroupShard, log: CoordinatorLog, clock: Clock) -> None:
+        self.hosted = hosted
+        self.shard = shard
+        self.is_loading = True
+        self._log = log
+        self._clock = clock
+        self._waiters: dict[int, OnAnswer] = {}
+        self._next_waiter = FIRST_WAITER
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+        self._pump: Pump[Effect] = Pump(shard.outbox.take_effects, self._carry_out)
+
+    # Asking --------------------------------------------------------------------------------------------------------------------------------
+
+    def now(self) -> Moment:
+        """Return the present moment."""
+        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+    def ask(self, ask: Callable[[int, Moment], None], on_answer: OnAnswer) -> None:
+        """Ask the groups something that is answered later: `ask` is given the number under which to answer."""
+        waiter = self._next_waiter
+        self._next_waiter += 1
+        self._waiters[waiter] = on_answer
+        ask(waiter, self.now())
+        self.settle()
+
+    def settle(self) -> None:
+        """Carry out what the groups have decided, and watch the next deadline."""
+        self._pump.run()
+        self._watch()
+
+    def close(self) -> None:
+        """Watch no deadline any more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def begin(self) -> None:
+        """Everything in the log is known."""
+        self.is_loading = False
+        self.shard.begin(self.now())
+        self.settle()
+
+    def end(self) -> None:
+        """Lead no longer: send those away who wait."""
+        self.shard.end(self.now())
+        self._pump.run()
+        self.close()
+
+    def _watch(self) -> None:
+        next_ms = self.shard.timers.next_ms
+        if self._alarm is not None and self._alarm_ms == next_ms:
+            return
+        self.close()
+        if next_ms is not None:
+            self._alarm_ms = next_ms
+            delay_ms = max(next_ms - self._clock.monotonic_ms(), 0)
+            self._alarm = asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        self.shard.on_wake(self.now())
+        self.settle()
+
+    # Carrying out --------------------------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Reply():
+                self._waiters.pop(effect.waiter)(effect.answer)
+            case Append():
+                self._append(effect)
+            case _:
+                assert_never(effect)
+
+    def _append(self, append: Append) -> None:
+        """Append records, and say how it ended once all who are in sync have them."""
+        token = append.token
+        outcome = self._log.append(self.hosted, self._batch(append.records), ALL_REPLICAS)
+        if token is None:
+            return
+        if isinstance(outcome, Refusal):
+            self._on_stored(token, outcome.error, NO_OFFSET)
+            return
+        first_offset = outcome.first_offset
+        self._log.when_replicated(self.hosted, outcome.last_offset + 1, lambda error: self._on_stored(token, error, first_offset))
+
+    def _batch(self, records: tuple[CoordinatorRecord, ...]) -> RecordBatch:
+        timestamp = self._clock.wall_ms()
+        rows = [Record(timestamp=timestamp, key=record.key, value=record.value) for record in records]
+        return RecordBatch(build_batch(rows, compression=self._log.compression))
+
+    def _on_stored(self, token: int, error: ErrorCode, first_offset: int) -> None:
+        self.shard.outbox.stored(token, Stored(error, first_offset, self.now()))
+        self.settle()

@@ -1,0 +1,88 @@
+"""How coordinators write into their partitions: as a producer with acks=all that is inside the broker.
+
+Source: kafka.server.ReplicaManager.appendRecords with AppendOrigin.Coordinator, DelayedProduce.
+"""
+
+from collections.abc import Callable
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.partitions import PartitionKey, Partitions
+from kraftsim.node.purgatory import Purgatory
+from kraftsim.world.interface import Clock
+from protocol.batches import RecordBatch
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+
+OnEnd = Callable[[ErrorCode], None]
+
+
+class CoordinatorLog:
+    """Appends batches, and waits for the other replicas no longer than `timeout_ms` (offsets.commit.timeout.ms)."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        produces: Purgatory[PartitionKey],
+        fetches: Purgatory[PartitionKey],
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        compression: Compression,
+    ) -> None:
+        self.compression = compression
+        self._partitions = partitions
+        self._produces = produces
+        self._fetches = fetches
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    def append(self, hosted: HostedPartition, batch: RecordBatch, acks: int) -> AppendDecision | Refusal:
+        """Append a batch, or say why not."""
+        try:
+            outcome = hosted.append(batch, acks, self._clock.wall_ms())
+        except OSError as failure:
+            self._partitions.disk_failed(hosted.log.directory, "write", failure)
+            return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+        if isinstance(outcome, AppendDecision):
+            self._fetches.check((hosted.topic, hosted.partition))
+            return outcome
+        assert isinstance(outcome, Refusal), "a batch without producer id is no duplicate, and is not empty"
+        return outcome
+
+    def when_replicated(self, hosted: HostedPartition, required_offset: int, on_end: OnEnd) -> None:
+        """Say how it ended, once everything below an offset is on all who are in sync, or never will be."""
+
+        def wait() -> None:
+            waiting = Replication(self._partitions, hosted, required_offset, on_end)
+            self._produces.admit(waiting, [(hosted.topic, hosted.partition)], self._timeout_ms)
+
+        if hosted.owes_flush:
+            self._partitions.flush_then([hosted], wait)
+        else:
+            wait()
+
+
+class Replication:
+    """An append of a coordinator that others must copy."""
+
+    def __init__(self, partitions: Partitions, hosted: HostedPartition, required_offset: int, on_end: OnEnd) -> None:
+        self._partitions = partitions
+        self._hosted = hosted
+        self._required_offset = required_offset
+        self._on_end = on_end
+
+    def try_complete(self) -> bool:
+        """Say how it ended, if that is known."""
+        hosted = self._hosted
+        is_here = self._partitions.find(hosted.topic, hosted.partition) is hosted
+        outcome = hosted.replica.replicated(self._required_offset) if is_here else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if outcome is None:
+            return False
+        self._on_end(outcome)
+        return True
+
+    def expire(self) -> None:
+        """It took too long."""
+        self._on_end(ErrorCode.REQUEST_TIMED_OUT)

@@ -1,0 +1,161 @@
+"""The groups that this broker answers for: those of the partitions of `__consumer_offsets` that it leads, read back when it comes to lead them.
+
+Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}, kafka.server.metadata.BrokerMetadataPublisher.updateCoordinator.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from kraftsim.core.groups.group_settings import GroupSettings
+from kraftsim.core.groups.group_shard import GroupShard
+from kraftsim.core.groups.placement import partition_of
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.events.groups import GroupsLoaded, GroupsUnloaded
+from kraftsim.node.broker.groups.coordinated_partition import CoordinatedPartition
+from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
+from kraftsim.node.broker.internal_topics import GROUP_METADATA
+from kraftsim.node.broker.partitions import PartitionKey, Partitions
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.purgatory import Purgatory
+from kraftsim.node.shell import NodeShell
+from protocol.batches import split_batches
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+
+
+class GroupCoordinator:
+    """Partitions by number. `on_partition_changed` keeps them in step with who leads what."""
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        image: Callable[[], MetadataImage],
+        partitions: Partitions,
+        produces: Purgatory[PartitionKey],
+        fetches: Purgatory[PartitionKey],
+    ) -> None:
+        self._shell = shell
+        self._world = shell.world
+        self._config = shell.config
+        self._image = image
+        self._hosted = partitions
+        self._settings = group_settings(shell.config)
+        self._log = CoordinatorLog(
+            partitions,
+            produces,
+            fetches,
+            shell.world.clock,
+            timeout_ms=shell.config.offsets_commit_timeout_ms,
+            compression=Compression(shell.config.offsets_topic_compression_codec),
+        )
+        self._member_ids = shell.world.random("member ids")
+        self._partitions: dict[int, CoordinatedPartition] = {}
+
+    # Finding -------------------------------------------------------------------------------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the number of the partition that a group belongs to."""
+        topic = self._image().topic(GROUP_METADATA)
+        return partition_of(group_id, self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions))
+
+    def coordinated(self, group_id: str, *, may_be_empty: bool = False) -> CoordinatedPartition | ErrorCode:
+        """Return where a group is, or why this broker does not answer for it: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        found = self._partitions.get(self.partition_of(group_id))
+        if found is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if found.is_loading else found
+
+    def all(self) -> Iterator[CoordinatedPartition]:
+        """Yield every partition that this broker answers for, by number."""
+        for number in sorted(self._partitions):
+            yield self._partitions[number]
+
+    def fresh_member_id(self) -> str:
+        """Return the random end of a member's id."""
+        drawn = bytearray(self._member_ids.randbytes(16))
+        drawn[6] = drawn[6] & 0x0F | 0x40  # a random one,
+        drawn[8] = drawn[8] & 0x3F | 0x80  # in the form of RFC 4122, as java.util.UUID draws them
+        text = drawn.hex()
+        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+    # Coming and going ----------------------------------------------------------------------------------------------------------------------
+
+    def begin_upkeep(self) -> None:
+        """Start the task that forgets offsets from time to time."""
+        self._shell.tasks.spawn(self._expire(), "offset expiration")
+
+    def on_partition_changed(self, key: PartitionKey) -> None:
+        """Begin or end to answer for a partition, if another broker leads it now, or this one."""
+        topic, number = key
+        if topic != GROUP_METADATA:
+            return
+        hosted = self._hosted.find(topic, number)
+        known = self._partitions.get(number)
+        if known is not None and (hosted is not known.hosted or not hosted.replica.is_leader):
+            del self._partitions[number]
+            known.end()
+            self._world.note(GroupsUnloaded(partition=number))
+            known = None
+        if known is None and hosted is not None and hosted.replica.is_leader:
+            led = self._partitions[number] = CoordinatedPartition(hosted, GroupShard(self._settings), self._log, self._world.clock)
+            self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
+
+    def on_topics_deleted(self) -> None:
+        """Forget what groups have read of topics that are not there any more."""
+        image = self._image()
+        for led in self.all():
+            if not led.is_loading:
+                led.shard.forget_topics(lambda topic: image.topic(topic) is not None, led.now())
+                led.settle()
+
+    def close(self) -> None:
+        """Watch no deadline any more: the node goes down."""
+        for led in self.all():
+            led.close()
+
+    async def _load(self, number: int, led: CoordinatedPartition) -> None:
+        """Read the log from its beginning, a buffer at a time. What cannot be read ends it, and what came before it counts, as in Kafka."""
+        log = led.hosted.log
+        offset, end_offset = log.log_start_offset, log.log_end_offset
+        try:
+            while offset < end_offset and self._partitions.get(number) is led:
+                read = log.read(offset, self._config.offsets_load_buffer_size, end_offset)
+                next_offset = offset
+                for batch in split_batches(read):
+                    led.shard.replay(batch)
+                    next_offset = batch.next_offset
+                if next_offset == offset:
+                    break
+                offset = next_offset
+                await asyncio.sleep(0)
+        except MalformedMessage:
+            pass
+        except OSError as failure:
+            self._hosted.disk_failed(log.directory, "read", failure)
+            return
+        if self._partitions.get(number) is led:
+            self._world.note(GroupsLoaded(partition=number, group_count=len(led.shard.groups), next_offset=offset))
+            led.begin()
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+            for led in self.all():
+                if not led.is_loading:
+                    led.shard.expire_offsets(led.now())
+                    led.settle()
+
+
+def group_settings(config: NodeConfig) -> GroupSettings:
+    """Return what the properties of a broker say about groups."""
+    return GroupSettings(
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+    )

@@ -1,0 +1,99 @@
+"""OffsetCommit: write down how far a group has read.
+
+Source: kafka.server.KafkaApis.handleOffsetCommitRequest, kafka.coordinator.group.GroupCoordinator.handleCommitOffsets.
+"""
+
+from typing import Final
+
+from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer
+from kraftsim.core.groups.committing import NO_RETENTION_MS, CommitAsked, OffsetAsked
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+FIRST_VERSION_TO_COORDINATOR: Final = 1
+"""Version 0 wrote to ZooKeeper, which is gone."""
+
+
+def handle(broker: Broker, call: Call) -> Answer | Deferred:
+    """Answer each partition once the offsets are on all replicas that are in sync; UNKNOWN_TOPIC_OR_PARTITION for those that are not there."""
+    request = call.body
+    assert isinstance(request, OffsetCommitRequest), "dispatch decodes by API key"
+    if call.api_version < FIRST_VERSION_TO_COORDINATOR:
+        return refuse(call, ErrorCode.UNSUPPORTED_VERSION)
+    answer = _blank(request)
+    rows = [row for topic in answer.topics for row in topic.partitions]
+    asked = _asked(request)
+    known = [index for index, each in enumerate(asked) if broker.image.partition(each.topic, each.partition) is not None]
+    for index, row in enumerate(rows):
+        row.error_code = ErrorCode.NONE if index in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not known:
+        return answer
+    led = broker.groups.coordinated(request.group_id, may_be_empty=True)
+    if isinstance(led, ErrorCode):
+        for index in known:
+            rows[index].error_code = led
+        return answer
+    partition = led
+    commit = CommitAsked(
+        group_id=request.group_id,
+        generation_id=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        retention_ms=NO_RETENTION_MS if request.retention_time_ms < 0 else request.retention_time_ms,
+        offsets=[asked[index] for index in known],
+    )
+    later = Deferred()
+
+    def on_answer(given: GroupAnswer) -> None:
+        assert isinstance(given, CommitAnswer), "a commit is answered as one"
+        for index, error in zip(known, given.errors, strict=True):
+            rows[index].error_code = error
+        later.complete(answer)
+
+    partition.ask(lambda waiter, now: partition.shard.commit(waiter, commit, now), on_answer)
+    return later
+
+
+def _asked(request: OffsetCommitRequest) -> list[OffsetAsked]:
+    return [
+        OffsetAsked(
+            topic=topic.name,
+            partition=each.partition_index,
+            offset=each.committed_offset,
+            leader_epoch=each.committed_leader_epoch,
+            metadata=each.committed_metadata or "",
+            commit_timestamp=each.commit_timestamp,
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+
+def _blank(request: OffsetCommitRequest, error: ErrorCode = ErrorCode.NONE) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Build the answer in which every partition has the same error."""
+    request = call.body
+    assert isinstance(request, OffsetCommitRequest), "dispatch decodes by API key"
+    return _blank(request, error)
+
+
+HANDLER = Handler(key=ApiKey.OFFSET_COMMIT, handle=handle, refuse=refuse)

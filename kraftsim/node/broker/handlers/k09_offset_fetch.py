@@ -1,0 +1,106 @@
+"""OffsetFetch: how far groups have read.
+
+Source: kafka.server.KafkaApis.handleOffsetFetchRequest, kafka.coordinator.group.GroupMetadataManager.getOffsets, KIP-447, KIP-709.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kraftsim.core.groups.group_offsets import TopicPartition
+from kraftsim.core.groups.group_shard import FoundOffset
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k09_offset_fetch import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+FIRST_VERSION_TO_COORDINATOR: Final = 1
+"""Version 0 read from ZooKeeper, which is gone."""
+FIRST_VERSION_WITH_GROUP_ERROR: Final = 2
+FIRST_VERSION_WITH_GROUPS: Final = 8
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer each partition: an offset, none, or UNSTABLE_OFFSET_COMMIT for who wants only stable ones."""
+    request = call.body
+    assert isinstance(request, OffsetFetchRequest), "dispatch decodes by API key"
+    if call.api_version < FIRST_VERSION_TO_COORDINATOR:
+        return refuse(call, ErrorCode.UNSUPPORTED_VERSION)
+    if call.api_version >= FIRST_VERSION_WITH_GROUPS:
+        groups = []
+        for group in request.groups:
+            partitions = None if group.topics is None else [(topic.name, number) for topic in group.topics for number in topic.partition_indexes]
+            found = _fetch(broker, group.group_id, partitions, require_stable=request.require_stable)
+            groups.append(_group(group.group_id, found))
+        return OffsetFetchResponse(groups=groups)
+    found = _fetch(broker, request.group_id, _partitions(request), require_stable=request.require_stable)
+    return refuse(call, found) if isinstance(found, ErrorCode) else OffsetFetchResponse(topics=_topics(found))
+
+
+def _fetch(broker: Broker, group_id: str, partitions: list[TopicPartition] | None, *, require_stable: bool) -> list[FoundOffset] | ErrorCode:
+    led = broker.groups.coordinated(group_id, may_be_empty=True)
+    if isinstance(led, ErrorCode):
+        return led
+    return led.shard.fetch_offsets(group_id, partitions, require_stable=require_stable)
+
+
+def _partitions(request: OffsetFetchRequest) -> list[TopicPartition] | None:
+    if request.topics is None:
+        return None
+    return [(topic.name, number) for topic in request.topics for number in topic.partition_indexes]
+
+
+def _topics(found: Sequence[FoundOffset]) -> list[OffsetFetchResponseTopic]:
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    for each in found:
+        name, number = each.partition
+        row = OffsetFetchResponsePartition(
+            partition_index=number,
+            committed_offset=NO_OFFSET if each.offset is None else each.offset.offset,
+            committed_leader_epoch=NO_LEADER_EPOCH if each.offset is None else each.offset.leader_epoch,
+            metadata="" if each.offset is None else each.offset.metadata,
+            error_code=each.error,
+        )
+        topics.setdefault(name, OffsetFetchResponseTopic(name=name)).partitions.append(row)
+    return list(topics.values())
+
+
+def _group(group_id: str, found: Sequence[FoundOffset] | ErrorCode) -> OffsetFetchResponseGroup:
+    if isinstance(found, ErrorCode):
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=found)
+    topics: dict[str, OffsetFetchResponseTopics] = {}
+    for each in found:
+        name, number = each.partition
+        row = OffsetFetchResponsePartitions(
+            partition_index=number,
+            committed_offset=NO_OFFSET if each.offset is None else each.offset.offset,
+            committed_leader_epoch=NO_LEADER_EPOCH if each.offset is None else each.offset.leader_epoch,
+            metadata="" if each.offset is None else each.offset.metadata,
+            error_code=each.error,
+        )
+        topics.setdefault(name, OffsetFetchResponseTopics(name=name)).partitions.append(row)
+    return OffsetFetchResponseGroup(group_id=group_id, topics=list(topics.values()), error_code=ErrorCode.NONE)
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Build the answer in which every group has the same error; up to version 1 it stands in every partition."""
+    request = call.body
+    assert isinstance(request, OffsetFetchRequest), "dispatch decodes by API key"
+    if call.api_version >= FIRST_VERSION_WITH_GROUPS:
+        return OffsetFetchResponse(groups=[_group(group.group_id, error) for group in request.groups])
+    if call.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
+        return OffsetFetchResponse(error_code=error)
+    return OffsetFetchResponse(topics=_topics([FoundOffset(partition, None, error) for partition in _partitions(request) or ()]))
+
+
+HANDLER = Handler(key=ApiKey.OFFSET_FETCH, handle=handle, refuse=refuse)

@@ -1,0 +1,84 @@
+"""FindCoordinator: which broker looks after a group, or after a transactional id; has the coordinators' topic made where it is missing.
+
+Source: kafka.server.KafkaApis.{handleFindCoordinatorRequest, getCoordinator}, KIP-699; texts and codes were asked of Apache Kafka 3.9.1.
+"""
+
+from typing import Final
+
+from kraftsim.node.broker.broker import Address, Broker
+from kraftsim.node.broker.internal_topics import GROUP_METADATA
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k10_find_coordinator import (
+    GROUP,
+    NO_NODE_ID,
+    SHARE,
+    TRANSACTION,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+FIRST_VERSION_WITH_MANY: Final = 4
+FIRST_VERSION_WITH_SHARES: Final = 6
+NO_PORT: Final = -1
+NO_ERROR: Final = "NONE"
+NOT_AVAILABLE: Final = "The coordinator is not available."
+MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. "
+    "See the broker logs for more details."
+)
+MESSAGES: Final = {ErrorCode.NONE: NO_ERROR, ErrorCode.COORDINATOR_NOT_AVAILABLE: NOT_AVAILABLE, ErrorCode.INVALID_REQUEST: MALFORMED}
+Found = tuple[int, Address] | ErrorCode
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer each key with a broker, COORDINATOR_NOT_AVAILABLE or INVALID_REQUEST."""
+    request = call.body
+    assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
+    if call.api_version < FIRST_VERSION_WITH_MANY:
+        found = _find(broker, call, request.key_type, request.key)
+        if isinstance(found, ErrorCode):
+            return refuse(call, found)
+        node_id, address = found
+        return FindCoordinatorResponse(error_code=ErrorCode.NONE, error_message=NO_ERROR, node_id=node_id, host=address.host, port=address.port)
+    rows = [_row(request.key_type, key, _find(broker, call, request.key_type, key)) for key in request.coordinator_keys]
+    return FindCoordinatorResponse(coordinators=rows)
+
+
+def _find(broker: Broker, call: Call, key_type: int, key: str) -> Found:
+    if key_type == SHARE and call.api_version >= FIRST_VERSION_WITH_SHARES:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # 3.9 knows the word, and has no such coordinator
+    if key_type not in (GROUP, TRANSACTION):
+        return ErrorCode.INVALID_REQUEST
+    if key_type == TRANSACTION:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # nobody looks after transactions yet
+    topic = broker.image.topic(GROUP_METADATA)
+    if topic is None:
+        broker.creation.create([GROUP_METADATA])
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    leader = topic.partitions[broker.groups.partition_of(key)].leader
+    address = broker.address_of(leader, call.listener)
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if address is None else (leader, address)
+
+
+def _row(key_type: int, key: str, found: Found) -> Coordinator:
+    if isinstance(found, ErrorCode):
+        message = MALFORMED if found is ErrorCode.INVALID_REQUEST and key_type != SHARE else ""
+        return Coordinator(key=key, node_id=NO_NODE_ID, host="", port=NO_PORT, error_code=found, error_message=message)
+    node_id, address = found
+    return Coordinator(key=key, node_id=node_id, host=address.host, port=address.port, error_code=ErrorCode.NONE, error_message="")
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Build the answer in which every key has the same error."""
+    request = call.body
+    assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
+    if call.api_version >= FIRST_VERSION_WITH_MANY:
+        return FindCoordinatorResponse(coordinators=[_row(request.key_type, key, error) for key in request.coordinator_keys])
+    message = MESSAGES.get(error)
+    return FindCoordinatorResponse(error_code=error, error_message=message, node_id=NO_NODE_ID, host="", port=NO_PORT)
+
+
+HANDLER = Handler(key=ApiKey.FIND_COORDINATOR, handle=handle, refuse=refuse)

@@ -1,0 +1,25 @@
+"""Heartbeat: a member says that it is alive, and hears whether it has to join again.
+
+Source: kafka.coordinator.group.GroupCoordinator.handleHeartbeat.
+"""
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer how the group is. While groups are still read nobody is sent away: their sessions begin anew afterwards."""
+    request = call.body
+    assert isinstance(request, HeartbeatRequest), "dispatch decodes by API key"
+    led = broker.groups.coordinated(request.group_id)
+    if isinstance(led, ErrorCode):
+        return HeartbeatResponse(error_code=ErrorCode.NONE if led is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else led)
+    error = led.shard.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id, led.now())
+    led.settle()
+    return HeartbeatResponse(error_code=error)
+
+
+HANDLER = Handler(key=ApiKey.HEARTBEAT, handle=handle, refuse=lambda call, error: HeartbeatResponse(error_code=error))

@@ -1,0 +1,88 @@
+"""DescribeGroups: state, protocol and members of classic groups.
+
+Source: kafka.coordinator.group.GroupCoordinator.handleDescribeGroup, kafka.coordinator.group.GroupMetadata.summary, KIP-430.
+"""
+
+from typing import Final
+
+from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k15_describe_groups import (
+    OPERATIONS_NOT_ASKED_FOR,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+ALL_GROUP_OPERATIONS: Final = 0b1_0100_1000
+"""Read, delete, describe: what everybody may where nobody is asked for permission."""
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer each group; one that nobody has heard of is Dead."""
+    request = call.body
+    assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
+    groups = [_describe(broker, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(broker: Broker, group_id: str) -> DescribedGroup:
+    led = broker.groups.coordinated(group_id, may_be_empty=True)
+    if isinstance(led, ErrorCode):
+        return _refused(group_id, led)
+    group = led.shard.groups.get(group_id)
+    if group is None:
+        return DescribedGroup(error_code=ErrorCode.NONE, group_id=group_id, group_state=GroupState.DEAD.value, protocol_type="", protocol_data="")
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if group.is_in(GroupState.STABLE) else "",
+        members=_members(group),
+    )
+
+
+def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
+    """What members want and have is told of a stable group only: before that it is not settled."""
+    is_stable = group.is_in(GroupState.STABLE)
+    return [
+        DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata_for(group.protocol_name or "") if is_stable else b"",
+            member_assignment=member.assignment if is_stable else b"",
+        )
+        for member in group.members.values()
+    ]
+
+
+def _refused(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        group_id=group_id,
+        group_state="",
+        protocol_type="",
+        protocol_data="",
+        authorized_operations=OPERATIONS_NOT_ASKED_FOR,
+    )
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Build the answer in which every group has the same error."""
+    request = call.body
+    assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
+    return DescribeGroupsResponse(groups=[_refused(group_id, error) for group_id in request.groups])
+
+
+HANDLER = Handler(key=ApiKey.DESCRIBE_GROUPS, handle=handle, refuse=refuse)

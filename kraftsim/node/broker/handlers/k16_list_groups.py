@@ -1,0 +1,37 @@
+"""ListGroups: the groups that this broker answers for.
+
+Source: kafka.coordinator.group.GroupCoordinator.handleListGroups, KIP-518, KIP-848.
+"""
+
+from typing import Final
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+CLASSIC: Final = "classic"
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer with the groups in the states, and of the types, that are asked for; COORDINATOR_LOAD_IN_PROGRESS where some are still being read."""
+    request = call.body
+    assert isinstance(request, ListGroupsRequest), "dispatch decodes by API key"
+    states = {state.lower() for state in request.states_filter}
+    types = {name.lower() for name in request.types_filter}
+    is_loading = False
+    rows = []
+    for led in broker.groups.all():
+        is_loading = is_loading or led.is_loading
+        if led.is_loading or (types and CLASSIC not in types):
+            continue
+        rows += [
+            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
+            for group in led.shard.groups.values()
+            if not states or group.state.value.lower() in states
+        ]
+    return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE, groups=rows)
+
+
+HANDLER = Handler(key=ApiKey.LIST_GROUPS, handle=handle, refuse=lambda call, error: ListGroupsResponse(error_code=error))

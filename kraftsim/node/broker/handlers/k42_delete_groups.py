@@ -1,0 +1,34 @@
+"""DeleteGroups: forget groups without members, with their offsets.   Source: kafka.coordinator.group.GroupCoordinator.handleDeleteGroups, KIP-229."""
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer each group once, however often it is named: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or gone."""
+    request = call.body
+    assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
+    names = list(dict.fromkeys(request.groups_names))
+    return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=name, error_code=_delete(broker, name)) for name in names])
+
+
+def _delete(broker: Broker, group_id: str) -> ErrorCode:
+    led = broker.groups.coordinated(group_id, may_be_empty=True)
+    if isinstance(led, ErrorCode):
+        return led
+    error = led.shard.delete(group_id, led.now())
+    led.settle()
+    return error
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Build the answer in which every group has the same error."""
+    request = call.body
+    assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
+    return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=name, error_code=error) for name in dict.fromkeys(request.groups_names)])
+
+
+HANDLER = Handler(key=ApiKey.DELETE_GROUPS, handle=handle, refuse=refuse)
