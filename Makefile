@@ -15,12 +15,12 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test interop oracle tools lint types doors bench identity fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test interop oracle tools lint types doors bench identity raft-properties fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 	@echo
 	@echo "Start with: make demo"
 
@@ -72,6 +72,9 @@ fuzz: setup ## Throw bytes at everything that reads bytes, SECONDS=60 for each t
 
 identity: setup ## Play seeds in four processes under two hash seeds and compare the event logs byte by byte; ARGS="--seeds 2000"
 	$(BIN)/kraftsim sweep quorum_under_faults --check-identity $(ARGS)
+
+raft-properties: setup ## Play the seven properties of Kafka's RaftEventSimulationTest over real frames; ARGS="--seeds 1000"
+	$(BIN)/python -m tests.simulate.raft_properties $(ARGS)
 
 mutants: setup ## Put wrong rules in, one at a time, and see whether the campaign notices: docs/mutants.md; ARGS="NAME ... --resume" chooses
 	$(BIN)/python -m mutants $(ARGS)

@@ -1,0 +1,110 @@
+"""`make raft-properties`: play the seven properties of Apache Kafka's RaftEventSimulationTest, each with as many seeds as are asked for.
+
+    python -m tests.simulate.raft_properties [NAME ...] [--seeds 1000] [--first-seed 1] [--jobs N]
+
+NAME may hold * and ?. What was broken is printed with the line that plays it again; at the end stands a table of all properties.
+Exit code: 0 nothing was broken, 1 something was, 3 wrong arguments.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from multiprocessing import get_context
+
+from tests.simulate.raft_properties.seven import PROPERTIES, Played, play
+
+CHUNK = 10
+"""So many seeds go to a process at a time."""
+SECONDS_BETWEEN_LINES = 15
+
+
+@dataclass
+class Total:
+    """What came of the seeds of one property."""
+
+    seeds: int = 0
+    cpu_seconds: float = 0.0
+    broken: list[str] = field(default_factory=list)
+    looks: int = 0
+    virtual_ms: int = 0
+    most_epochs: int = 0
+
+
+def main() -> int:
+    """Play what was chosen and say what came of it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulate.raft_properties", description=__doc__.split("\n\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=1000, help="seeds of each property (default: 1000)")
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at a time (default: processors)")
+    given = parser.parse_args()
+    chosen = [name for name in PROPERTIES if not given.names or any(fnmatch(name, pattern) for pattern in given.names)]
+    if not chosen:
+        print(f"no property is called {' or '.join(given.names)}; there are: {', '.join(PROPERTIES)}", file=sys.stderr)
+        return 3
+    last = given.first_seed + given.seeds
+    chunks = [(name, first, min(first + CHUNK, last)) for first in range(given.first_seed, last, CHUNK) for name in chosen]
+    totals = {name: Total() for name in chosen}
+    began = told = time.monotonic()
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        for done, (name, total) in enumerate(pool.map(_play_chunk, chunks), 1):
+            _add(totals[name], total)
+            for line in total.broken:
+                print(line, flush=True)
+            now = time.monotonic()
+            if now - told > SECONDS_BETWEEN_LINES or done == len(chunks):
+                told = now
+                seeds = sum(each.seeds for each in totals.values())
+                left_s = (now - began) / done * (len(chunks) - done)
+                print(
+                    f"{seeds} of {given.seeds * len(chosen)} seeds, {seeds / (now - began):.1f}/s, {left_s:.0f} s left", file=sys.stderr, flush=True
+                )
+    print("\n".join(_table(totals)))
+    return 1 if any(total.broken for total in totals.values()) else 0
+
+
+def _play_chunk(chunk: tuple[str, int, int]) -> tuple[str, Total]:
+    name, first, end = chunk
+    total = Total()
+    for seed in range(first, end):
+        began = time.process_time()
+        try:
+            played: Played | None = play(name, seed)
+        except Exception as failure:  # a broken invariant, a member that died, or a standstill: all are what is looked for
+            played = None
+            again = f"python -m tests.simulate.raft_properties {name} --seeds 1 --first-seed {seed}"
+            total.broken.append(f"BROKEN: {type(failure).__name__}: {failure}\n  {again}")
+        total.cpu_seconds += time.process_time() - began
+        total.seeds += 1
+        if played is not None:
+            total.looks += played.looks
+            total.virtual_ms += played.virtual_ms
+            total.most_epochs = max(total.most_epochs, played.epochs)
+    return name, total
+
+
+def _add(total: Total, more: Total) -> None:
+    total.seeds += more.seeds
+    total.cpu_seconds += more.cpu_seconds
+    total.broken += more.broken
+    total.looks += more.looks
+    total.virtual_ms += more.virtual_ms
+    total.most_epochs = max(total.most_epochs, more.most_epochs)
+
+
+def _table(totals: dict[str, Total]) -> Iterator[str]:
+    yield "| property | seeds | broken | CPU seconds | virtual seconds | looks at all invariants | most epochs |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, each in totals.items():
+        words = name.replace("_", " ")
+        cells = (each.seeds, len(each.broken), f"{each.cpu_seconds:.0f}", each.virtual_ms // 1000, each.looks, each.most_epochs)
+        yield f"| {words} | {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
