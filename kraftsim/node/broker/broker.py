@@ -111,8 +111,8 @@ class Broker:
             disk_failed=lambda path, operation, failure: self.partitions.disk_failed(path, operation, failure),
         )
         self.partitions = Partitions(self.shell, parts, self._incarnation_id, self.on_partition_changed, self.replication)
-        self.forwarding = Forwarding(self._forwarded)
         self.groups = GroupCoordinator(self.shell, lambda: self.image, self.partitions, self.produces, self.fetches)
+        self.forwarding = Forwarding(self._forwarded)
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
         self.producer_ids = ProducerIds(world, config.node_id, source, self._forwarded)
@@ -155,8 +155,8 @@ class Broker:
         self.shell.tasks.spawn(self._lifecycle.run(), "lifecycle")
         self.shell.tasks.spawn(self._become_ready(self._lifecycle), "readiness")
         self.partitions.begin_upkeep()
-        self.world.flush_events()
         self.groups.begin_upkeep()
+        self.world.flush_events()
 
     async def ready(self) -> None:
         """Wait until the controller lets this broker serve clients. Raises what the broker failed with instead, if it did."""
@@ -178,8 +178,8 @@ class Broker:
         self.produces.close()
         self.deletions.close()
         self.replication.close()
-        self._heartbeats.close()
         self.groups.close()
+        self._heartbeats.close()
         self._forwarded.close()
         self._alterations.close()
         if self._raft is not None:
@@ -226,8 +226,8 @@ class Broker:
         self.produces.check(key)
         self.deletions.check(key)
         self.fetches.check(key)
-
         self.groups.on_partition_changed(key)
+
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether a broker is registered and not fenced."""
         registered = self.image.broker(broker_id)
@@ -266,9 +266,9 @@ class Broker:
     async def _publish(self, image: MetadataImage, changes: ImageChanges) -> None:
         """Act by what changed in the metadata."""
         await self.partitions.follow(image, changes)
-        own = image.broker(self.config.node_id)
         if any(image.topic_by_id(topic_id) is None for topic_id, _ in changes.partitions):
             self.groups.on_topics_deleted()
+        own = image.broker(self.config.node_id)
         if self._lifecycle is None or own is None or own.incarnation_id != self._incarnation_id:
             return
         if image.metadata_level.has_directories and not own.directories and (changes.features or own.broker_id in changes.brokers):
@@ -308,8 +308,8 @@ class Broker:
         self._forwarded.abort()
         self._alterations.abort()
         self.replication.abort()
-        self.fetches.close()
         self.groups.close()
+        self.fetches.close()
         self.produces.close()
         self.deletions.close()
         self.partitions.abort()
