@@ -95,6 +95,11 @@ class PartitionLog:
         return self._segments.log_end_offset
 
     @property
+    def size_bytes(self) -> int:
+        """How long its segments are together."""
+        return sum(segment.size_bytes for segment in self._segments.segments)
+
+    @property
     def base_offsets(self) -> list[int]:
         """Where the segments begin, ascending."""
         return [segment.base_offset for segment in self._segments.segments]

@@ -115,6 +115,10 @@ class Disk(Protocol):
         """Make creations, renames and removals in a directory durable."""
         ...
 
+    def space(self) -> tuple[int, int]:
+        """Return how many bytes there are altogether, and how many of them are free. Raises OSError."""
+        ...
+
 
 class World(Protocol):
     """Everything a node may touch besides the network."""

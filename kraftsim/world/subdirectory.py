@@ -41,6 +41,10 @@ class Subdirectory:
         """Give a file another name in its directory, durably."""
         await self._disk.rename(self._place(path), self._place(new_path))
 
+    def space(self) -> tuple[int, int]:
+        """Return the size of the whole disk, and what is left of it."""
+        return self._disk.space()
+
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable."""
         await self._disk.flush_directory(self._place(directory) if directory else self._directory)

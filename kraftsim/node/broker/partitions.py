@@ -56,6 +56,10 @@ class Partitions:
         """Return a partition that is hosted here, led or not."""
         return self._hosted.get((topic, partition))
 
+    def hosted(self) -> list[HostedPartition]:
+        """Return all that are hosted here, led or not, by topic name and number."""
+        return [self._hosted[key] for key in sorted(self._hosted)]
+
     # Coming up and going down --------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> int:

@@ -66,6 +66,11 @@ class RealDisk:
         """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
         await asyncio.get_running_loop().run_in_executor(self._renames, _sync_directories, self._take_unflushed(directory))
 
+    def space(self) -> tuple[int, int]:
+        """Return the size of the file system, and what is left of it for whoever is not its administrator."""
+        found = os.statvfs(self.root)
+        return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+
     def close(self) -> None:
         """Let the worker threads go. A file that is being replaced is waited for: the next incarnation must not find it replaced later."""
         self._flushes.shutdown(wait=False)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Ts = TypeVarTuple("Ts")
 
 TEMPORARY_SUFFIX = ".tmp"
+CAPACITY_BYTES = 1 << 40
 
 
 class SimulatedDisk:
@@ -102,6 +103,10 @@ class SimulatedDisk:
             platter.durable_names = others | entries
 
         await self._after(platter.flush_ns[0], end)
+
+    def space(self) -> tuple[int, int]:
+        """Return the size of the disk, and what no file takes of it. What fills it up is a fault, which no number announces."""
+        return CAPACITY_BYTES, max(CAPACITY_BYTES - sum(len(inode.cache) for inode in self._platter.names.values()), 0)
 
     def write(self, inode: Inode, kind: FileClass, chunks: Sequence[Chunk]) -> int:
         """Append to a file; a full disk takes a part and refuses the rest."""

@@ -1,0 +1,44 @@
+"""DescribeLogDirs (35): what lies in this broker's only log directory, how large it is, and how much room is left.
+
+Source: KIP-113, KIP-827, kafka.server.ReplicaManager.describeLogDirs.
+"""
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k35_describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer at once; with the directory alone if nothing that is asked for lies in it."""
+    request = call.body
+    assert isinstance(request, DescribeLogDirsRequest), "dispatch decodes by API key"
+    asked = None if request.topics is None else {(topic.topic, number) for topic in request.topics for number in topic.partitions}
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for hosted in broker.partitions.hosted():
+        if asked is None or (hosted.topic, hosted.partition) in asked:
+            topics.setdefault(hosted.topic, DescribeLogDirsTopic(name=hosted.topic)).partitions.append(_row(hosted))
+    total_bytes, usable_bytes = broker.world.disk.space()
+    directory = broker.config.log_dir
+    result = DescribeLogDirsResult(log_dir=directory, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes)
+    return DescribeLogDirsResponse(results=[result])
+
+
+def _row(hosted: HostedPartition) -> DescribeLogDirsPartition:
+    lag = max(hosted.replica.high_watermark - hosted.log.log_end_offset, 0)
+    return DescribeLogDirsPartition(partition_index=hosted.partition, partition_size=hosted.log.size_bytes, offset_lag=lag)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    return DescribeLogDirsResponse(error_code=error)
+
+
+HANDLER = Handler(key=ApiKey.DESCRIBE_LOG_DIRS, handle=handle, refuse=_refuse)

@@ -1,0 +1,76 @@
+"""DescribeProducers (61): the producers that a replica remembers, and where their open transactions begin.
+
+Any replica may be asked: one of a follower says what would hold if it led.   Source: KIP-664, kafka.cluster.Partition.activeProducerState.
+"""
+
+from kraftsim.core.metadata.topic_names import why_name_is_invalid
+from kraftsim.core.producer_state.entry import ProducerStateEntry
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k61_describe_producers import (
+    NO_OPEN_TRANSACTION,
+    DescribeProducersPartitionResult,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResult,
+    ProducerState,
+)
+
+UNKNOWN_TOPIC = "This server does not host this topic-partition."
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Answer at once."""
+    request = call.body
+    assert isinstance(request, DescribeProducersRequest), "dispatch decodes by API key"
+    topics = [
+        DescribeProducersTopicResult(name=topic.name, partitions=[_partition(broker, topic.name, number) for number in topic.partition_indexes])
+        for topic in request.topics
+    ]
+    return DescribeProducersResponse(topics=topics)
+
+
+def _partition(broker: Broker, topic: str, number: int) -> DescribeProducersPartitionResult:
+    hosted = broker.partitions.find(topic, number)
+    if hosted is not None:
+        rows = [_producer(entry) for entry in hosted.replica.producer_state.entries.values()]
+        return DescribeProducersPartitionResult(partition_index=number, active_producers=rows)
+    why = why_name_is_invalid(topic)
+    if why is not None:
+        return _refused(number, ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    if broker.image.topic(topic) is None:
+        return _refused(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
+    is_known = broker.image.partition(topic, number) is not None
+    return _refused(number, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _producer(entry: ProducerStateEntry) -> ProducerState:
+    begun_at = entry.first_transaction_offset
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=NO_OPEN_TRANSACTION if begun_at is None else begun_at,
+    )
+
+
+def _refused(number: int, error: ErrorCode, why: str | None = None) -> DescribeProducersPartitionResult:
+    return DescribeProducersPartitionResult(partition_index=number, error_code=error, error_message=why)
+
+
+def _refuse(call: Call, error: ErrorCode) -> Answer:
+    request = call.body
+    assert isinstance(request, DescribeProducersRequest), "dispatch decodes by API key"
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersTopicResult(name=topic.name, partitions=[_refused(number, error) for number in topic.partition_indexes])
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = Handler(key=ApiKey.DESCRIBE_PRODUCERS, handle=handle, refuse=_refuse)
