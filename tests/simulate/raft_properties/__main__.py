@@ -12,27 +12,15 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from multiprocessing import get_context
 
-from tests.simulate.raft_properties.seven import PROPERTIES, Played, play
+from tests.simulate.raft_properties.seven import PROPERTIES
+from tests.simulate.raft_properties.total import Total, play_chunk
 
 CHUNK = 10
 """So many seeds go to a process at a time."""
 SECONDS_BETWEEN_LINES = 15
-
-
-@dataclass
-class Total:
-    """What came of the seeds of one property."""
-
-    seeds: int = 0
-    cpu_seconds: float = 0.0
-    broken: list[str] = field(default_factory=list)
-    looks: int = 0
-    virtual_ms: int = 0
-    most_epochs: int = 0
 
 
 def main() -> int:
@@ -52,8 +40,8 @@ def main() -> int:
     totals = {name: Total() for name in chosen}
     began = told = time.monotonic()
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        for done, (name, total) in enumerate(pool.map(_play_chunk, chunks), 1):
-            _add(totals[name], total)
+        for done, (name, total) in enumerate(pool.map(play_chunk, chunks), 1):
+            totals[name].add(total)
             for line in total.broken:
                 print(line, flush=True)
             now = time.monotonic()
@@ -66,35 +54,6 @@ def main() -> int:
                 )
     print("\n".join(_table(totals)))
     return 1 if any(total.broken for total in totals.values()) else 0
-
-
-def _play_chunk(chunk: tuple[str, int, int]) -> tuple[str, Total]:
-    name, first, end = chunk
-    total = Total()
-    for seed in range(first, end):
-        began = time.process_time()
-        try:
-            played: Played | None = play(name, seed)
-        except Exception as failure:  # a broken invariant, a member that died, or a standstill: all are what is looked for
-            played = None
-            again = f"python -m tests.simulate.raft_properties {name} --seeds 1 --first-seed {seed}"
-            total.broken.append(f"BROKEN: {type(failure).__name__}: {failure}\n  {again}")
-        total.cpu_seconds += time.process_time() - began
-        total.seeds += 1
-        if played is not None:
-            total.looks += played.looks
-            total.virtual_ms += played.virtual_ms
-            total.most_epochs = max(total.most_epochs, played.epochs)
-    return name, total
-
-
-def _add(total: Total, more: Total) -> None:
-    total.seeds += more.seeds
-    total.cpu_seconds += more.cpu_seconds
-    total.broken += more.broken
-    total.looks += more.looks
-    total.virtual_ms += more.virtual_ms
-    total.most_epochs = max(total.most_epochs, more.most_epochs)
 
 
 def _table(totals: dict[str, Total]) -> Iterator[str]:

@@ -144,7 +144,8 @@ PROPERTIES = {
 def play(name: str, seed: int, swap: Callable[[Parts], Parts] | None = None) -> Played:
     """Play a property, if need be with other parts.
 
-    Raises SimulationStopped where an invariant is broken or a member dies of a mistake, SimulationTimeLimit where nothing goes on any more. Half the seeds vote as releases since 4.0 do, with a question before each election (KIP-996).
+    Raises SimulationStopped where an invariant is broken or a member dies of a mistake, SimulationTimeLimit where nothing goes on any more.
+    Half the seeds vote as releases since 4.0 do, with a question before each election (KIP-996).
     """
     found = PROPERTIES[name]
     chance = Random(f"{name}/{seed}")

@@ -1,0 +1,50 @@
+"""What comes of many seeds of a property, for the processes that share them."""
+
+import time
+from dataclasses import dataclass, field
+
+from tests.simulate.raft_properties.seven import Played, play
+
+Chunk = tuple[str, int, int]
+"""The name of a property, its first seed, and the first one behind the last."""
+
+
+@dataclass
+class Total:
+    """What came of the seeds of one property."""
+
+    seeds: int = 0
+    cpu_seconds: float = 0.0
+    broken: list[str] = field(default_factory=list)
+    looks: int = 0
+    virtual_ms: int = 0
+    most_epochs: int = 0
+
+    def add(self, more: "Total") -> None:
+        """Take in what came of other seeds."""
+        self.seeds += more.seeds
+        self.cpu_seconds += more.cpu_seconds
+        self.broken += more.broken
+        self.looks += more.looks
+        self.virtual_ms += more.virtual_ms
+        self.most_epochs = max(self.most_epochs, more.most_epochs)
+
+
+def play_chunk(chunk: tuple[str, int, int]) -> tuple[str, Total]:
+    name, first, end = chunk
+    total = Total()
+    for seed in range(first, end):
+        began = time.process_time()
+        try:
+            played: Played | None = play(name, seed)
+        except Exception as failure:  # a broken invariant, a member that died, or a standstill: all are what is looked for
+            played = None
+            again = f"python -m tests.simulate.raft_properties {name} --seeds 1 --first-seed {seed}"
+            total.broken.append(f"BROKEN: {type(failure).__name__}: {failure}\n  {again}")
+        total.cpu_seconds += time.process_time() - began
+        total.seeds += 1
+        if played is not None:
+            total.looks += played.looks
+            total.virtual_ms += played.virtual_ms
+            total.most_epochs = max(total.most_epochs, played.epochs)
+    return name, total
