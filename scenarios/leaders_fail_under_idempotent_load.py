@@ -9,7 +9,7 @@ Source: KIP-98, KIP-101, KIP-279, KIP-320, KIP-497, KIP-966.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import SETTINGS, WORKLOAD, Ledger
+from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
@@ -99,12 +99,7 @@ def _clock(random: "Random") -> Fault:
 SCENARIO = Scenario(
     name="leaders_fail_under_idempotent_load",
     story="Leaders of partitions fail under idempotent producers; every acknowledged record is on every replica, once.",
-    must_exercise=(
-        "acknowledged-records-in-final-log",
-        "records-in-final-log-once",
-        "one-append-per-sequence",
-        "settles-after-heal",
-    ),
+    must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,
     settings=SETTINGS,

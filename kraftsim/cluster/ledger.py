@@ -23,6 +23,19 @@ SETTINGS = {
 }
 """With two of three replicas any one may be away. Clocks may jump by days: no record and no producer may be forgotten for that."""
 
+MUST_EXERCISE = (
+    "acknowledged-records-on-replicas",
+    "records-in-final-log-once",
+    "replicas-equal",
+    "one-append-per-sequence",
+    "one-partition-leader-per-epoch",
+    "partition-log-matching",
+    "partition-high-watermark-grows",
+    "partition-high-watermark-replicated",
+    "settles-after-heal",
+)
+"""What every story with a ledger puts to the test."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ledger:

@@ -88,6 +88,9 @@ class BatchReplicated(Event):
     first_offset: int
     last_offset: int
     crc: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
 
 
 class PartitionHighWatermarkMoved(Event):

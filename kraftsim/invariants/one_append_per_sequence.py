@@ -4,6 +4,8 @@ An append that was lost may be made again. Kafka acknowledges before it flushes,
 nobody, sends them again. This needs no knowledge of crashes: offsets of one log are unique, so a batch appended at offset F shows that whatever was
 remembered at or above F is gone. Two appends of one sequence are a breach only if the first was still in the log at the second; and where the run
 ended with a reading of the segments, two batches found there are one, whatever the events say.
+Each replica's log is followed by itself, through what it appended, copied and cut: a leader that does not know yet that it was deposed goes on to
+append what its successor appends, too, and throws it away when it follows.
 Kafka's promise ends when it forgets a producer (producer.id.expiration.ms) and when sequences wrap after 2^31 records: neither belongs in one run.
 Source: KIP-98, org.apache.kafka.storage.internals.log.ProducerAppendInfo.
 """
@@ -11,7 +13,7 @@ Source: KIP-98, org.apache.kafka.storage.internals.log.ProducerAppendInfo.
 from typing import NamedTuple
 
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import BatchAppended, FinalBatch
+from kraftsim.events.partitions import BatchAppended, BatchReplicated, FinalBatch, PartitionTruncated
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -38,23 +40,28 @@ class Standing(NamedTuple):
 
 
 class StandingBatches:
-    """Follows each log through appends and losses, then reads the final logs."""
+    """Follows each replica's log through appends, copies and losses, then reads the final logs."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._logs: dict[tuple[str, int], list[Standing]] = {}
-        self._standing: dict[Sequence, Standing] = {}
+        self._logs: dict[tuple[str, str, int], list[Standing]] = {}
+        self._standing: dict[tuple[str, Sequence], Standing] = {}
         self._final: dict[tuple[str, Sequence], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an append, or a batch found in a final log."""
-        assert isinstance(event, BatchAppended | FinalBatch)
+        """Take in an append, a copy or a cut of one replica, or a batch found in a final log."""
+        if isinstance(event, PartitionTruncated):
+            self._cut((envelope.node, event.topic, event.partition), event.log_end_offset)
+            return None
+        assert isinstance(event, BatchAppended | BatchReplicated | FinalBatch)
         sequence = None
         if event.base_sequence >= 0:
-            self._findings.examined += 1
+            self._findings.examined += not isinstance(event, BatchReplicated)
             sequence = Sequence(event.topic, event.partition, event.producer_id, event.producer_epoch, event.base_sequence)
-        if isinstance(event, BatchAppended):
-            return self._append(Standing(sequence, event.first_offset, event.last_offset, envelope.event_id), (event.topic, event.partition))
+        if not isinstance(event, FinalBatch):
+            return self._add(
+                Standing(sequence, event.first_offset, event.last_offset, envelope.event_id), (envelope.node, event.topic, event.partition)
+            )
         if sequence is None:
             return None
         first_offset, first_event_id = self._final.setdefault((event.broker, sequence), (event.first_offset, envelope.event_id))
@@ -66,16 +73,20 @@ class StandingBatches:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _append(self, batch: Standing, log_name: tuple[str, int]) -> Violation | None:
+    def _cut(self, log_name: tuple[str, str, int], offset: int) -> list[Standing]:
+        """Take what holds an offset, or comes after it, out of a log, and return the log."""
         log = self._logs.setdefault(log_name, [])
-        while log and log[-1].last_offset >= batch.first_offset:
+        while log and log[-1].last_offset >= offset:
             gone = log.pop()
-            if gone.sequence is not None and self._standing.get(gone.sequence) is gone:
-                del self._standing[gone.sequence]
-        log.append(batch)
+            if gone.sequence is not None and self._standing.get((log_name[0], gone.sequence)) is gone:
+                del self._standing[log_name[0], gone.sequence]
+        return log
+
+    def _add(self, batch: Standing, log_name: tuple[str, str, int]) -> Violation | None:
+        self._cut(log_name, batch.first_offset).append(batch)
         if batch.sequence is None:
             return None
-        first = self._standing.setdefault(batch.sequence, batch)
+        first = self._standing.setdefault((log_name[0], batch.sequence), batch)
         if first is batch:
             return None
         return self._twice(batch.sequence, first.first_offset, batch.first_offset, first.event_id, batch.event_id)
@@ -92,12 +103,13 @@ _KEY = "run, topic, partition, producer_id, producer_epoch, base_sequence"
 _SAME = " AND ".join(f"a.{column} = b.{column}" for column in _KEY.split(", "))
 _OWN_KEY = f"a.{_KEY.replace(', ', ', a.')}"
 _BEFORE = ", ".join(f"lag(a.{column}) OVER same AS earlier_{column}" for column in ("position", "first_offset", "last_offset"))
+_HELD = f"{_KEY}, node, position, first_offset, last_offset"
 
 INVARIANT = Invariant(
     name=NAME,
     rule="A log never holds two batches of one producer id, epoch and base sequence.",
     source="KIP-98",
-    watches=(BatchAppended, FinalBatch),
+    watches=(BatchAppended, BatchReplicated, PartitionTruncated, FinalBatch),
     check=StandingBatches,
     examined="""
         SELECT run, count(*)
@@ -105,25 +117,31 @@ INVARIANT = Invariant(
             SELECT run FROM batch_appended WHERE base_sequence >= 0 UNION ALL SELECT run FROM final_batch WHERE base_sequence >= 0
         ) AS batch GROUP BY run
     """,
-    # Only sequences that occur twice are looked at closely: none in a clean run, hence the hints to broadcast. Neighbours in time are enough, for
+    # Only sequences that occur twice are looked at closely: few in a clean run, hence the hints to broadcast. Neighbours in time are enough, for
     # a batch that still stands at a later append stood at each one before. Of several pairs the first stands for the sequence.
     violations=f"""
-        WITH repeated AS (
-            SELECT {_KEY} FROM batch_appended WHERE base_sequence >= 0 GROUP BY {_KEY} HAVING count(*) > 1
-        ), appended AS (
-            SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM batch_appended AS a JOIN repeated AS b ON {_SAME}
-            WINDOW same AS (PARTITION BY {_OWN_KEY} ORDER BY a.position)
+        WITH held AS (
+            SELECT {_HELD} FROM batch_appended UNION ALL SELECT {_HELD} FROM batch_replicated
+        ), repeated AS (
+            SELECT node, {_KEY} FROM held WHERE base_sequence >= 0 GROUP BY node, {_KEY} HAVING count(*) > 1
+        ), added AS (
+            SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM held AS a JOIN repeated AS b ON {_SAME} AND a.node = b.node
+            WINDOW same AS (PARTITION BY a.node, {_OWN_KEY} ORDER BY a.position)
         ), repeated_in_final AS (
             SELECT broker, {_KEY} FROM final_batch WHERE base_sequence >= 0 GROUP BY broker, {_KEY} HAVING count(*) > 1
         ), found AS (
             SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM final_batch AS a JOIN repeated_in_final AS b ON {_SAME} AND a.broker = b.broker
             WINDOW same AS (PARTITION BY a.broker, {_OWN_KEY} ORDER BY a.position)
+        ), cut AS (
+            SELECT run, topic, partition, node, position, first_offset AS end_offset FROM held
+            UNION ALL
+            SELECT run, topic, partition, node, position, log_end_offset AS end_offset FROM partition_truncated
         ), replaced AS (
             SELECT /*+ BROADCAST(a) */ DISTINCT a.run, a.position
-            FROM batch_appended AS other JOIN appended AS a ON other.run = a.run AND other.topic = a.topic AND other.partition = a.partition
-                AND other.position > a.earlier_position AND other.position <= a.position AND other.first_offset <= a.earlier_last_offset
+            FROM cut JOIN added AS a ON cut.run = a.run AND cut.topic = a.topic AND cut.partition = a.partition AND cut.node = a.node
+                AND cut.position > a.earlier_position AND cut.position <= a.position AND cut.end_offset <= a.earlier_last_offset
         ), pair AS (
-            SELECT {_KEY}, earlier_position, position, earlier_first_offset, first_offset FROM appended AS a
+            SELECT {_KEY}, earlier_position, position, earlier_first_offset, first_offset FROM added AS a
             WHERE earlier_position IS NOT NULL
                 AND NOT EXISTS (SELECT 1 FROM replaced WHERE replaced.run = a.run AND replaced.position = a.position)
             UNION ALL

@@ -42,6 +42,7 @@ from tests.analysis.happenings import (
 )
 from tests.analysis.history import History
 from tests.analysis.oracle_by_duckdb import found_by_duckdb, found_of_all_by_duckdb
+from tests.analysis.replica_cases import note_replicas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,6 +139,7 @@ def random_history(seed: int) -> History:
             end_offset += size
             sequences[producer] += 0 if slip() else size
     note_quorum(history, random, slip)
+    note_replicas(history, random, slip)
     history.note("harness", settled("leader", random.randrange(9000, 12_000) if slip() else 500, is_settled=not slip()))
     if random.random() < 0.9:
         history.note("final", final_log(end_offset, len(log), log_start_offset=random.choice((0, 0, 3))))

@@ -14,7 +14,15 @@ from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import BatchAppended, DuplicateAnswered, LeaderElected, LeadershipLost, ProduceRefused, ProducerStateExpired
+from kraftsim.events.partitions import (
+    BatchAppended,
+    DuplicateAnswered,
+    IsrChanged,
+    LeaderElected,
+    LeadershipLost,
+    ProduceRefused,
+    ProducerStateExpired,
+)
 from protocol.batches import RecordBatch, TimestampType
 from protocol.disk.leader_epoch_checkpoint import EpochStart
 from protocol.errors import ErrorCode
@@ -177,7 +185,9 @@ def test_a_reign_begins_at_the_end_of_the_log_and_is_noted(noted: list[Event]) -
     assert list(partition.epochs.starts) == [(1, 0), (3, 40), (5, 41)]
     assert [event for event in noted if not isinstance(event, BatchAppended)] == [
         LeaderElected(topic="lines", partition=2, leader_epoch=3, next_offset=40),
+        IsrChanged(topic="lines", partition=2, leader_epoch=3, partition_epoch=3, isr="1"),
         LeaderElected(topic="lines", partition=2, leader_epoch=5, next_offset=41),
+        IsrChanged(topic="lines", partition=2, leader_epoch=5, partition_epoch=5, isr="1"),
         LeadershipLost(topic="lines", partition=2, leader_epoch=5),
     ]
 

@@ -153,6 +153,7 @@ class PartitionReplica:
             followers=None if former is None else former.followers,
         )
         self._note(LeaderElected(topic=self.topic, partition=self.partition, leader_epoch=appointment.leader_epoch, next_offset=self.log_end_offset))
+        self._note_isr(self.reign)
         is_news = self.epochs.assign(appointment.leader_epoch, self.log_end_offset)
         self.advance(now_ms)
         return is_news
@@ -245,6 +246,9 @@ class PartitionReplica:
                 first_offset=batch.base_offset,
                 last_offset=batch.last_offset,
                 crc=batch.crc,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
             )
         )
 

@@ -1,0 +1,108 @@
+"""Every record that a client was told is in a log is, when the run ends, in the log of each replica that is in sync.
+
+acknowledged-records-in-final-log is content with any broker's; of several replicas every one may lead next. Which are in sync is what all brokers
+told the harness after the last fault was healed. The key matters, and a record below a log's start was deleted by retention, which is no loss.
+Source: KIP-98 and the meaning of acks=all; org.apache.kafka.common.errors.NotEnoughReplicasException.
+"""
+
+from kraftsim.events.clients import RecordAcknowledged
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import FinalLog, FinalRecord, ReplicaInSync
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "acknowledged-records-on-replicas"
+NO_OFFSET = -1
+"""The broker did not say where: then the key must be somewhere in the log."""
+UNREAD = "the final log of a replica that is in sync was not read"
+
+
+class OnEveryReplica:
+    """Collects acknowledgements, replicas in sync, and the records of their logs; they are compared at the end."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._acknowledged: dict[tuple[str, int], dict[tuple[str, int], str]] = {}
+        self._in_sync: dict[tuple[str, int], dict[str, str]] = {}
+        self._offsets: dict[tuple[str, str, int, str], list[int]] = {}
+        self._log_start_offset: dict[tuple[str, str, int], int] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in an acknowledgement, a replica, its final log or one of its records."""
+        if isinstance(event, RecordAcknowledged):
+            told = self._acknowledged.setdefault((event.topic, event.partition), {})
+            told.setdefault((event.record_key, event.offset), envelope.event_id)
+        elif isinstance(event, ReplicaInSync):
+            self._in_sync.setdefault((event.topic, event.partition), {}).setdefault(event.broker, envelope.event_id)
+        elif isinstance(event, FinalRecord):
+            self._offsets.setdefault((event.broker, event.topic, event.partition, event.record_key), []).append(event.offset)
+        elif isinstance(event, FinalLog) and event.record_count >= 0:
+            self._log_start_offset[event.broker, event.topic, event.partition] = event.log_start_offset
+        return None
+
+    def finish(self) -> Verdict:
+        """Compare, and return the verdict; it is unknown if the log of a replica was not read."""
+        undecidable = ""
+        for (topic, partition), told in self._acknowledged.items():
+            for broker in self._in_sync.get((topic, partition), {}):
+                self._findings.examined += len(told)
+                log_start_offset = self._log_start_offset.get((broker, topic, partition))
+                if log_start_offset is None:
+                    undecidable = UNREAD
+                    continue
+                for (record_key, offset), event_id in told.items():
+                    offsets = self._offsets.get((broker, topic, partition, record_key), [])
+                    if (offset in offsets) or (offset == NO_OFFSET and offsets) or max(offset, 0) < log_start_offset:
+                        continue
+                    message = f"{topic}-{partition}: record {record_key} was acknowledged at offset {offset} and is not there on {broker}"
+                    self._findings.violation(f"{broker}/{topic}/{partition}/{record_key}/{offset}", message, event_id)
+        return self._findings.verdict(undecidable)
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="Every record that a client was told is in a log is on each replica that is in sync when the run ends.",
+    source="KIP-98",
+    watches=(RecordAcknowledged, ReplicaInSync, FinalLog, FinalRecord),
+    check=OnEveryReplica,
+    examined="""
+        SELECT a.run, count(*)
+        FROM (SELECT DISTINCT run, topic, partition, record_key, told.offset AS told_offset FROM record_acknowledged AS told) AS a
+        JOIN (SELECT DISTINCT run, topic, partition, broker FROM replica_in_sync) AS r
+            ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
+        GROUP BY a.run
+    """,
+    violations="""
+        WITH told AS (
+            SELECT run, topic, partition, record_key, r.offset AS told_offset, min(position) AS position
+            FROM record_acknowledged AS r GROUP BY run, topic, partition, record_key, r.offset
+        ), replica AS (
+            SELECT DISTINCT r.run, r.topic, r.partition, r.broker, log.log_start_offset
+            FROM replica_in_sync AS r JOIN final_log AS log
+                ON r.run = log.run AND r.topic = log.topic AND r.partition = log.partition AND r.broker = log.broker
+            WHERE log.record_count >= 0
+        )
+        SELECT
+            a.run,
+            concat(r.broker, '/', a.topic, '/', a.partition, '/', a.record_key, '/', a.told_offset) AS key,
+            concat(
+                a.topic, '-', a.partition, ': record ', a.record_key, ' was acknowledged at offset ', a.told_offset, ' and is not there on ', r.broker
+            ) AS message,
+            a.position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM told AS a JOIN replica AS r ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
+        WHERE greatest(a.told_offset, 0) >= r.log_start_offset AND NOT EXISTS (
+            SELECT 1 FROM final_record AS f
+            WHERE f.run = a.run AND f.broker = r.broker AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
+                AND (a.told_offset = -1 OR f.offset = a.told_offset)
+        )
+    """,
+    undecidable=f"""
+        SELECT DISTINCT a.run, '{UNREAD}' AS reason
+        FROM record_acknowledged AS a JOIN replica_in_sync AS r ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
+        WHERE NOT EXISTS (
+            SELECT 1 FROM final_log AS log
+            WHERE log.record_count >= 0 AND log.run = r.run AND log.topic = r.topic AND log.partition = r.partition AND log.broker = r.broker
+        )
+    """,
+)

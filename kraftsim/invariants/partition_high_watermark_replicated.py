@@ -1,0 +1,134 @@
+"""A leader's high watermark is never beyond what every replica that is in sync, as far as it knows, has in its log.
+
+What a replica has is what it appended and copied and did not cut off; what it lost with its power counts as had, for nobody may know of that yet.
+Source: kafka.cluster.Partition.maybeIncrementLeaderHW, KIP-966; KAFKA-13790 (the set that a leader asked for counts, too).
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import (
+    BatchAppended,
+    BatchReplicated,
+    IsrChanged,
+    LeaderElected,
+    LeaderFollowed,
+    PartitionHighWatermarkMoved,
+    PartitionTruncated,
+)
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "partition-high-watermark-replicated"
+BROKER = "broker-"
+Log = tuple[str, int]
+
+
+class OnAllInSync:
+    """Follows where each replica's log ends, and whom each leader counts as in sync."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._ends: dict[Log, dict[str, int]] = {}
+        self._in_sync: dict[tuple[str, Log, int], tuple[str, ...]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in what changes a log's end, who is in sync, or a leader's high watermark."""
+        match event:
+            case (
+                BatchAppended(topic=topic, partition=partition, last_offset=last)
+                | BatchReplicated(topic=topic, partition=partition, last_offset=last)
+            ):
+                self._ends.setdefault((topic, partition), {})[envelope.node] = last + 1
+            case PartitionTruncated():
+                self._ends.setdefault((event.topic, event.partition), {})[envelope.node] = event.log_end_offset
+            case LeaderElected() | LeaderFollowed():
+                self._ends.setdefault((event.topic, event.partition), {}).setdefault(envelope.node, 0)
+            case IsrChanged():
+                self._in_sync[envelope.node, (event.topic, event.partition), event.leader_epoch] = tuple(event.isr.split(","))
+            case PartitionHighWatermarkMoved() if event.is_leader:
+                return self._judge(envelope, event)
+        return None
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+    def _judge(self, envelope: Envelope, event: PartitionHighWatermarkMoved) -> Violation | None:
+        log = (event.topic, event.partition)
+        in_sync = self._in_sync.get((envelope.node, log, event.leader_epoch))
+        if in_sync is None:
+            return None
+        self._findings.examined += 1
+        first = None
+        for node, end_offset in self._ends.get(log, {}).items():
+            if node.replace(BROKER, "") in in_sync and end_offset < event.high_watermark:
+                message = (
+                    f"{event.topic}-{event.partition}: the high watermark of {envelope.node} is {event.high_watermark}, "
+                    f"and the log of {node}, which is in sync, ends at {end_offset}"
+                )
+                first = self._findings.violation(f"{envelope.event_id}/{node}", message, envelope.event_id) or first
+        return first
+
+
+_LOG = "run, topic, partition, node, position"
+_STEP = "run, topic, partition, node, incarnation, n, leader_epoch, position"
+_REIGN = "PARTITION BY run, topic, partition, node, leader_epoch"
+_MOVED = f"""
+    step AS (
+        SELECT {_STEP}, isr, CAST(NULL AS BIGINT) AS high_watermark FROM isr_changed
+        UNION ALL
+        SELECT {_STEP}, CAST(NULL AS STRING) AS isr, CAST(high_watermark AS BIGINT) AS high_watermark
+        FROM partition_high_watermark_moved WHERE is_leader
+    ), counted AS (
+        SELECT *, count(isr) OVER ({_REIGN} ORDER BY position) AS change_number FROM step
+    ), told AS (
+        SELECT *, max(isr) OVER ({_REIGN}, change_number) AS in_sync FROM counted
+    ), moved AS (
+        SELECT * FROM told WHERE high_watermark IS NOT NULL AND in_sync IS NOT NULL
+    )
+"""
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A leader's high watermark is never beyond the log of a replica that it knows to be in sync.",
+    source="KIP-966, KAFKA-13790",
+    watches=(BatchAppended, BatchReplicated, PartitionTruncated, LeaderElected, LeaderFollowed, IsrChanged, PartitionHighWatermarkMoved),
+    check=OnAllInSync,
+    examined=f"WITH {_MOVED} SELECT run, count(*) FROM moved GROUP BY run",
+    violations=f"""
+        WITH {_MOVED}, ending AS (
+            SELECT {_LOG}, last_offset + 1 AS end_offset FROM batch_appended
+            UNION ALL SELECT {_LOG}, last_offset + 1 AS end_offset FROM batch_replicated
+            UNION ALL SELECT {_LOG}, log_end_offset AS end_offset FROM partition_truncated
+        ), known AS (
+            SELECT run, topic, partition, node, min(position) AS position
+            FROM (
+                SELECT {_LOG} FROM ending UNION ALL SELECT {_LOG} FROM leader_elected UNION ALL SELECT {_LOG} FROM leader_followed
+            ) AS noted GROUP BY run, topic, partition, node
+        ), asked AS (
+            SELECT
+                moved.run, moved.topic, moved.partition, known.node, moved.position, moved.high_watermark,
+                concat(moved.node, '.', moved.incarnation, '.', moved.n) AS event_id, moved.node AS leader
+            FROM moved JOIN known
+                ON known.run = moved.run AND known.topic = moved.topic AND known.partition = moved.partition AND known.position < moved.position
+                    AND concat(',', moved.in_sync, ',') LIKE concat('%,', replace(known.node, '{BROKER}', ''), ',%')
+        ), line AS (
+            SELECT {_LOG}, end_offset, CAST(NULL AS BIGINT) AS high_watermark, '' AS event_id, '' AS leader FROM ending
+            UNION ALL
+            SELECT {_LOG}, CAST(NULL AS BIGINT) AS end_offset, high_watermark, event_id, leader FROM asked
+        ), numbered AS (
+            SELECT *, count(end_offset) OVER (PARTITION BY run, topic, partition, node ORDER BY position) AS end_number FROM line
+        ), judged AS (
+            SELECT *, coalesce(max(end_offset) OVER (PARTITION BY run, topic, partition, node, end_number), 0) AS known_end FROM numbered
+        )
+        SELECT
+            run,
+            concat(event_id, '/', node) AS key,
+            concat(
+                topic, '-', partition, ': the high watermark of ', leader, ' is ', high_watermark, ', and the log of ', node,
+                ', which is in sync, ends at ', known_end
+            ) AS message,
+            position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM judged WHERE known_end < high_watermark
+    """,
+)

@@ -1,0 +1,87 @@
+"""Whoever leads a partition has everything that a leader of an earlier epoch knew to be replicated.
+
+A high watermark is told to readers and to producers that wait for acks=all; a new leader whose log ends before it has forgotten what they were told.
+It counts for a later leader even if an earlier one, that did not know of it, tells it afterwards. Only clean elections are meant.
+Source: KIP-101, KIP-966; leader completeness of Raft (Ongaro and Ousterhout 2014, section 5.4).
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import LeaderElected, PartitionHighWatermarkMoved
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "partition-leader-completeness"
+Log = tuple[str, int]
+
+
+class HasWhatWasTold:
+    """Remembers how far each epoch's leader knew its partition to be replicated, and with what each leader began."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._told: dict[Log, dict[int, int]] = {}
+        self._begun: dict[Log, list[tuple[int, int, str, str]]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in a leader's high watermark, or a new leader."""
+        assert isinstance(event, LeaderElected | PartitionHighWatermarkMoved)
+        log = (event.topic, event.partition)
+        if isinstance(event, LeaderElected):
+            begun = (event.leader_epoch, event.next_offset, envelope.node, envelope.event_id)
+            self._begun.setdefault(log, []).append(begun)
+            told = self._told.get(log, {}).items()
+            return self._lacks(log, begun) if any(epoch < begun[0] and offset > begun[1] for epoch, offset in told) else None
+        if not event.is_leader:
+            return None
+        told_here = self._told.setdefault(log, {})
+        told_here[event.leader_epoch] = max(event.high_watermark, told_here.get(event.leader_epoch, 0))
+        first = None
+        for begun in self._begun.get(log, []):
+            if event.leader_epoch < begun[0] and event.high_watermark > begun[1]:
+                first = self._lacks(log, begun) or first
+        return first
+
+    def finish(self) -> Verdict:
+        """Count the leaders that had predecessors who knew something, and return the verdict."""
+        for log, leaders in self._begun.items():
+            self._findings.examined += sum(any(epoch < leader[0] for epoch in self._told.get(log, {})) for leader in leaders)
+        return self._findings.verdict()
+
+    def _lacks(self, log: Log, begun: tuple[int, int, str, str]) -> Violation | None:
+        leader_epoch, next_offset, node, event_id = begun
+        message = (
+            f"{log[0]}-{log[1]}: {node} leads in epoch {leader_epoch} with a log that ends at {next_offset}, "
+            "and a leader before it knew more to be replicated"
+        )
+        return self._findings.violation(event_id, message, event_id)
+
+
+_TOLD = """
+    told AS (
+        SELECT run, topic, partition, leader_epoch, max(high_watermark) AS high_watermark
+        FROM partition_high_watermark_moved WHERE is_leader GROUP BY run, topic, partition, leader_epoch
+    )
+"""
+_EARLIER = "told.run = e.run AND told.topic = e.topic AND told.partition = e.partition AND told.leader_epoch < e.leader_epoch"
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="Whoever leads a partition has everything that a leader of an earlier epoch knew to be replicated.",
+    source="KIP-101, KIP-966",
+    watches=(LeaderElected, PartitionHighWatermarkMoved),
+    check=HasWhatWasTold,
+    examined=f"WITH {_TOLD} SELECT e.run, count(*) FROM leader_elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run",
+    violations=f"""
+        WITH {_TOLD}
+        SELECT
+            e.run,
+            concat(e.node, '.', e.incarnation, '.', e.n) AS key,
+            concat(
+                e.topic, '-', e.partition, ': ', e.node, ' leads in epoch ', e.leader_epoch, ' with a log that ends at ', e.next_offset,
+                ', and a leader before it knew more to be replicated'
+            ) AS message,
+            e.position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM leader_elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER} AND told.high_watermark > e.next_offset)
+    """,
+)

@@ -1,0 +1,85 @@
+"""Where two replicas of a partition have a batch at the same offset and of the same leader epoch, it is the same batch.
+
+What the leader of an epoch appended is what its followers copy; a batch is told by its end and its checksum. What a replica wrote counts even if it
+was cut off since: somebody may have read it. A topic that is deleted and made again under its name is another one: no story does that.
+Source: KIP-101, KIP-279; the log matching property of Raft (Ongaro and Ousterhout 2014, section 5.3).
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import BatchAppended, BatchReplicated
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "partition-log-matching"
+
+
+class FirstWriting:
+    """Remembers the first batch that was written at each offset in each leader epoch, by whomever."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._batches: dict[tuple[str, int, int, int], tuple[int, int, str, str]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in a batch that was written."""
+        assert isinstance(event, BatchAppended | BatchReplicated)
+        self._findings.examined += 1
+        place = (event.topic, event.partition, event.leader_epoch, event.first_offset)
+        known = self._batches.setdefault(place, (event.last_offset, event.crc, envelope.node, envelope.event_id))
+        last_offset, crc, node, witness = known
+        if (last_offset, crc) == (event.last_offset, event.crc):
+            return None
+        message = (
+            f"{event.topic}-{event.partition}: the batch of epoch {event.leader_epoch} at offset {event.first_offset} that {envelope.node} wrote "
+            f"is not the one that {node} wrote first"
+        )
+        return self._findings.violation("/".join(map(str, place)), message, witness, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+_PLACE = "run, topic, partition, leader_epoch, first_offset"
+_WRITTEN = f"""
+    written AS (
+        SELECT {_PLACE}, last_offset, crc, node, position FROM batch_appended
+        UNION ALL SELECT {_PLACE}, last_offset, crc, node, position FROM batch_replicated
+    )
+"""
+_SAME = " AND ".join(f"w.{column} = f.{column}" for column in _PLACE.split(", "))
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="Batches of a partition at the same offset and of the same leader epoch are the same on every replica.",
+    source="KIP-101, KIP-279",
+    watches=(BatchAppended, BatchReplicated),
+    check=FirstWriting,
+    examined=f"WITH {_WRITTEN} SELECT run, count(*) FROM written GROUP BY run",
+    # Only places with two contents are looked at closely: none in a clean run.
+    violations=f"""
+        WITH {_WRITTEN}, torn AS (
+            SELECT {_PLACE}, min(position) AS position FROM written GROUP BY {_PLACE}
+            HAVING min(last_offset) <> max(last_offset) OR min(crc) <> max(crc)
+        ), first_batch AS (
+            SELECT w.* FROM torn AS f JOIN written AS w ON w.run = f.run AND w.position = f.position
+        ), other AS (
+            SELECT w.run, w.topic, w.partition, w.leader_epoch, w.first_offset, min(w.position) AS position
+            FROM written AS w JOIN first_batch AS f ON {_SAME}
+            WHERE w.last_offset <> f.last_offset OR w.crc <> f.crc
+            GROUP BY w.run, w.topic, w.partition, w.leader_epoch, w.first_offset
+        )
+        SELECT
+            f.run,
+            concat(f.topic, '/', f.partition, '/', f.leader_epoch, '/', f.first_offset) AS key,
+            concat(
+                f.topic, '-', f.partition, ': the batch of epoch ', f.leader_epoch, ' at offset ', f.first_offset, ' that ', w.node,
+                ' wrote is not the one that ', f.node, ' wrote first'
+            ) AS message,
+            f.position AS first_witness,
+            w.position AS second_witness
+        FROM other AS o
+        JOIN first_batch AS f ON {_SAME.replace("w.", "o.")}
+        JOIN written AS w ON w.run = o.run AND w.position = o.position
+    """,
+)

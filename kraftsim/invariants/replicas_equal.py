@@ -1,0 +1,104 @@
+"""When the run is over, the logs of two replicas that are in sync agree: a batch of one is in the other, at the same offsets and with the same bytes.
+
+A log may begin later or end earlier than another one, but where both have records they have the same; a checksum stands for the bytes that it covers,
+all but the offset and the leader epoch. What is not compacted is meant: logs that are forget what they like, each for itself.
+Source: KIP-101; kafka.tools.ReplicaVerificationTool.
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import FinalBatch, FinalLog, ReplicaInSync
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "replicas-equal"
+Log = tuple[str, int]
+
+
+class SameBatches:
+    """Collects the final logs of the replicas that are in sync; they are compared at the end."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._in_sync: dict[Log, list[str]] = {}
+        self._extent: dict[tuple[Log, str], tuple[int, int]] = {}
+        self._batches: dict[tuple[Log, str], dict[tuple[int, int, int], str]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in a replica, its final log or one of its batches."""
+        assert isinstance(event, ReplicaInSync | FinalLog | FinalBatch)
+        log = (event.topic, event.partition)
+        if isinstance(event, ReplicaInSync):
+            known = self._in_sync.setdefault(log, [])
+            if event.broker not in known:
+                known.append(event.broker)
+        elif isinstance(event, FinalLog):
+            self._extent[log, event.broker] = event.log_start_offset, event.next_offset
+        else:
+            batches = self._batches.setdefault((log, event.broker), {})
+            batches.setdefault((event.first_offset, event.last_offset, event.crc), envelope.event_id)
+        return None
+
+    def finish(self) -> Verdict:
+        """Compare, and return the verdict."""
+        for log, brokers in self._in_sync.items():
+            for broker in brokers:
+                for other in brokers:
+                    if other != broker and (log, other) in self._extent:
+                        self._compare(log, broker, other)
+        return self._findings.verdict()
+
+    def _compare(self, log: Log, broker: str, other: str) -> None:
+        begins_at, ends_at = self._extent[log, other]
+        others = self._batches.get((log, other), {})
+        for (first_offset, last_offset, crc), event_id in self._batches.get((log, broker), {}).items():
+            if first_offset < begins_at or last_offset >= ends_at:
+                continue
+            self._findings.examined += 1
+            if (first_offset, last_offset, crc) not in others:
+                message = f"{log[0]}-{log[1]}: the batch of {broker} at offset {first_offset} is not in the log of {other}"
+                self._findings.violation(f"{log[0]}/{log[1]}/{broker}/{other}/{first_offset}", message, event_id)
+
+
+_PAIR = """
+    batch AS (
+        SELECT run, topic, partition, broker, first_offset, last_offset, crc, min(position) AS position
+        FROM final_batch GROUP BY run, topic, partition, broker, first_offset, last_offset, crc
+    ), replica AS (
+        SELECT DISTINCT run, topic, partition, broker FROM replica_in_sync
+    ), pair AS (
+        SELECT a.run, a.topic, a.partition, a.broker, other.broker AS other, a.first_offset, a.last_offset, a.crc, a.position
+        FROM batch AS a
+        JOIN replica AS own ON a.run = own.run AND a.topic = own.topic AND a.partition = own.partition AND a.broker = own.broker
+        JOIN replica AS other ON a.run = other.run AND a.topic = other.topic AND a.partition = other.partition AND a.broker <> other.broker
+        JOIN final_log AS log
+            ON log.run = other.run AND log.topic = other.topic AND log.partition = other.partition AND log.broker = other.broker
+        WHERE a.first_offset >= log.log_start_offset AND a.last_offset < log.next_offset
+    )
+"""
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="When the run is over, replicas that are in sync hold the same batches wherever both have records.",
+    source="KIP-101",
+    watches=(ReplicaInSync, FinalLog, FinalBatch),
+    check=SameBatches,
+    examined=f"WITH {_PAIR} SELECT run, count(*) FROM pair GROUP BY run",
+    violations=f"""
+        WITH {_PAIR}
+        SELECT
+            a.run,
+            concat(a.topic, '/', a.partition, '/', a.broker, '/', a.other, '/', a.first_offset) AS key,
+            concat(
+                a.topic, '-', a.partition, ': the batch of ', a.broker, ' at offset ', a.first_offset, ' is not in the log of ', a.other
+            ) AS message,
+            min(a.position) AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM pair AS a
+        WHERE NOT EXISTS (
+            SELECT 1 FROM batch AS b
+            WHERE b.run = a.run AND b.topic = a.topic AND b.partition = a.partition AND b.broker = a.other
+                AND b.first_offset = a.first_offset AND b.last_offset = a.last_offset AND b.crc = a.crc
+        )
+        GROUP BY a.run, a.topic, a.partition, a.broker, a.other, a.first_offset
+    """,
+)

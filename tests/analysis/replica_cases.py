@@ -1,0 +1,323 @@
+"""Histories of replicas of a partition, clean and violating, with what each invariant must say of them: rows for the table in `cases.py`."""
+
+from collections.abc import Callable
+from random import Random
+
+from msgspec.structs import replace
+
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import (
+    BatchReplicated,
+    FinalLog,
+    IsrChanged,
+    LeaderElected,
+    LeaderFollowed,
+    PartitionHighWatermarkMoved,
+    PartitionTruncated,
+    ReplicaInSync,
+)
+from kraftsim.invariants.verdict import Outcome
+from tests.analysis.happenings import NO_PRODUCER, acknowledged, appended, final_batch, final_log, final_record
+from tests.analysis.history import History
+
+ONE_APPEND = "one-append-per-sequence"
+MATCHING = "partition-log-matching"
+ONE_LEADER = "one-partition-leader-per-epoch"
+GROWS = "partition-high-watermark-grows"
+UNCUT = "no-partition-truncation-below-high-watermark"
+COMPLETE = "partition-leader-completeness"
+REPLICATED = "partition-high-watermark-replicated"
+EVERYWHERE = "acknowledged-records-on-replicas"
+EQUAL = "replicas-equal"
+
+Noted = tuple[str, Event] | tuple[str, int, Event]
+Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS
+A = (7, 0, 0)
+ONE, TWO, THREE = "broker-1", "broker-2", "broker-3"
+
+
+def on(node: str, *events: Event) -> list[Noted]:
+    return [(node, event) for event in events]
+
+
+def copied(first_offset: int, last_offset: int, producer: tuple[int, int, int] = NO_PRODUCER, *, epoch: int = 0, crc: int | None = None) -> Event:
+    producer_id, producer_epoch, base_sequence = producer
+    return BatchReplicated(
+        topic="t",
+        partition=0,
+        leader_epoch=epoch,
+        first_offset=first_offset,
+        last_offset=last_offset,
+        crc=first_offset if crc is None else crc,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def leads(epoch: int, next_offset: int = 0, *, partition: int = 0) -> Event:
+    return LeaderElected(topic="t", partition=partition, leader_epoch=epoch, next_offset=next_offset)
+
+
+def follows(leader_id: int, epoch: int, end_offset: int = 0) -> Event:
+    return LeaderFollowed(topic="t", partition=0, leader_id=leader_id, leader_epoch=epoch, log_end_offset=end_offset)
+
+
+def moved(high_watermark: int, *, epoch: int = 0, is_leader: bool = True) -> Event:
+    return PartitionHighWatermarkMoved(topic="t", partition=0, leader_epoch=epoch, high_watermark=high_watermark, is_leader=is_leader)
+
+
+def truncated(end_offset: int, high_watermark: int = 0, *, epoch: int = 0) -> Event:
+    return PartitionTruncated(
+        topic="t", partition=0, leader_epoch=epoch, former_end_offset=end_offset + 1, log_end_offset=end_offset, high_watermark=high_watermark
+    )
+
+
+def agreed(isr: str, *, epoch: int = 0) -> Event:
+    return IsrChanged(topic="t", partition=0, leader_epoch=epoch, partition_epoch=0, isr=isr)
+
+
+def in_sync(*brokers: str) -> list[Noted]:
+    return on("harness", *(ReplicaInSync(topic="t", partition=0, broker=broker) for broker in brokers))
+
+
+def log_of(broker: str, next_offset: int, *, log_start_offset: int = 0, record_count: int = 9) -> Event:
+    return FinalLog(
+        topic="t", partition=0, log_start_offset=log_start_offset, next_offset=next_offset, batch_count=1, broker=broker, record_count=record_count
+    )
+
+
+REPLICA_ROWS: list[Row] = [
+    # --- one append per sequence, in each replica's log
+    ("copies are no second append", ONE_APPEND, [*on(ONE, appended(0, 4, A)), *on(TWO, copied(0, 4, A))], OK, 1),
+    ("a deposed leader appends what its successor has", ONE_APPEND, [*on(ONE, appended(0, 4, A)), *on(TWO, appended(3, 7, A))], OK, 2),
+    (
+        "appended by a leader that had copied it",
+        ONE_APPEND,
+        [*on(ONE, appended(0, 4, A)), *on(TWO, copied(0, 4, A), appended(5, 9, A))],
+        VIOLATED,
+        2,
+        ("t/0/7/0/0",),
+        (("broker-2.1.0", "broker-2.1.1"),),
+    ),
+    (
+        "copied twice, though no one leader appended it twice",
+        ONE_APPEND,
+        [*on(ONE, appended(0, 4, A)), *on(THREE, copied(0, 4, A)), *on(TWO, appended(5, 9, A)), *on(THREE, copied(5, 9, A))],
+        VIOLATED,
+        2,
+        ("t/0/7/0/0",),
+        (("broker-3.1.0", "broker-3.1.1"),),
+    ),
+    ("cut off and copied again elsewhere", ONE_APPEND, on(TWO, appended(5, 9, A), truncated(5), copied(5, 5), copied(6, 10, A)), OK, 1),
+    (
+        "cut behind it",
+        ONE_APPEND,
+        on(TWO, appended(0, 4, A), truncated(5), appended(5, 9, A)),
+        VIOLATED,
+        2,
+        ("t/0/7/0/0",),
+        (("broker-2.1.0", "broker-2.1.2"),),
+    ),
+    # --- log matching
+    ("copied as it was appended", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 4)), *on(THREE, copied(0, 4))], OK, 3),
+    ("another epoch has another batch", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 3, epoch=1, crc=9))], OK, 2),
+    (
+        "copied with other bytes",
+        MATCHING,
+        [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 4, crc=9)), *on(THREE, copied(0, 4, crc=9))],
+        VIOLATED,
+        3,
+        ("t/0/0/0",),
+        (("broker-1.1.0", "broker-2.1.0"),),
+    ),
+    ("copied shorter", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 3))], VIOLATED, 2, ("t/0/0/0",), (("broker-1.1.0", "broker-2.1.0"),)),
+    ("nothing written", MATCHING, on(ONE, leads(0)), VACUOUS, 0),
+    # --- one leader
+    ("a leader in each epoch", ONE_LEADER, [*on(ONE, leads(0)), *on(TWO, leads(1)), *on(ONE, leads(2))], OK, 3),
+    ("other partitions have other leaders", ONE_LEADER, [*on(ONE, leads(0)), *on(TWO, leads(0, partition=1))], OK, 2),
+    (
+        "two leaders in one epoch",
+        ONE_LEADER,
+        [*on(ONE, leads(0)), *on(TWO, leads(0)), *on(THREE, leads(0))],
+        VIOLATED,
+        3,
+        ("t/0/0",),
+        (("broker-1.1.0", "broker-2.1.0"),),
+    ),
+    ("nobody leads", ONE_LEADER, on(ONE, follows(-1, 0)), VACUOUS, 0),
+    # --- the high watermark grows
+    ("it grows", GROWS, on(ONE, moved(3), moved(5), moved(4, epoch=1)), OK, 3),
+    ("a follower's goes back", GROWS, on(ONE, moved(5, is_leader=False), moved(3, is_leader=False)), VACUOUS, 0),
+    ("a restart begins anew", GROWS, [*on(ONE, moved(5)), (ONE, 2, moved(3))], OK, 2),
+    ("it falls", GROWS, on(ONE, moved(5), moved(3)), VIOLATED, 2, ("broker-1.1.1",), (("broker-1.1.0", "broker-1.1.1"),)),
+    # --- what is replicated is not cut
+    ("cut behind what is replicated", UNCUT, on(ONE, truncated(5, 5), truncated(9, 5)), OK, 2),
+    ("cut below what is replicated", UNCUT, on(ONE, truncated(4, 5)), VIOLATED, 1, ("broker-1.1.0",), (("broker-1.1.0",),)),
+    ("nothing cut", UNCUT, on(ONE, moved(5)), VACUOUS, 0),
+    # --- leaders have what was told
+    ("a new leader has it", COMPLETE, [*on(ONE, leads(0), moved(5)), *on(TWO, leads(1, 5))], OK, 1),
+    ("a new leader has less", COMPLETE, [*on(ONE, moved(5)), *on(TWO, leads(1, 4))], VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
+    ("it is told afterwards", COMPLETE, [*on(TWO, leads(1, 4)), *on(ONE, moved(5))], VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
+    ("a later leader knows more", COMPLETE, [*on(TWO, leads(1, 4)), *on(ONE, moved(3)), *on(THREE, moved(9, epoch=1))], OK, 1),
+    ("only a follower knows", COMPLETE, [*on(ONE, moved(5, is_leader=False)), *on(TWO, leads(1, 4))], VACUOUS, 0),
+    # --- all in sync have it
+    (
+        "all have it",
+        REPLICATED,
+        [*on(ONE, agreed("1,2"), appended(0, 4)), *on(TWO, copied(0, 4)), *on(THREE, follows(1, 0)), *on(ONE, moved(5))],
+        OK,
+        1,
+    ),
+    (
+        "one has not",
+        REPLICATED,
+        [*on(ONE, agreed("1,2,3"), appended(0, 4)), *on(TWO, copied(0, 4)), *on(THREE, follows(1, 0)), *on(ONE, moved(5))],
+        VIOLATED,
+        1,
+        ("broker-1.1.2/broker-3",),
+        (("broker-1.1.2",),),
+    ),
+    (
+        "one had it and cut it off",
+        REPLICATED,
+        [*on(ONE, agreed("2,1"), appended(0, 4)), *on(TWO, copied(0, 4), truncated(3)), *on(ONE, moved(5))],
+        VIOLATED,
+        1,
+        ("broker-1.1.2/broker-2",),
+        (("broker-1.1.2",),),
+    ),
+    (
+        "who left does not count",
+        REPLICATED,
+        [*on(ONE, agreed("1,2"), appended(0, 4)), *on(TWO, follows(1, 0)), *on(ONE, agreed("1"), moved(5))],
+        OK,
+        1,
+    ),
+    ("in another epoch", REPLICATED, [*on(TWO, follows(1, 0)), *on(ONE, agreed("1,2"), moved(5, epoch=1))], VACUOUS, 0),
+    ("broker-11 is not broker-1", REPLICATED, [*on(ONE, follows(11, 0)), *on("broker-11", agreed("11"), appended(0, 4), moved(5))], OK, 1),
+    # --- acknowledged records on replicas
+    (
+        "on both",
+        EVERYWHERE,
+        [
+            *in_sync("b", "c"),
+            ("x", acknowledged(0, "k")),
+            *on("final", final_log(1, 1), log_of("c", 1), final_record(0, "k"), final_record(0, "k", broker="c")),
+        ],
+        OK,
+        2,
+    ),
+    (
+        "on one of two",
+        EVERYWHERE,
+        [*in_sync("b", "c"), ("x", acknowledged(0, "k")), *on("final", final_log(1, 1), log_of("c", 1), final_record(0, "k"))],
+        VIOLATED,
+        2,
+        ("c/t/0/k/0",),
+        (("x.1.0",),),
+    ),
+    (
+        "at another offset",
+        EVERYWHERE,
+        [*in_sync("b"), ("x", acknowledged(1, "k")), ("x", acknowledged(-1, "k")), *on("final", final_log(1, 1), final_record(0, "k"))],
+        VIOLATED,
+        2,
+        ("b/t/0/k/1",),
+        (("x.1.0",),),
+    ),
+    (
+        "who is not in sync may lack it",
+        EVERYWHERE,
+        [*in_sync("b"), ("x", acknowledged(0, "k")), *on("final", final_log(1, 1), log_of("c", 0), final_record(0, "k"))],
+        OK,
+        1,
+    ),
+    ("a replica was not read", EVERYWHERE, [*in_sync("b"), ("x", acknowledged(0, "k"))], UNKNOWN, 1),
+    (
+        "below the start of the log",
+        EVERYWHERE,
+        [*in_sync("c"), ("x", acknowledged(0, "k")), ("final", log_of("c", 5, log_start_offset=3))],
+        OK,
+        1,
+    ),
+    # --- replicas are equal
+    (
+        "equal",
+        EQUAL,
+        [
+            *in_sync("b", "c"),
+            *on("final", log_of("b", 10), final_batch(0, 4), final_batch(5, 9), log_of("c", 10), final_batch(0, 4, broker="c")),
+            ("final", final_batch(5, 9, broker="c")),
+        ],
+        OK,
+        4,
+    ),
+    (
+        "one begins later and one ends earlier",
+        EQUAL,
+        [*in_sync("b", "c"), *on("final", log_of("b", 5), final_batch(0, 4), log_of("c", 9, log_start_offset=5), final_batch(5, 8, broker="c"))],
+        VACUOUS,
+        0,
+    ),
+    (
+        "cut otherwise into batches",
+        EQUAL,
+        [*in_sync("b", "c"), *on("final", log_of("b", 5), final_batch(0, 4), log_of("c", 5), final_batch(0, 3, broker="c"))],
+        VIOLATED,
+        2,
+        ("t/0/b/c/0", "t/0/c/b/0"),
+        (("final.1.1",), ("final.1.3",)),
+    ),
+    (
+        "who is not in sync may have what it likes",
+        EQUAL,
+        [*in_sync("b"), *on("final", log_of("b", 5), final_batch(0, 4), log_of("c", 5), final_batch(0, 3, broker="c"))],
+        VACUOUS,
+        0,
+    ),
+]
+
+
+def note_replicas(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let three brokers lead, append, copy, agree and cut, mostly as they should, in a topic of their own."""
+
+    def note(node: str, event: Event) -> None:
+        history.note(node, replace(event, topic="r"))
+
+    nodes = (ONE, TWO, THREE)
+    end_offset = high_watermark = 0
+    logs: dict[str, list[tuple[int, int]]] = {node: [] for node in nodes}
+    for epoch in range(random.randrange(2, 5)):
+        leader = random.choice(nodes)
+        end_offset = max(0, end_offset - (3 if slip() else 0))
+        note(leader, leads(epoch, end_offset))
+        if slip():
+            note(random.choice(nodes), leads(epoch, end_offset))
+        note(leader, agreed("1,2,3", epoch=epoch))
+        for node in nodes:
+            if node != leader:
+                note(node, follows(nodes.index(leader) + 1, epoch))
+                note(node, truncated(end_offset, high_watermark + (9 if slip() else 0), epoch=epoch))
+        for _ in range(random.randrange(1, 5)):
+            last_offset = end_offset + random.randrange(3)
+            producer = (100, 0, random.randrange(end_offset + 1) if slip() else end_offset)
+            for node in nodes:
+                if not slip():
+                    note(node, copied(end_offset, last_offset, producer, epoch=epoch, crc=random.randrange(9) if slip() else end_offset))
+                    logs[node] = [*(batch for batch in logs[node] if batch[1] < end_offset), (end_offset, last_offset)]
+            end_offset = last_offset + 1
+            high_watermark = max(0, high_watermark - 2) if slip() else end_offset
+            note(leader, moved(high_watermark, epoch=epoch))
+            note(random.choice(nodes), moved(high_watermark, epoch=epoch, is_leader=False))
+    for node in nodes:
+        note("harness", ReplicaInSync(topic="r", partition=0, broker=node))
+    for node in nodes:
+        note("final", log_of(node, end_offset, record_count=len(logs[node])))
+        for first_offset, last_offset in logs[node]:
+            note("final", final_batch(first_offset, last_offset + (1 if slip() else 0), broker=node))
+            if not slip():
+                note("final", final_record(first_offset, f"r{first_offset}", broker=node))
+    if logs[ONE]:
+        note("client", acknowledged(logs[ONE][0][0], f"r{logs[ONE][0][0]}"))
