@@ -42,14 +42,16 @@ class Topic:
 
 
 class Target:
-    """A cluster, by the address of one of its brokers; with `controller`, the address of its active controller's own listener, too."""
+    """A cluster, by the address of one of its brokers; with `controller`, the address of its active controller's own listener, too; with `sasl`, that of a listener
+    that wants to know who a client is, of a node with an authorizer, too."""
 
-    def __init__(self, address: str, controller: str = "") -> None:
+    def __init__(self, address: str, controller: str = "", sasl: str = "") -> None:
         split_address(address)
         if controller:
             split_address(controller)
         self.address = address
         self.controller = controller
+        self.sasl = sasl
         self.transcript = Transcript()
         self._give_up_at: float | None = None
         self._numbers = itertools.count(1)

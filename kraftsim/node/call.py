@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct
 
+from kraftsim.core.security.principal import Principal
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.requests import RequestHead
@@ -46,6 +47,16 @@ class Call:
     def listener(self) -> str:
         """The listener through which the client came."""
         return self.connection.listener
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks."""
+        return self.connection.principal
+
+    @property
+    def host(self) -> str:
+        """The address that the client has, without its port."""
+        return self.connection.peer.rpartition(":")[0]
 
 
 class Encoded(Struct, frozen=True):

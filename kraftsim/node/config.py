@@ -34,10 +34,12 @@ from kraftsim.node.config_keys import (
 )
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, InitialController, Voter
+from kraftsim.node.security.listener_settings import TLS_KEYS, check_security, is_listener_key
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"
 PLAINTEXT = "PLAINTEXT"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 
 
@@ -67,6 +69,17 @@ class NodeConfig:
     socket_listen_backlog_size: int = setting("socket.listen.backlog.size", integer(at_least=1), "50")
     connections_max_idle_ms: int = setting("connections.max.idle.ms", long_integer(), "600000")
     request_timeout_ms: int = setting("request.timeout.ms", integer(at_least=0), "30000")
+
+    # security; what a listener may have of its own is in node/security/listener_settings.py
+    connection_failed_authentication_delay_ms: int = setting("connection.failed.authentication.delay.ms", integer(at_least=0), "100")
+    connections_max_reauth_ms: int = setting("connections.max.reauth.ms", long_integer(), "0")
+    sasl_enabled_mechanisms: tuple[str, ...] = setting("sasl.enabled.mechanisms", names, "GSSAPI")
+    sasl_mechanism_inter_broker_protocol: str = setting("sasl.mechanism.inter.broker.protocol", text_value, "GSSAPI")
+    sasl_mechanism_controller_protocol: str = setting("sasl.mechanism.controller.protocol", text_value, "GSSAPI")
+    sasl_server_max_receive_size: int = setting("sasl.server.max.receive.size", integer(), "524288")
+    authorizer_class_name: str = setting("authorizer.class.name", choice("", STANDARD_AUTHORIZER))
+    super_users: str = setting("super.users", text_value)
+    allow_everyone_if_no_acl_found: bool = setting("allow.everyone.if.no.acl.found", boolean, "false")
 
     # topics and partition logs
     num_partitions: int = setting("num.partitions", integer(at_least=1), "1")
@@ -118,20 +131,6 @@ class NodeConfig:
 
     transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms", integer(at_least=1), "900000")
 
-    # brokers and controllers
-    broker_heartbeat_interval_ms: int = setting("broker.heartbeat.interval.ms", integer(), "2000")
-    broker_session_timeout_ms: int = setting("broker.session.timeout.ms", integer(), "9000")
-    initial_broker_registration_timeout_ms: int = setting("initial.broker.registration.timeout.ms", integer(), "60000")
-    controlled_shutdown_enable: bool = setting("controlled.shutdown.enable", boolean, "true")
-    controller_socket_timeout_ms: int = setting("controller.socket.timeout.ms", integer(), "30000")
-    controller_quorum_append_linger_ms: int = setting("controller.quorum.append.linger.ms", integer(at_least=0), "25")
-    controller_quorum_election_timeout_ms: int = setting("controller.quorum.election.timeout.ms", integer(at_least=1), "1000")
-    controller_quorum_fetch_timeout_ms: int = setting("controller.quorum.fetch.timeout.ms", integer(at_least=1), "2000")
-    controller_quorum_election_backoff_max_ms: int = setting("controller.quorum.election.backoff.max.ms", integer(at_least=0), "1000")
-    controller_quorum_request_timeout_ms: int = setting("controller.quorum.request.timeout.ms", integer(), "2000")
-    controller_quorum_retry_backoff_ms: int = setting("controller.quorum.retry.backoff.ms", integer(), "20")
-    controller_quorum_fetch_max_bytes: int = setting("controller.quorum.fetch.max.bytes", integer(at_least=1), "8388608")
-    controller_quorum_fetch_snapshot_max_bytes: int = setting("controller.quorum.fetch.snapshot.max.bytes", integer(at_least=1), "8388608")
     # consumer groups
     group_initial_rebalance_delay_ms: int = setting("group.initial.rebalance.delay.ms", integer(), "3000")
     group_min_session_timeout_ms: int = setting("group.min.session.timeout.ms", integer(), "6000")
@@ -147,6 +146,20 @@ class NodeConfig:
     offsets_topic_segment_bytes: int = setting("offsets.topic.segment.bytes", integer(at_least=1), "104857600")
     offsets_topic_compression_codec: int = setting("offsets.topic.compression.codec", integer(at_least=0, at_most=4), "0")
 
+    # brokers and controllers
+    broker_heartbeat_interval_ms: int = setting("broker.heartbeat.interval.ms", integer(), "2000")
+    broker_session_timeout_ms: int = setting("broker.session.timeout.ms", integer(), "9000")
+    initial_broker_registration_timeout_ms: int = setting("initial.broker.registration.timeout.ms", integer(), "60000")
+    controlled_shutdown_enable: bool = setting("controlled.shutdown.enable", boolean, "true")
+    controller_socket_timeout_ms: int = setting("controller.socket.timeout.ms", integer(), "30000")
+    controller_quorum_append_linger_ms: int = setting("controller.quorum.append.linger.ms", integer(at_least=0), "25")
+    controller_quorum_election_timeout_ms: int = setting("controller.quorum.election.timeout.ms", integer(at_least=1), "1000")
+    controller_quorum_fetch_timeout_ms: int = setting("controller.quorum.fetch.timeout.ms", integer(at_least=1), "2000")
+    controller_quorum_election_backoff_max_ms: int = setting("controller.quorum.election.backoff.max.ms", integer(at_least=0), "1000")
+    controller_quorum_request_timeout_ms: int = setting("controller.quorum.request.timeout.ms", integer(), "2000")
+    controller_quorum_retry_backoff_ms: int = setting("controller.quorum.retry.backoff.ms", integer(), "20")
+    controller_quorum_fetch_max_bytes: int = setting("controller.quorum.fetch.max.bytes", integer(at_least=1), "8388608")
+    controller_quorum_fetch_snapshot_max_bytes: int = setting("controller.quorum.fetch.snapshot.max.bytes", integer(at_least=1), "8388608")
     metadata_max_idle_interval_ms: int = setting("metadata.max.idle.interval.ms", integer(at_least=0), "500")
     metadata_log_segment_bytes: int = setting("metadata.log.segment.bytes", integer(at_least=12), "1073741824")
     metadata_log_segment_ms: int = setting("metadata.log.segment.ms", long_integer(), "604800000")
@@ -178,7 +191,7 @@ class NodeConfig:
         """Check a property set as Kafka would. Raises ConfigError: one line, naming the key."""
         declared = {str(each.metadata[NAME_KEY]): each for each in fields(cls) if NAME_KEY in each.metadata}
         for name in properties:
-            if name not in declared and name not in KEYS_WITHOUT_EFFECT:
+            if name not in declared and name not in KEYS_WITHOUT_EFFECT and name not in TLS_KEYS and not is_listener_key(name):
                 raise ConfigError(_unknown_key(name, [*declared, *sorted(KEYS_WITHOUT_EFFECT)]))
         values = {each.name: parse_setting(each, properties.get(name)) for name, each in declared.items()}
         config = cls(**cast(dict[str, str], values))  # type: ignore[arg-type]
@@ -263,6 +276,7 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
     _check_roles(config)
     _check_listeners(config)
     _check_advertised(config, given="advertised.listeners" in properties)
+    check_security(config)
     if len(config.log_dirs) != 1:
         raise ConfigError(f"log.dirs: exactly one directory can be used for now, got {len(config.log_dirs)}")
     return config
@@ -301,8 +315,6 @@ def _check_listeners(config: NodeConfig) -> None:
         protocol = config.listener_security_protocol_map.get(endpoint.listener)
         if protocol is None:
             raise ConfigError(f"listeners: {endpoint.listener} has no security protocol in listener.security.protocol.map")
-        if protocol != PLAINTEXT:
-            raise ConfigError(f"listener.security.protocol.map: {endpoint.listener} asks for {protocol}, but only PLAINTEXT is there for now")
         belongs_to_controllers = endpoint.listener in config.controller_listener_names
         if config.is_controller and not belongs_to_controllers:
             raise ConfigError(f"listeners: {endpoint.listener} of a controller must be in controller.listener.names")

@@ -8,7 +8,6 @@ Source: kafka.server.KafkaConfig of 3.9.
 KEYS_WITHOUT_EFFECT = frozenset(
     {
         "background.threads",
-        "connection.failed.authentication.delay.ms",
         "controlled.shutdown.max.retries",
         "controlled.shutdown.retry.backoff.ms",
         "log.cleaner.enable",

@@ -12,16 +12,19 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol, cast
 
+from kraftsim.core.security.principal import ANONYMOUS
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, NoAnswer
 from kraftsim.node.file_sender import FileSender, holds_slices, read_slices
 from kraftsim.node.inbox import Buffer, Inbox
 from kraftsim.node.large_frames import LargeFrames
+from kraftsim.node.security.tls import principal_of
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.malformed import MalformedMessage
 from protocol.requests import RequestHead, UnsupportedApi, response_chunks
 
 if TYPE_CHECKING:
+    from kraftsim.node.security.sasl_gate import SaslGate
     from kraftsim.node.shell import NodeShell
 
 REASON_PEER, REASON_STOPPING, REASON_IDLE = "peer", "stopping", "idle"
@@ -70,6 +73,9 @@ class ServerConnection(asyncio.Protocol):
         self.number = shell.next_connection_number()
         self.listener = listener
         self.peer = "?"
+        self.principal = ANONYMOUS
+        """Who the client is; a gate or a certificate says so."""
+        self.gate: SaslGate | None = None
         self.frame_bytes_max = shell.config.socket_request_max_bytes
         self.has_frame_events = shell.config.frame_events
         self.out: list[Chunk | FileSlice] = []
@@ -109,6 +115,8 @@ class ServerConnection(asyncio.Protocol):
         if self._shell.is_dead:
             transport.abort()
             return
+        if transport.get_extra_info("peercert"):
+            self.principal = principal_of(transport)
         self._shell.world.note(ConnectionOpened(connection=self.number, listener=self.listener, peer=self.peer))
         if self._idle_s > 0:
             self._idle_alarm = self._loop.call_later(self._idle_s, self._on_idle_alarm)
@@ -213,6 +221,16 @@ class ServerConnection(asyncio.Protocol):
             return UNKNOWN_CLIENT
         found = self._clients[header_version] = (raw, CLIENT_ID_POSITION + len(raw), None if size < 0 else name)
         return found
+
+    def serve_through(self, gate: "SaslGate") -> None:
+        """Let nothing pass but what a gate lets pass."""
+        self.gate = gate
+        self._serve_run, self._read_head, self._serve_request = gate.serve_run, gate.read_head, gate.serve
+        self.limit_frames(self._shell.config.sasl_server_max_receive_size)
+
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """Take no larger frames than this from now on; those limits are for who is not known yet."""
+        self.frame_bytes_max = self._inbox.frame_bytes_max = frame_bytes_max
 
     def give(self, answer: Answer | Deferred, call: Call) -> None:
         """Take an answer, or the promise of one."""

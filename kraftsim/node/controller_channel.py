@@ -156,6 +156,7 @@ class ControllerChannel:
             frame_events=self._shell.config.frame_events,
             number=self._shell.next_connection_number(),
             local_host=self._shell.config.outgoing_host,
+            security=self._shell.security.to_controllers,
         )
         try:
             await self._connection.connect(timeout_ms=min(CONNECT_TIMEOUT_MS, self._request_timeout_ms))

@@ -167,6 +167,13 @@ class Dispatcher(Generic[N]):
         except Exception as unforeseen:  # as above
             return _unforeseen(route.refuse, call, unforeseen)
 
+    def refuse(self, head: RequestHead, frame: bytes, connection: ServerConnection, error: ErrorCode) -> Answer:
+        """Return how an API says an error; where there is no way, the connection ends."""
+        route = self._routes.get(head.api_key)
+        if route is None or route.refuse is None or not route.first_version <= head.api_version <= route.last_version:
+            return Closing(f"api key {head.api_key} is out of place: {error.name}")
+        return route.refuse(Call(head, decode_request(head, frame), connection), error)
+
     def _not_offered(self, head: RequestHead, route: Route[N] | None) -> Answer:
         if route is None:
             return Closing(f"api key {head.api_key} is not offered on this listener")

@@ -27,7 +27,7 @@ _SIZE = Struct(">i").unpack_from
 class Inbox:
     """The input of one connection. `waiting` are the stretches to be served, oldest first; each begins with a whole frame or an impossible size."""
 
-    __slots__ = ("_frame_bytes_max", "_missing_bytes", "_pieces", "_size_part", "announced_bytes", "large", "waiting")
+    __slots__ = ("_missing_bytes", "_pieces", "_size_part", "announced_bytes", "frame_bytes_max", "large", "waiting")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.waiting: deque[Stretch] = deque()
@@ -35,7 +35,7 @@ class Inbox:
         """Receives in place of the connection while large frames come."""
         self.announced_bytes = 0
         """Size, with its own four bytes, of a large frame whose beginning is in `pieces`; 0 if there is none."""
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self._pieces: list[bytes | memoryview] = []
         self._missing_bytes = 0
         self._size_part = b""
@@ -72,7 +72,7 @@ class Inbox:
         if end - position < SIZE_BYTES:
             return False
         size: int = _SIZE(buffer, position)[0]
-        return end - position - SIZE_BYTES >= size or not 0 <= size <= self._frame_bytes_max
+        return end - position - SIZE_BYTES >= size or not 0 <= size <= self.frame_bytes_max
 
     def first_size(self, buffer: Buffer, position: int) -> int:
         """Return the size that a frame announces."""

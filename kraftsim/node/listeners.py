@@ -7,8 +7,9 @@ import asyncio
 from collections.abc import Iterable
 
 from kraftsim.events.nodes import ListenerOpened
-from kraftsim.node.connection import REASON_STOPPING, FrameServer, ServerConnection
+from kraftsim.node.connection import REASON_STOPPING, ServerConnection
 from kraftsim.node.endpoints import Endpoint
+from kraftsim.node.security.sasl_gate import GuardedServer
 from kraftsim.node.shell import NodeShell
 
 
@@ -31,7 +32,7 @@ class Listeners:
         """How many clients are connected."""
         return len(self._connections)
 
-    async def open(self, endpoints: Iterable[Endpoint], server: FrameServer) -> None:
+    async def open(self, endpoints: Iterable[Endpoint], server: GuardedServer) -> None:
         """Bind and accept. Raises ListenerError naming the listener; what was opened before it is closed again."""
         for endpoint in endpoints:
             try:
@@ -57,16 +58,23 @@ class Listeners:
         for connection in list(self._connections.values()):
             connection.abort()
 
-    async def _open(self, endpoint: Endpoint, server: FrameServer) -> None:
+    async def _open(self, endpoint: Endpoint, server: GuardedServer) -> None:
         loop = asyncio.get_running_loop()
+        security = self._shell.security
 
         def accept() -> ServerConnection:
             connection = ServerConnection(self._shell, server, endpoint.listener, self._forget)
             self._connections[connection.number] = connection
+            if (gate := security.gate(self._shell, server, endpoint.listener)) is not None:
+                connection.serve_through(gate)
             return connection
 
         backlog = self._shell.config.socket_listen_backlog_size
-        opened = await loop.create_server(accept, endpoint.bind_host, endpoint.port, backlog=backlog)
+        tls = security.tls_of(endpoint.listener)
+        if tls is None:
+            opened = await loop.create_server(accept, endpoint.bind_host, endpoint.port, backlog=backlog)
+        else:
+            opened = await loop.create_server(accept, endpoint.bind_host, endpoint.port, backlog=backlog, ssl=tls)
         self._servers.append(opened)
         host, port = opened.sockets[0].getsockname()[:2]
         self.bound[endpoint.listener] = Endpoint(endpoint.listener, endpoint.bind_host, port)

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from kraftsim import __version__
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent
+from kraftsim.node.security.login import RENEWED_AFTER, LinkSecurity, log_in
 from kraftsim.world.interface import Chunk, World
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -70,7 +71,7 @@ class PeerConnection(asyncio.Protocol):
 
     `number` names the connection in this node's events. `own_versions` narrows what this side speaks (a node of an older release); the
     default is everything that is declared. `on_closed` hears once that the connection ended, whoever ended it. `local_host` is the address of
-    this machine that the connection comes from; by default the system chooses.
+    this machine that the connection comes from; by default the system chooses. `security` is what the peer's listener wants: TLS, a login.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class PeerConnection(asyncio.Protocol):
         number: int = 0,
         on_closed: Callable[["PeerConnection"], None] | None = None,
         local_host: str | None = None,
+        security: LinkSecurity | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -94,6 +96,8 @@ class PeerConnection(asyncio.Protocol):
         self._peer = f"{host}:{port}"
         self._link = f">{self._peer}"
         self._local_address = None if local_host is None else (local_host, 0)
+        self._security = security
+        self._renew_at = NEVER
         self._client_id = client_id
         self._world = world
         self._frame_events = frame_events and world is not None
@@ -119,8 +123,13 @@ class PeerConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._loop.create_connection(lambda: self, self.host, self.port, local_addr=self._local_address)
+                if self._security is None or self._security.tls is None:
+                    await self._loop.create_connection(lambda: self, self.host, self.port, local_addr=self._local_address)
+                else:
+                    await self._loop.create_connection(lambda: self, self.host, self.port, local_addr=self._local_address, ssl=self._security.tls)
                 await self._negotiate()
+                if self._security is not None:
+                    await self._log_in(self._security)
         except TimeoutError as error:
             self._end(RequestTimedOut(f"{self._peer} did not accept the connection within {timeout_ms} ms"))
             raise RequestTimedOut(f"{self._peer} did not accept the connection within {timeout_ms} ms") from error
@@ -131,7 +140,7 @@ class PeerConnection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         """Whether requests can be sent."""
-        return self._transport is not None and self._closed_because is None
+        return self._transport is not None and self._closed_because is None and (self._renew_at is NEVER or not self._is_over())
 
     @property
     def in_flight_count(self) -> int:
@@ -183,6 +192,9 @@ class PeerConnection(asyncio.Protocol):
         """Send a request; `on_answer` is called exactly once, later. Raises Disconnected or NoCommonVersion instead if it cannot be sent at all."""
         if self._closed_because is not None or self._transport is None or self._loop is None:
             raise Disconnected(f"no connection to {self._peer}: {self._closed_because or 'not connected yet'}")
+        if self._renew_at is not NEVER and self._is_over():
+            self.close()
+            raise Disconnected(f"the session with {self._peer} is over")
         message_class: type = type(body)
         api_key = api_key_of(message_class)
         version = self.version_for(api_key) if api_version is None else api_version
@@ -264,6 +276,17 @@ class PeerConnection(asyncio.Protocol):
         if answer.error_code != ErrorCode.NONE:
             raise Disconnected(f"{self._peer} answered ApiVersions with error {answer.error_code}")
         self._peer_versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+    async def _log_in(self, security: LinkSecurity) -> None:
+        """Say who this side is, if the peer wants to know."""
+        assert self._loop is not None, "the connection is open"
+        lifetime_ms = await log_in(security, lambda body, version: self.request(body, api_version=version))
+        if lifetime_ms:
+            self._renew_at = self._loop.time() + RENEWED_AFTER * lifetime_ms / 1000
+
+    def _is_over(self) -> bool:
+        """Whether the session is nearly over, and nothing is under way: a new connection logs in anew."""
+        return self._loop is not None and self._loop.time() >= self._renew_at and not self._in_flight
 
     def _api_versions_range(self) -> VersionRange:
         if self._own_versions is None:

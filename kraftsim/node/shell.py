@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from kraftsim.events.nodes import DiskFailed, NodeFailed, NodeStarted
 from kraftsim.node.config import NodeConfig
+from kraftsim.node.security.node_security import NodeSecurity
 from kraftsim.node.tasks import NodeTasks
 from kraftsim.world.interface import World
 
@@ -19,6 +20,7 @@ class NodeShell:
         self.world = world
         self.config = config
         self.tasks = NodeTasks(self.fail)
+        self.security = NodeSecurity(config, lambda purpose: world.random(purpose).getrandbits)
         self.is_dead = False
         self._on_death = on_death
         self._connection_count = 0

@@ -40,6 +40,8 @@ def cases(*, holding: bool) -> list[object]:
 @pytest.mark.parametrize(("fixture", "requirement"), cases(holding=True))
 def test_apache_kafka_meets(fixture, requirement, request):
     finding = judge(requirement, target_of(request.getfixturevalue(fixture)))
+    if finding.verdict is Verdict.SKIPPED and requirement.section.chapter == "security":
+        pytest.skip("a listener with authentication is asked in test_security.py")
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 

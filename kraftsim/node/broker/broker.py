@@ -130,6 +130,7 @@ class Broker:
     async def start(self) -> None:
         """Listen, read what the last stop left, and begin to register. Raises ConfigError, OSError kinds; then nothing is left open."""
         self.shell.note_started()
+        self.shell.security.accounts.scram = lambda user, mechanism: self.image.registries.scram_credentials.get((user, mechanism))
         directory_id = self.replication.directory_id = await load_identity(self.world, self.config)
         await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
         try:

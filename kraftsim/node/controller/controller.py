@@ -64,6 +64,7 @@ class Controller:
         self.world = world
         self.config = config
         self.shell = NodeShell(world, config, self._on_death)
+        self.shell.security.accounts.scram = lambda user, mechanism: self.ledger.state.registries.scram_credentials.get((user, mechanism))
         self._parts = parts
         found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
         self._handlers = {handler.key: for_active_controller(handler) for handler in found}

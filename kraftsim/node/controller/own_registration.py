@@ -101,6 +101,7 @@ class OwnRegistration:
             frame_events=self._config.frame_events,
             number=shell.next_connection_number(),
             local_host=shell.config.outgoing_host,
+            security=shell.security.to_controllers,
         )
         timeout_ms = self._config.controller_quorum_request_timeout_ms
         try:

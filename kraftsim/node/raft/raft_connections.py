@@ -93,6 +93,7 @@ class RaftConnections:
             frame_events=shell.config.frame_events,
             number=shell.next_connection_number(),
             local_host=shell.config.outgoing_host,
+            security=shell.security.to_controllers,
         )
         try:
             await connection.connect(timeout_ms=self._timeout_ms)

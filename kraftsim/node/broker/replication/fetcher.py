@@ -168,6 +168,7 @@ class ReplicaFetcher:
             frame_events=self._config.frame_events,
             number=self._shell.next_connection_number(),
             local_host=self._config.outgoing_host,
+            security=self._shell.security.to_brokers,
         )
         await connection.connect(timeout_ms=self._config.replica_socket_timeout_ms)
         return connection

@@ -1,0 +1,144 @@
+"""SCRAM: both sides prove that they know a password, and neither says it.
+
+Source: RFC 5802, org.apache.kafka.common.security.scram.internals.{ScramSaslServer, ScramSaslClient, ScramMessages, ScramFormatter}.
+"""
+
+import hmac
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Callable
+from hashlib import pbkdf2_hmac
+from typing import Final
+
+from kraftsim.core.metadata.scram_credentials import HASHES
+from kraftsim.core.security.sasl import SCRAM_MECHANISMS, SaslRefused
+from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
+
+ITERATIONS_MIN: Final = 4096
+NONCE_BITS: Final = 130
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
+_PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"
+_CLIENT_FIRST = re.compile(
+    rf"n,(?:a=(?P<authorization>{_SASL_NAME}))?,(?:m={_VALUE},)?n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS})"
+)
+_SERVER_FIRST = re.compile(rf"(?:m={_VALUE},)?r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]+){_EXTENSIONS}")
+_CLIENT_FINAL = re.compile(rf"(?P<before>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})")
+Credential = UserScramCredentialRecord
+Draw = Callable[[int], int]
+"""Draws a number of so many bits."""
+
+
+def draw_nonce(draw: Draw) -> str:
+    """Return a nonce as Kafka writes it: a number of 130 bits in base 36."""
+    number, text = draw(NONCE_BITS), ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        text = _DIGITS[digit] + text
+    return text or "0"
+
+
+class ScramServer:
+    """The server's side. `credential_of` knows the keys of a user, never a password."""
+
+    def __init__(self, mechanism: str, credential_of: Callable[[str], Credential | None], nonce: str) -> None:
+        self._hash = HASHES[SCRAM_MECHANISMS[mechanism]]
+        self._credential_of = credential_of
+        self._nonce = nonce
+        self._credential: Credential | None = None
+        self._client_first_bare = self._server_first = ""
+        self.user = ""
+        self.is_complete = False
+
+    def step(self, token: bytes) -> bytes:
+        """Take the client's first or its final message. Raises SaslRefused."""
+        if self.is_complete:
+            raise _refused("the exchange is over")
+        try:
+            text = token.decode("ascii")
+        except UnicodeDecodeError:
+            raise _refused("a message that is no text") from None
+        return (self._on_first(text) if self._credential is None else self._on_final(text, self._credential)).encode()
+
+    def _on_first(self, text: str) -> str:
+        match = _CLIENT_FIRST.fullmatch(text)
+        if match is None:
+            raise _refused("Invalid SCRAM client first message format")
+        self.user = match["name"].replace("=2C", ",").replace("=3D", "=")
+        credential = self._credential_of(self.user)
+        if credential is None:
+            raise _refused("Authentication failed: Invalid user credentials")
+        if (match["authorization"] or self.user) != self.user:
+            why = "Authentication failed: Client requested an authorization id that is different from username"
+            raise SaslRefused(why, why)
+        if credential.iterations < ITERATIONS_MIN:
+            raise _refused(f"Iterations {credential.iterations} is less than the minimum {ITERATIONS_MIN}")
+        self._credential = credential
+        self._nonce = match["nonce"] + self._nonce
+        self._client_first_bare = f"n={match['name']},r={match['nonce']}{match['extensions']}"
+        self._server_first = f"r={self._nonce},s={b64encode(bytes(credential.salt)).decode()},i={credential.iterations}"
+        return self._server_first
+
+    def _on_final(self, text: str, credential: Credential) -> str:
+        match = _CLIENT_FINAL.fullmatch(text)
+        if match is None:
+            raise _refused("Invalid SCRAM client final message format")
+        if match["nonce"] != self._nonce:
+            raise _refused("Invalid client nonce in the final client message.")
+        exchanged = f"{self._client_first_bare},{self._server_first},{match['before']}".encode()
+        signature = hmac.new(bytes(credential.stored_key), exchanged, self._hash).digest()
+        proof = b64decode(match["proof"])
+        if len(proof) != len(signature) or not hmac.compare_digest(self._hash(_xor(proof, signature)).digest(), bytes(credential.stored_key)):
+            raise _refused("Invalid client credentials")
+        self.is_complete = True
+        return "v=" + b64encode(hmac.new(bytes(credential.server_key), exchanged, self._hash).digest()).decode()
+
+
+class ScramClient:
+    """The client's side."""
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
+        self._make = HASHES[SCRAM_MECHANISMS[mechanism]]
+        self._password = password.encode()
+        self._nonce = nonce
+        self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._expected: bytes | None = None
+
+    def first(self) -> bytes:
+        """Return the first message."""
+        return f"n,,{self._bare}".encode()
+
+    def step(self, token: bytes) -> bytes | None:
+        """Answer the server's first message with the proof, and check its last one. Raises SaslRefused."""
+        text = token.decode("ascii", errors="replace")
+        if self._expected is not None:
+            try:
+                told = b64decode(text.removeprefix("v="), validate=True)
+            except NotBase64:
+                told = b""
+            if not hmac.compare_digest(told, self._expected):
+                raise _refused("the server does not know the credentials")
+            return None
+        match = _SERVER_FIRST.fullmatch(text)
+        if match is None or not match["nonce"].startswith(self._nonce) or int(match["iterations"]) < ITERATIONS_MIN:
+            raise _refused("the server's first message cannot be accepted")
+        salted = pbkdf2_hmac(self._make().name, self._password, b64decode(match["salt"]), int(match["iterations"]))
+        client_key = hmac.new(salted, b"Client Key", self._make).digest()
+        server_key = hmac.new(salted, b"Server Key", self._make).digest()
+        final = f"c=biws,r={match['nonce']}"
+        exchanged = f"{self._bare},{text},{final}".encode()
+        proof = _xor(client_key, hmac.new(self._make(client_key).digest(), exchanged, self._make).digest())
+        self._expected = hmac.new(server_key, exchanged, self._make).digest()
+        return f"{final},p={b64encode(proof).decode()}".encode()
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(left ^ right for left, right in zip(one, other, strict=True))
+
+
+def _refused(reason: str) -> SaslRefused:
+    return SaslRefused(None, reason)

@@ -1,0 +1,12 @@
+"""SaslHandshake (17): out of place where it comes here, unless a client authenticates again.   Source: KIP-152, KIP-368, kafka.server.KafkaApis."""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.call import Handler
+from kraftsim.node.security.sasl_gate import refuse_handshake, serve_handshake
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.SASL_HANDSHAKE, handle=serve_handshake, refuse=refuse_handshake)

@@ -1,0 +1,123 @@
+"""What a node's properties say of security: per listener where Kafka lets a listener have its own, under `listener.name.NAME.`.
+
+Source: kafka.server.KafkaConfig, org.apache.kafka.common.config.{SaslConfigs, SslConfigs}, JaasContext.loadServerContext, KIP-103, KIP-85.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.core.security.jaas import LoginSettings, parse_jaas
+from kraftsim.core.security.sasl import MECHANISMS, PLAIN
+from kraftsim.node.config_keys import ConfigError
+
+if TYPE_CHECKING:
+    from kraftsim.node.config import NodeConfig
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PREFIX: Final = "listener.name."
+DEFAULT_MECHANISM: Final = "GSSAPI"
+JAAS, REAUTHENTICATION = "sasl.jaas.config", "connections.max.reauth.ms"
+TLS_KEYS: Final = frozenset(
+    {
+        "ssl.client.auth",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+    }
+)
+"""Of the whole node; each listener may have its own."""
+_OF_A_MECHANISM = "|".join(name.lower() for name in MECHANISMS)
+_PREFIXED = re.compile(
+    rf"listener\.name\.[a-z0-9_.\-]+?\.(?:(?:{_OF_A_MECHANISM})\.(?:sasl\.jaas\.config|connections\.max\.reauth\.ms)"
+    r"|sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms|ssl\.[a-z.]+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """How clients of one listener authenticate."""
+
+    mechanisms: tuple[str, ...]
+    logins: Mapping[str, LoginSettings]
+    """By mechanism."""
+    session_ms: Mapping[str, int]
+    """By mechanism, how long a client may go on before it must authenticate again; 0: for ever."""
+
+
+def is_listener_key(name: str) -> bool:
+    """Tell whether a property is a setting of one listener that is understood here."""
+    return _PREFIXED.fullmatch(name) is not None
+
+
+def has_sasl(config: "NodeConfig", listener: str) -> bool:
+    """Tell whether clients of a listener must say who they are."""
+    return config.listener_security_protocol_map.get(listener, "").startswith("SASL_")
+
+
+def has_tls(config: "NodeConfig", listener: str) -> bool:
+    """Tell whether a listener is ciphered."""
+    return config.listener_security_protocol_map.get(listener, "").endswith("SSL")
+
+
+def told(config: "NodeConfig", listener: str, key: str, default: str = "") -> str:
+    """Return the text of a setting: the listener's own, or the node's."""
+    return config.given.get(f"{PREFIX}{listener.lower()}.{key}", config.given.get(key, default))
+
+
+def sasl_settings(config: "NodeConfig", listener: str) -> SaslSettings:
+    """Return what holds for a listener. Raises ConfigError."""
+    names = told(config, listener, "sasl.enabled.mechanisms", DEFAULT_MECHANISM)
+    mechanisms = tuple(name.strip() for name in names.split(",") if name.strip())
+    for name in mechanisms:
+        if name not in MECHANISMS:
+            raise ConfigError(f"sasl.enabled.mechanisms: {name} of {listener} is not one of {', '.join(MECHANISMS)}")
+    logins = {name: login_settings(config, listener, name) for name in mechanisms}
+    return SaslSettings(mechanisms, logins, {name: _session_ms(config, listener, name) for name in mechanisms})
+
+
+def login_settings(config: "NodeConfig", listener: str, mechanism: str) -> LoginSettings:
+    """Return the credentials of a mechanism on a listener. Raises ConfigError."""
+    key = f"{PREFIX}{listener.lower()}.{mechanism.lower()}.{JAAS}"
+    text = config.given.get(key) or config.given.get(f"{PREFIX}{listener.lower()}.{JAAS}", "")
+    if not text:
+        if mechanism == PLAIN:
+            raise ConfigError(f"{key} is required: it says who has which password")
+        return LoginSettings()
+    try:
+        return parse_jaas(text)
+    except ValueError as reason:
+        raise ConfigError(f"{key}: {reason}") from None
+
+
+def check_security(config: "NodeConfig") -> None:
+    """Refuse what cannot be used. Raises ConfigError."""
+    for endpoint in config.listeners:
+        protocol = config.listener_security_protocol_map[endpoint.listener]
+        if protocol not in PROTOCOLS:
+            raise ConfigError(f"listener.security.protocol.map: {endpoint.listener} asks for {protocol}, not one of {', '.join(PROTOCOLS)}")
+        if has_tls(config, endpoint.listener) and told(config, endpoint.listener, "ssl.keystore.type", "JKS").upper() != "PEM":
+            raise ConfigError(f"ssl.keystore.type: {endpoint.listener} needs a key in PEM")
+        if has_sasl(config, endpoint.listener):
+            sasl_settings(config, endpoint.listener)
+    for listener, key, mechanism in (
+        (config.inter_broker_listener_name, "sasl.mechanism.inter.broker.protocol", config.sasl_mechanism_inter_broker_protocol),
+        (config.controller_listener_names[0], "sasl.mechanism.controller.protocol", config.sasl_mechanism_controller_protocol),
+    ):
+        if has_sasl(config, listener) and mechanism not in MECHANISMS:
+            raise ConfigError(f"{key}: {mechanism} is not one of {', '.join(MECHANISMS)}")
+
+
+def _session_ms(config: "NodeConfig", listener: str, mechanism: str) -> int:
+    own = f"{PREFIX}{listener.lower()}.{mechanism.lower()}.{REAUTHENTICATION}"
+    text = config.given.get(own, told(config, listener, REAUTHENTICATION, "0"))
+    if not text.isdecimal():
+        raise ConfigError(f"{REAUTHENTICATION}: expected a whole number of 0 or more, got {text!r}")
+    return int(text)

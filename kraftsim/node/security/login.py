@@ -1,0 +1,56 @@
+"""This side of a connection that a peer wants to know the name of: handshake, tokens, and for how long it lasts.
+
+Source: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator, KIP-152, KIP-368.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Final
+
+from kraftsim.core.security.sasl import ClientExchange, SaslRefused
+from protocol.errors import ErrorCode
+from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.schema import Message
+
+RENEWED_AFTER: Final = 0.85
+"""The share of a session after which a connection is given up for a new one."""
+HANDSHAKE_VERSION: Final = 1
+Ask = Callable[[Message, int | None], Awaitable[Message]]
+
+
+class AuthenticationFailed(ConnectionError):
+    """The peer does not let this side in."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSecurity:
+    """What a connection to a peer's listener needs: TLS, a login, or both."""
+
+    tls: SSLContext | None = None
+    mechanism: str = ""
+    new_exchange: Callable[[], ClientExchange] | None = None
+
+
+async def log_in(security: LinkSecurity, ask: Ask) -> int:
+    """Authenticate, and return for how many milliseconds that lasts; 0: for ever. Raises AuthenticationFailed, and what `ask` raises."""
+    if security.new_exchange is None:
+        return 0
+    shaken = await ask(SaslHandshakeRequest(mechanism=security.mechanism), HANDSHAKE_VERSION)
+    assert isinstance(shaken, SaslHandshakeResponse), "SaslHandshake was asked"
+    if shaken.error_code != ErrorCode.NONE:
+        raise AuthenticationFailed(f"the peer does not take {security.mechanism} but {', '.join(shaken.mechanisms)}")
+    exchange = security.new_exchange()
+    token: bytes | None = exchange.first()
+    while token is not None:
+        answer = await ask(SaslAuthenticateRequest(auth_bytes=token), None)
+        assert isinstance(answer, SaslAuthenticateResponse), "SaslAuthenticate was asked"
+        if answer.error_code != ErrorCode.NONE:
+            raise AuthenticationFailed(answer.error_message or f"error {answer.error_code}")
+        try:
+            token = exchange.step(bytes(answer.auth_bytes))
+        except SaslRefused as refused:
+            raise AuthenticationFailed(str(refused)) from refused
+    lifetime_ms: int = answer.session_lifetime_ms
+    return lifetime_ms

@@ -1,0 +1,254 @@
+"""The gate of a SASL listener: until a client has said who it is, nothing else is served, and nothing passes that is not part of that.
+
+The states are Kafka's. A client that fails hears of it, and is cut off, a while later, so that guessing takes time. When a session has a length, a
+client may authenticate again on its connection; one that does not is cut off with its next request.
+Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator, org.apache.kafka.common.network.KafkaChannel, KIP-152, KIP-368.
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kraftsim.core.security.plain import PlainServer
+from kraftsim.core.security.principal import USER_TYPE, Principal
+from kraftsim.core.security.sasl import PLAIN, SCRAM_MECHANISMS, SaslRefused, ServerExchange, refusal_text
+from kraftsim.core.security.scram import Credential, ScramServer, draw_nonce
+from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Encoded
+from kraftsim.node.connection import NO_HEAD, FrameServer, ServerConnection
+from kraftsim.node.inbox import Buffer
+from kraftsim.node.security.listener_settings import SaslSettings
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol.messages.k18_api_versions import ApiVersionsResponse
+from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.requests import RequestHead, decode_request
+
+if TYPE_CHECKING:
+    from kraftsim.node.shell import NodeShell
+
+FIRST_VERSION_WITH_HEADERS: Final = 1
+"""Of SaslHandshake; after version 0 tokens follow as they are."""
+AGAIN_AFTER_S: Final = 1.0
+"""Nobody may authenticate again more often."""
+NO_ERROR: Final = b"\x00\x00"
+FAILED_BEFORE: Final = "the client failed to authenticate"
+
+
+class State(Enum):
+    """How far a client is."""
+
+    HANDSHAKE_OR_VERSIONS = "handshake or versions"
+    HANDSHAKE = "handshake"
+    AUTHENTICATE = "authenticate"
+    RAW_TOKENS = "raw tokens"
+    OTHER_MECHANISM = "another mechanism than before"
+    COMPLETE = "complete"
+    FAILED = "failed"
+
+
+class GuardedServer(FrameServer, Protocol):
+    """What is behind the gate."""
+
+    def refuse(self, head: RequestHead, frame: bytes, connection: ServerConnection, error: ErrorCode) -> Answer:
+        """Return how an API says an error."""
+        ...
+
+
+class Accounts:
+    """By what a node knows its clients; `scram` is set once the node has read the metadata log."""
+
+    def __init__(self, draw: Callable[[int], int]) -> None:
+        self.draw = draw
+        self.scram: Callable[[str, int], Credential | None] = lambda user, mechanism: None
+
+    def exchange(self, settings: SaslSettings, mechanism: str) -> ServerExchange:
+        """Begin to authenticate a client."""
+        if mechanism == PLAIN:
+            return PlainServer(settings.logins[mechanism].passwords)
+        number = SCRAM_MECHANISMS[mechanism]
+        return ScramServer(mechanism, lambda user: self.scram(user, number), draw_nonce(self.draw))
+
+
+class SaslGate:
+    """The gate in front of one connection."""
+
+    def __init__(self, server: GuardedServer, shell: "NodeShell", settings: SaslSettings, accounts: Accounts) -> None:
+        self._server = server
+        self._shell = shell
+        self._settings = settings
+        self._accounts = accounts
+        self._loop = asyncio.get_running_loop()
+        self._state = State.HANDSHAKE_OR_VERSIONS
+        self._mechanism = self._other_mechanism = ""
+        self._exchange: ServerExchange | None = None
+        self._who: Principal | None = None
+        """Whoever this is since it authenticated first."""
+        self._expires_at: float | None = None
+        self._again_at = 0.0
+
+    def serve_run(self, connection: ServerConnection, buffer: Buffer, position: int, end: int) -> int:
+        """Serve what comes in through the open gate."""
+        if self._state is State.COMPLETE and (self._expires_at is None or self._loop.time() < self._expires_at):
+            return self._server.serve_run(connection, buffer, position, end)
+        return position
+
+    def read_head(self, frame: bytes) -> RequestHead:
+        """Read who is asked for what; a bare token has no head."""
+        return NO_HEAD if self._state is State.RAW_TOKENS else self._server.read_head(frame)
+
+    def serve(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:
+        """Take the next step towards authentication, or hand on what comes through the open gate."""
+        match self._state:
+            case State.COMPLETE:
+                if head.api_key != ApiKey.SASL_HANDSHAKE and self._expires_at is not None and self._loop.time() >= self._expires_at:
+                    return Closing("the session is over, and the client did not authenticate again")
+                return self._server.serve(head, frame, connection)
+            case State.HANDSHAKE_OR_VERSIONS | State.HANDSHAKE:
+                return self._serve_first(head, frame, connection)
+            case State.AUTHENTICATE | State.OTHER_MECHANISM:
+                return self._serve_authentication(head, frame, connection)
+            case State.RAW_TOKENS:
+                return self._take_raw(frame, connection)
+            case State.FAILED:
+                return Closing(FAILED_BEFORE)
+
+    def on_handshake(self, call: Call) -> Answer | Deferred:
+        """SaslHandshake comes through the open gate: the client authenticates again, if it may."""
+        request, now = call.body, self._loop.time()
+        assert isinstance(request, SaslHandshakeRequest), "dispatch decodes by API key"
+        if self._state is not State.COMPLETE or self._expires_at is None or now < self._again_at:
+            return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        self._again_at = now + AGAIN_AFTER_S
+        return self._begin(request.mechanism, call.api_version, call.connection)
+
+    def on_authenticate(self, call: Call) -> Answer | Deferred:
+        """SaslAuthenticate comes with a run of other requests: a part of authenticating again, or out of place."""
+        request = call.body
+        assert isinstance(request, SaslAuthenticateRequest), "dispatch decodes by API key"
+        if self._state in (State.AUTHENTICATE, State.OTHER_MECHANISM):
+            return self._take_token(bytes(request.auth_bytes), call.connection)
+        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=OUT_OF_PLACE)
+
+    # Steps -----------------------------------------------------------------------------------------------------------------------------------
+
+    def _serve_first(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:
+        if head.api_key == ApiKey.API_VERSIONS:
+            if self._state is State.HANDSHAKE:
+                return Closing("ApiVersions came a second time before the client authenticated")
+            answer = self._server.serve(head, frame, connection)
+            if isinstance(answer, Encoded) and answer.rest[: len(NO_ERROR)] == NO_ERROR:
+                self._state = State.HANDSHAKE
+            return answer
+        if head.api_key != ApiKey.SASL_HANDSHAKE:
+            return self._fail(Closing(f"api key {head.api_key} came before the client authenticated"), connection)
+        request = decode_request(head, frame)
+        assert isinstance(request, SaslHandshakeRequest), "decoded by API key"
+        return self._begin(request.mechanism, head.api_version, connection)
+
+    def _begin(self, mechanism: str, version: int, connection: ServerConnection) -> Answer | Deferred:
+        enabled = list(self._settings.mechanisms)
+        if mechanism not in enabled:
+            refused = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
+            return self._fail(refused, connection)
+        if self._who is not None and mechanism != self._mechanism:
+            self._state, self._other_mechanism = State.OTHER_MECHANISM, mechanism
+        else:
+            self._mechanism = mechanism
+            self._exchange = self._accounts.exchange(self._settings, mechanism)
+            self._state = State.AUTHENTICATE if version >= FIRST_VERSION_WITH_HEADERS else State.RAW_TOKENS
+        return SaslHandshakeResponse(mechanisms=enabled)
+
+    def _serve_authentication(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:
+        if head.api_key != ApiKey.SASL_AUTHENTICATE:
+            illegal = ErrorCode.ILLEGAL_SASL_STATE
+            if head.api_key == ApiKey.API_VERSIONS:
+                return self._fail(ApiVersionsResponse(error_code=illegal), connection)
+            return self._fail(self._server.refuse(head, frame, connection, illegal), connection)
+        request = decode_request(head, frame)
+        assert isinstance(request, SaslAuthenticateRequest), "decoded by API key"
+        return self._take_token(bytes(request.auth_bytes), connection)
+
+    def _take_token(self, token: bytes, connection: ServerConnection) -> Answer | Deferred:
+        try:
+            reply = self._step(token)
+        except SaslRefused as refused:
+            text = refusal_text(refused, self._mechanism, is_again=self._who is not None)
+            return self._fail(SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text), connection)
+        lifetime_ms = self._complete(connection)
+        return SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms)
+
+    def _take_raw(self, token: bytes, connection: ServerConnection) -> Answer | Deferred:
+        try:
+            reply = self._step(token)
+        except SaslRefused as refused:
+            return self._fail(Closing(str(refused)), connection)
+        self._complete(connection)
+        connection.out.append(len(reply).to_bytes(4) + reply)
+        return NO_ANSWER
+
+    def _step(self, token: bytes) -> bytes:
+        if self._state is State.OTHER_MECHANISM:
+            other, mechanism = self._other_mechanism, self._mechanism
+            why = f"SASL mechanism '{other}' requested by client is not supported for re-authentication of mechanism '{mechanism}'"
+            raise SaslRefused(why, why)
+        exchange = self._exchange
+        assert exchange is not None, "an exchange is under way"
+        reply = exchange.step(token)
+        if exchange.is_complete and self._who is not None and exchange.user != self._who.name:
+            was, name = self._who, exchange.user
+            why = f"Cannot change principals during re-authentication from {was.kind}.{was.name}: {USER_TYPE}.{name}"
+            raise SaslRefused(why, why)
+        return reply
+
+    def _complete(self, connection: ServerConnection) -> int:
+        """Open the gate if the exchange is over; return for how long, in milliseconds."""
+        exchange = self._exchange
+        if exchange is None or not exchange.is_complete:
+            return 0
+        self._state, self._exchange = State.COMPLETE, None
+        self._who = connection.principal = Principal(USER_TYPE, exchange.user)
+        connection.limit_frames(self._shell.config.socket_request_max_bytes)
+        lifetime_ms = self._settings.session_ms[self._mechanism]
+        self._expires_at = self._loop.time() + lifetime_ms / 1000 if lifetime_ms else None
+        return lifetime_ms
+
+    def _fail(self, answer: Answer, connection: ServerConnection) -> Deferred:
+        """Give an answer, and close the connection, a while later."""
+        self._state, self._exchange = State.FAILED, None
+        later = Deferred()
+
+        def say() -> None:
+            later.complete(answer)
+            self._shell.settle_soon(lambda: connection.close(FAILED_BEFORE))
+
+        self._loop.call_later(self._shell.config.connection_failed_authentication_delay_ms / 1000, say)
+        return later
+
+
+OUT_OF_PLACE: Final = "SaslAuthenticate request received after successful authentication"
+
+
+def serve_handshake(node: object, call: Call) -> Answer | Deferred:
+    """Serve SaslHandshake where it comes after authentication, or where there is none."""
+    gate = call.connection.gate
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE) if gate is None else gate.on_handshake(call)
+
+
+def serve_authentication(node: object, call: Call) -> Answer | Deferred:
+    """Serve SaslAuthenticate likewise."""
+    gate = call.connection.gate
+    if gate is None:
+        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=OUT_OF_PLACE)
+    return gate.on_authenticate(call)
+
+
+def refuse_handshake(call: Call, error: ErrorCode) -> Answer:
+    """Say an error."""
+    return SaslHandshakeResponse(error_code=error)
+
+
+def refuse_authentication(call: Call, error: ErrorCode) -> Answer:
+    """Say an error."""
+    return SaslAuthenticateResponse(error_code=error, error_message=None)

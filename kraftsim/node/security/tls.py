@@ -1,0 +1,124 @@
+"""TLS as Kafka's properties describe it, with keys and certificates in PEM, inline or in files.
+
+Source: KIP-651, org.apache.kafka.common.security.ssl.DefaultSslEngineFactory, SslPrincipalMapper.
+"""
+
+import ssl
+from asyncio import BaseTransport
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.core.security.principal import ANONYMOUS, USER_TYPE, Principal
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.security.listener_settings import told
+
+if TYPE_CHECKING:
+    from kraftsim.node.config import NodeConfig
+
+PEM: Final = "PEM"
+CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+SHORT_NAMES: Final = {
+    "commonName": "CN",
+    "organizationalUnitName": "OU",
+    "organizationName": "O",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+
+
+def server_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
+    """Return how a listener proves who it is. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if not _load_own(context, config, listener):
+        raise ConfigError(f"ssl.keystore.type: {listener} needs PEM, with ssl.keystore.key and ssl.keystore.certificate.chain")
+    wish = told(config, listener, "ssl.client.auth", "none").lower()
+    if wish not in CLIENT_AUTH:
+        raise ConfigError(f"ssl.client.auth: expected one of {', '.join(CLIENT_AUTH)}, got {wish!r}")
+    if CLIENT_AUTH[wish] is not ssl.CERT_NONE:
+        _load_trusted(context, config, listener)
+        context.verify_mode = CLIENT_AUTH[wish]
+    return context
+
+
+def client_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
+    """Return how this node looks at the certificate of a peer's listener. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = told(config, listener, "ssl.endpoint.identification.algorithm", "https") != ""
+    _load_trusted(context, config, listener)
+    _load_own(context, config, listener)
+    return context
+
+
+def principal_of(transport: BaseTransport) -> Principal:
+    """Return who the client's certificate says it is, as RFC 2253 writes names."""
+    certificate = transport.get_extra_info("peercert")
+    if not certificate:
+        return ANONYMOUS
+    parts = [f"{SHORT_NAMES.get(kind, kind)}={_escaped(value)}" for name in reversed(certificate["subject"]) for kind, value in name]
+    return Principal(USER_TYPE, ",".join(parts))
+
+
+def _load_own(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> bool:
+    """Load key and certificate, if there are any."""
+    kind = told(config, listener, "ssl.keystore.type", "JKS")
+    if kind.upper() != PEM:
+        if told(config, listener, "ssl.keystore.location"):
+            raise ConfigError(f"ssl.keystore.type: only PEM is there, got {kind}")
+        return False
+    location = told(config, listener, "ssl.keystore.location")
+    password = told(config, listener, "ssl.key.password") or None
+    try:
+        if location:
+            context.load_cert_chain(location, password=password)
+            return True
+        key, chain = (told(config, listener, name) for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"))
+        if not key or not chain:
+            return False
+        with TemporaryDirectory() as directory:  # the library takes keys from files only
+            file = Path(directory) / "own.pem"
+            file.touch(mode=0o600)
+            file.write_text(f"{_lines(key)}\n{_lines(chain)}\n")
+            context.load_cert_chain(file, password=password)
+    except (OSError, ssl.SSLError) as reason:
+        raise ConfigError(f"ssl.keystore.type: key and certificate of {listener} cannot be used: {reason}") from None
+    return True
+
+
+def _load_trusted(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> None:
+    """Load the certificates that others are believed by; without any, those of the system."""
+    certificates, location = (told(config, listener, name) for name in ("ssl.truststore.certificates", "ssl.truststore.location"))
+    try:
+        if certificates:
+            context.load_verify_locations(cadata=_lines(certificates))
+        elif location:
+            context.load_verify_locations(location)
+        else:
+            context.load_default_certs()
+    except (OSError, ssl.SSLError) as reason:
+        raise ConfigError(f"ssl.truststore.type: what {listener} trusts cannot be read: {reason}") from None
+
+
+def _lines(text: str) -> str:
+    """A property file may hold a PEM text in one line: give it its line breaks back."""
+    if "\n" in text.strip():
+        return text
+    for mark in ("-----BEGIN ", "-----END "):
+        text = text.replace(mark, "\n" + mark)
+    found = []
+    for part in text.split("\n"):
+        head, dashes, rest = part.partition("-----")
+        if dashes:
+            name, _, body = rest.partition("-----")
+            found += [f"-----{name}-----", *body.split()]
+        else:
+            found += head.split()
+    return "\n".join(found)
+
+
+def _escaped(value: str) -> str:
+    return "".join(f"\\{letter}" if letter in ',+"\\<>;' else letter for letter in value)
