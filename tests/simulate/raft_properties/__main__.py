@@ -1,6 +1,6 @@
 """`make raft-properties`: play the seven properties of Apache Kafka's RaftEventSimulationTest, each with as many seeds as are asked for.
 
-    python -m tests.simulate.raft_properties [NAME ...] [--seeds 1000] [--first-seed 1] [--jobs N]
+    python -m tests.simulate.raft_properties [NAME ...] [--seeds 1000] [--first-seed 1] [--jobs N] [--minutes M]
 
 NAME may hold * and ?. What was broken is printed with the line that plays it again; at the end stands a table of all properties.
 Exit code: 0 nothing was broken, 1 something was, 3 wrong arguments.
@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="seeds of each property (default: 1000)")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at a time (default: processors)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="say what came of it after so long, whether all seeds were played or not")
     given = parser.parse_args()
     chosen = [name for name in PROPERTIES if not given.names or any(fnmatch(name, pattern) for pattern in given.names)]
     if not chosen:
