@@ -16,7 +16,7 @@ from statistics import median
 from typing import NamedTuple
 
 from kraftsim.bugs.bug import BUGS, bug
-from kraftsim.campaign.errand import Errand, carry_out
+from kraftsim.campaign.errand import Errand, carry_out_carefully
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.search import faults_of
 from kraftsim.world.chance import stream
@@ -42,7 +42,7 @@ def hunt(name: str, scenario_name: str, repetition: int, limit: int) -> Hunt:
     spent = 0.0
     first = 1 + repetition * RANGE
     for number, seed in enumerate(range(first, first + limit), 1):
-        done = carry_out(Errand(name=scenario_name, seed=seed, bugs=(name,)))
+        done = carry_out_carefully(Errand(name=scenario_name, seed=seed, bugs=(name,)))
         spent += done.cpu_seconds
         if wanted & set(done.result.invariants_violated):
             story = scenario(scenario_name).faults(stream(seed, "harness", 1, "faults"), Mode.SIM)
@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--bug", action="append", default=[])
     options = parser.parse_args()
     names = [bug(name).name for name in options.bug] or list(BUGS.names())
-    print(f"{options.scenario}, {options.repetitions} repetitions with seeds from {RANGE} to {RANGE}, at most {options.limit} seeds each")
+    print(f"{options.scenario}, {options.repetitions} repetitions with ranges of seeds {RANGE} apart, at most {options.limit} seeds each")
     print("| bug | what it is | found | seeds: median | worst | CPU seconds: median | worst | by the story's faults alone | caught by |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -4,14 +4,13 @@ They are forked from a server process that has everything imported and no thread
 """
 
 import multiprocessing
-import traceback
 from collections import deque
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 
-from kraftsim.campaign.errand import Done, Errand, broken, carry_out
+from kraftsim.campaign.errand import Done, Errand, broken, carry_out_carefully
 
 AHEAD = 2
 """How many seeds a worker is given at a time, so that it need not wait for the next one."""
@@ -74,7 +73,7 @@ class Crew:
     def take(self, timeout_seconds: float | None = None) -> list[tuple[Errand, Done]]:
         """Return what was done since the last call; waits for something, at most so long."""
         if not self._workers:
-            return [(errand, _carefully(errand)) for errand in [self._inline.popleft()]] if self._inline else []
+            return [(errand, carry_out_carefully(errand)) for errand in [self._inline.popleft()]] if self._inline else []
         ready = wait([worker.connection for worker in self._workers if worker.errands], timeout_seconds)
         return [self._receive(worker) for worker in self._workers if worker.connection in ready]
 
@@ -114,13 +113,4 @@ def _serve(connection: Connection) -> None:
             errand = connection.recv()
         except (EOFError, OSError, KeyboardInterrupt):
             return
-        connection.send(_carefully(errand))
-
-
-def _carefully(errand: Errand) -> Done:
-    """Play a seed. What breaks the harness itself is a finding, too, and no reason to lose the other seeds."""
-    try:
-        return carry_out(errand)
-    except Exception as trouble:
-        place = traceback.extract_tb(trouble.__traceback__)[-1]
-        return broken(errand, f"{type(trouble).__name__} in the harness: {trouble} ({place.name}, line {place.lineno} of {place.filename})")
+        connection.send(carry_out_carefully(errand))

@@ -1,6 +1,7 @@
 """One seed of a campaign: what a worker is asked to play, and what it brings back."""
 
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,6 +60,15 @@ def carry_out(errand: Errand) -> Done:
     if errand.out is not None and result.outcome != OK:
         result = _kept(request, result, errand.out / f"{errand.name}-{errand.seed}")
     return Done(result=result, cpu_seconds=time.process_time() - began)
+
+
+def carry_out_carefully(errand: Errand) -> Done:
+    """Play a seed. What breaks the harness itself is a finding, too, and no reason to lose the other seeds."""
+    try:
+        return carry_out(errand)
+    except Exception as trouble:
+        place = traceback.extract_tb(trouble.__traceback__)[-1]
+        return broken(errand, f"{type(trouble).__name__} in the harness: {trouble} ({place.name}, line {place.lineno} of {place.filename})")
 
 
 def broken(errand: Errand, trouble: str) -> Done:
