@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.metadata.broker_configs import static_settings
 from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode
 from kraftsim.core.metadata.controller_state import ControllerState
@@ -22,12 +23,14 @@ from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.events.event import Event
 from kraftsim.node.config import NodeConfig
+from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ACCEPTS_UNKNOWN_PRODUCERS,
     ATOMIC_FEATURE_UPDATES,
     BOUNDED_MIN_IN_SYNC_REPLICAS,
+    CASELESS_GROUP_STATES,
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
     MIGRATES_IN_TRANSACTIONS,
@@ -59,8 +62,12 @@ class Parts:
     keeps_shutdown_epoch: bool
     has_pre_vote: bool
     migrates_in_transactions: bool
+    ignores_case_of_group_states: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
     partition_replica: type[PartitionReplica] = PartitionReplica
+    producer_snapshots: type[ProducerSnapshots] = ProducerSnapshots
+    idempotent_producer: type[IdempotentProducer] = IdempotentProducer
+    """The rules of our own clients: theirs are replaced for bugs of clients."""
     metadata_image: type[MetadataImage] = MetadataImage
     controller_state: type[ControllerState] = ControllerState
     producer_id_control: type[ProducerIdControl] = ProducerIdControl
@@ -82,6 +89,7 @@ class Parts:
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
             has_pre_vote=release.has(PRE_VOTE),
             migrates_in_transactions=release.has(MIGRATES_IN_TRANSACTIONS),
+            ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
         )
 
     def replacing(self, **parts: object) -> "Parts":

@@ -6,6 +6,7 @@ A delta of 3.5, until the lines between have files of their own.   Source: the m
 from kraftsim.releases import r3_5
 from kraftsim.releases.traits import (
     BOUNDED_MIN_IN_SYNC_REPLICAS,
+    CASELESS_GROUP_STATES,
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
     DIRECTORY_ASSIGNMENT,
@@ -79,6 +80,7 @@ RELEASE = r3_5.RELEASE.followed_by(
         METADATA_TRANSACTIONS,
         DIRECTORY_ASSIGNMENT,
         BOUNDED_MIN_IN_SYNC_REPLICAS,
+        CASELESS_GROUP_STATES,
         CLEAN_SHUTDOWN_EPOCH,
         DIRECTORY_IDS,
         CLIENT_METRICS,

@@ -59,6 +59,9 @@ MIGRATES_IN_TRANSACTIONS = Trait(name="migrates-in-transactions", since_release=
 PRE_VOTE = Trait(name="pre-vote", since_release="4.0", why="KIP-996")
 """A voter asks whether it would be elected before it raises the epoch (before: it raises it at once)."""
 
+CASELESS_GROUP_STATES = Trait(name="caseless-group-states", since_release="3.8", why="KAFKA-16095")
+"""ListGroups filters by states whatever the capitals (before: in the coordinator's own spelling only)."""
+
 CLIENT_METRICS = Trait(name="client-metrics", since_release="3.7", why="KIP-714")
 """Subscriptions to clients' metrics have configurations."""
 

@@ -16,6 +16,9 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
+"""Nobody waits for more members of a new group."""
+
 
 def meets(requirement: Requirement, target: Target) -> None:
     """The judgement as a test."""
@@ -33,7 +36,7 @@ def sentence(requirement: Requirement) -> str:
 def running(brokers: int, release: str) -> Iterator[Target]:
     """A cluster for all tests of this file."""
     port = free_port_range(brokers)
-    with EmbeddedCluster(ClusterSpec(brokers=brokers, release=release, port=port)) as cluster:
+    with EmbeddedCluster(ClusterSpec(brokers=brokers, release=release, port=port, settings=AT_ONCE)) as cluster:
         yield Target(cluster.bootstrap.partition(",")[0], f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}")
 
 

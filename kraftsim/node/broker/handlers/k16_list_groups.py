@@ -18,7 +18,8 @@ def handle(broker: Broker, call: Call) -> Answer:
     """Answer with the groups in the states, and of the types, that are asked for; COORDINATOR_LOAD_IN_PROGRESS where some are still being read."""
     request = call.body
     assert isinstance(request, ListGroupsRequest), "dispatch decodes by API key"
-    states = {state.lower() for state in request.states_filter}
+    spelt = str.lower if broker.parts.ignores_case_of_group_states else str
+    states = {spelt(state) for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     is_loading = False
     rows = []
@@ -29,7 +30,7 @@ def handle(broker: Broker, call: Call) -> Answer:
         rows += [
             ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
             for group in led.shard.groups.values()
-            if not states or group.state.value.lower() in states
+            if not states or spelt(group.state.value) in states
         ]
     return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE, groups=rows)
 
