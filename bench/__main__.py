@@ -19,6 +19,7 @@ BENCHES = {
     "failover": "from kill -9 of the active controller to the next block of producer ids, beside Apache Kafka",
     "writes": "metadata writes per second that a quorum of three commits, beside Apache Kafka",
     "partitions": "100,000 partitions in metadata: creating them, and starting with them",
+    "recovery": "opening a log of 1 GiB with 100,000 producers: after a clean stop, and after kill -9",
     "produce": "MB/s of 1 KiB records by librdkafka, beside Apache Kafka",
     "shrink": "from 40 faults to what a failure needs: faults left, and CPU seconds",
     "proxy": "what the proxy in front of the nodes costs: requests, and records by librdkafka, with and without it",

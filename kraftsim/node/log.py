@@ -6,22 +6,20 @@ is rolled or the log is closed; who needs more (the metadata log, log.flush.inte
 Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog, LogLoader.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from struct import Struct
 
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
 from kraftsim.core.partitions.retention import Expired, RetentionRules, expired
 from kraftsim.core.partitions.segments import Segment, SegmentList, SegmentSettings
 from kraftsim.events.nodes import LogRecovered
+from kraftsim.node.found_record import FoundRecord, first_record
+from kraftsim.node.partition_directory import PartitionDirectory
+from kraftsim.node.segment_extent import segment_extent
 from kraftsim.node.segment_files import PendingIndex, SegmentFiles
 from kraftsim.node.segment_scan import SegmentScan
 from kraftsim.world.interface import Chunk, File, FileSlice, World
 from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch
-from protocol.disk.file_names import LEADER_EPOCHS, PARTITION_METADATA, partition_directory_name
-from protocol.disk.leader_epoch_checkpoint import build_leader_epoch_checkpoint
-from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
-from protocol.malformed import MalformedMessage
 
 NOTHING = memoryview(b"")
 SLICE_BYTES_MIN = 128 * 1024
@@ -33,15 +31,6 @@ _LAST_OFFSET_DELTA = Struct(">i").unpack_from
 _LAST_OFFSET_DELTA_POSITION = 23
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRecord:
-    """A record that was looked for by its timestamp."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
 class FlushedRecordsMissing(ValueError):
     """A log that cannot be read up to where it was flushed. Its files are as they were found: perhaps the disk can read them again one day."""
 
@@ -50,7 +39,7 @@ class FlushedRecordsMissing(ValueError):
         self.offset = offset
 
 
-class PartitionLog:
+class PartitionLog(PartitionDirectory):
     """One log. `recover` first; afterwards every batch that `append` was given can be read back until `truncate_to` cuts it off.
 
     `on_rolled` hears that a segment is complete: whoever owns the log should flush it soon. OSErrors of the disk pass through everywhere.
@@ -65,13 +54,9 @@ class PartitionLog:
         *,
         on_rolled: Callable[[], None] | None = None,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.directory = partition_directory_name(topic, partition)
-        self.epochs = LeaderEpochs()
+        super().__init__(world, topic, partition)
         self.flushed_offset = 0
         """Every offset below it survives a power loss."""
-        self._world = world
         self._segments = SegmentList(settings or SegmentSettings())
         self._files = SegmentFiles(world.disk, self.directory)
         self._on_rolled = on_rolled
@@ -100,30 +85,57 @@ class PartitionLog:
         return sum(segment.size_bytes for segment in self._segments.segments)
 
     @property
+    def is_open(self) -> bool:
+        """Whether its files are held."""
+        return self._active_file is not None
+
+    @property
     def base_offsets(self) -> list[int]:
         """Where the segments begin, ascending."""
         return [segment.base_offset for segment in self._segments.segments]
 
+    def found_base_offsets(self) -> list[int]:
+        """Return where the segments begin that are on disk, ascending, before `recover` has looked at them."""
+        return self._files.found_base_offsets()
+
     # Opening and closing -------------------------------------------------------------------------------------------------------------------
 
-    def recover(self, on_batch: Callable[[RecordBatch], object], *, verify_from_offset: int | None = 0, sure_until: int = 0) -> LogRecovered:
-        """Read the whole log, hand every batch to `on_batch`, and cut off what is torn or corrupt. The event returned is noted already.
+    def recover(
+        self,
+        on_batch: Callable[[RecordBatch], object],
+        *,
+        verify_from_offset: int | None = 0,
+        sure_until: int = 0,
+        on_unclean: Callable[[int], None] | None = None,
+    ) -> LogRecovered:
+        """Read the log, hand its batches to `on_batch`, and cut off what is torn or corrupt. The event returned is noted already.
 
         Checksums are looked at from `verify_from_offset` on: the recovery point after a crash, None after a clean stop. What lies before it is taken
         as flushed. Raises FlushedRecordsMissing where it would have to cut before `sure_until`.
+
+        With `on_unclean` the segments before the recovery point are not read if their indexes and the epochs on disk can be believed, and only the
+        batches of the others are handed on: `on_unclean` hears of each of those, by its base offset, before its batches come.
         """
         assert self._active_file is None, "a log is recovered once"
         cut_bytes = 0
         found = self._files.found_base_offsets() or [0]
+        unclean_from = self._first_unclean(found, verify_from_offset) if on_unclean is not None else 0
         for index, base_offset in enumerate(found):
-            self._begin_segment(base_offset)
-            cut_bytes += self._fill_active(on_batch, verify_from_offset, sure_until=sure_until)
             following = found[index + 1 :]
+            self._begin_segment(base_offset)
+            if index >= unclean_from and on_unclean is not None:
+                self.epochs.truncate_to(base_offset)
+                on_unclean(base_offset)
+            if index >= unclean_from:
+                cut_bytes += self._fill_active(on_batch, verify_from_offset, sure_until=sure_until)
+            else:
+                cut_bytes += self._fill_from_indexes(following[0] if following else None)
             if following and (cut_bytes or following[0] < self.log_end_offset):
                 cut_bytes += sum(self._files.remove_segment(later) for later in following)
                 break
-            if following and (verify_from_offset is not None or not self._files.has_indexes(base_offset)):
+            if following and ((index >= unclean_from and verify_from_offset is not None) or not self._files.has_indexes(base_offset)):
                 self._finish_indexes()
+        self.epochs.truncate_to(self.log_end_offset)
         self.flushed_offset = self.log_end_offset if verify_from_offset is None else min(verify_from_offset, self.log_end_offset)
         recovered = LogRecovered(
             topic=self.topic,
@@ -134,6 +146,26 @@ class PartitionLog:
         )
         self._world.note(recovered)
         return recovered
+
+    def _first_unclean(self, found: Sequence[int], recovery_point: int | None) -> int:
+        """Return which of the segments is the first that may hold what was not flushed. Take the epochs of those before it from disk."""
+        if not self._load_epochs():
+            return 0
+        return len(found) if recovery_point is None else max(bisect_right(found, recovery_point) - 1, 0)
+
+    def _fill_from_indexes(self, end_offset: int | None) -> int:
+        """Count what is in the active segment as its indexes say; the last one is read from its last entry on. Return how many bytes were cut off."""
+        base_offset = self._segments.active.base_offset
+        extent = segment_extent(self._files, base_offset, end_offset)
+        if extent is None:
+            self._files.remove_indexes(base_offset)
+            return self._fill_active(lambda batch: None, None)
+        if end_offset is not None:
+            self._segments.restore_active(extent.size_bytes, extent.next_offset, extent.offsets, extent.times, extent.first_timestamp)
+            return 0
+        self._segments.restore_active(extent.position, extent.next_offset, extent.offsets, extent.times, extent.first_timestamp)
+        self._pending_index.offsets, self._pending_index.times = list(extent.offsets), list(extent.times)
+        return self._fill_active(lambda batch: None, None)
 
     def close(self) -> None:
         """Write the indexes of the last segment and give the files back. Flush before, if this is to be a clean stop."""
@@ -250,21 +282,6 @@ class PartitionLog:
                 if batch.next_offset > first_offset:
                     on_batch(batch)
 
-    async def store_epochs(self) -> None:
-        """Write leader-epoch-checkpoint: after every change of `epochs`."""
-        await self._world.disk.replace(f"{self.directory}/{LEADER_EPOCHS}", build_leader_epoch_checkpoint(self.epochs.starts))
-
-    async def store_topic_id(self, topic_id: bytes) -> None:
-        """Write partition.metadata: once, when the partition comes to this node."""
-        await self._world.disk.replace(f"{self.directory}/{PARTITION_METADATA}", build_partition_metadata(topic_id))
-
-    def stored_topic_id(self) -> bytes | None:
-        """Return the topic id that this directory belongs to; None if it does not say."""
-        try:
-            return parse_partition_metadata(self._world.disk.read(f"{self.directory}/{PARTITION_METADATA}"))
-        except (FileNotFoundError, MalformedMessage):
-            return None
-
     # Reading -------------------------------------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> memoryview:
@@ -320,7 +337,7 @@ class PartitionLog:
             return None
         for batch in SegmentScan(self._files.log_file(segment.base_offset), segment.position_before_timestamp(timestamp)):
             if batch.max_timestamp >= timestamp:
-                found = _first_record(batch, timestamp)
+                found = first_record(batch, timestamp)
                 if found is not None:
                     return found if found.offset < end_offset else None
         return None
@@ -332,7 +349,7 @@ class PartitionLog:
         if segment is None or position is None:
             return None
         batch = next(iter(SegmentScan(self._files.log_file(segment.base_offset), position)))
-        found = _first_record(batch, segment.max_timestamp)
+        found = first_record(batch, segment.max_timestamp)
         return found if found is not None and found.offset < end_offset else None
 
     def _place_of(self, offset: int) -> tuple[Segment, int] | None:
@@ -426,7 +443,7 @@ class PartitionLog:
         """Count the batches of the active segment's file, as far as they are good and end before end_offset; cut off the rest, return its bytes."""
         assert self._active_file is not None, "a segment was begun"
         file, active = self._active_file, self._segments.active
-        for batch in SegmentScan(file, verify_from_offset=verify_from_offset, next_offset=self.log_end_offset):
+        for batch in SegmentScan(file, active.size_bytes, verify_from_offset=verify_from_offset, next_offset=self.log_end_offset):
             if end_offset is not None and batch.next_offset > end_offset:
                 break
             self._pending_index.add(
@@ -464,10 +481,3 @@ def _whole_batches(data: bytes, end_offset: int) -> tuple[int, int]:
         next_offset = base_offset + _LAST_OFFSET_DELTA(data, position + _LAST_OFFSET_DELTA_POSITION)[0] + 1
         position = following
     return position, next_offset
-
-
-def _first_record(batch: RecordBatch, timestamp: int) -> FoundRecord | None:
-    for record in batch.records():
-        if record.timestamp >= timestamp:
-            return FoundRecord(offset=record.offset, timestamp=record.timestamp, leader_epoch=batch.partition_leader_epoch)
-    return None

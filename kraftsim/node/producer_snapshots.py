@@ -9,12 +9,12 @@ Source: ProducerStateManager (takeSnapshot, loadFromSnapshot, truncateAndReload,
 from collections.abc import Sequence
 
 from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.snapshot import snapshot_entries, state_entries
+from kraftsim.core.producer_state.snapshot import snapshot_rows, state_entries
 from kraftsim.node.log import PartitionLog
 from kraftsim.world.interface import World
 from protocol.disk.file_names import PRODUCER_SNAPSHOT, parse_segment_file_name, segment_file_name
 from protocol.disk.malformed_file import MalformedFile
-from protocol.disk.producer_snapshot import build_producer_snapshot, parse_producer_snapshot
+from protocol.disk.producer_snapshot import build_producer_rows, parse_producer_rows
 
 SEGMENTS_WITH_SNAPSHOTS = 2
 """A rebuild leaves a snapshot where each of so many newest segments begins."""
@@ -47,7 +47,7 @@ class ProducerSnapshots:
         self._remove(offset)
         file = self._disk.open(self._path(offset))
         try:
-            file.append([build_producer_snapshot(snapshot_entries(state.entries.values()))])
+            file.append([build_producer_rows(snapshot_rows(state.entries.values()))])
         finally:
             file.close()
         self._offsets = sorted([*self._offsets, offset])
@@ -69,6 +69,11 @@ class ProducerSnapshots:
     def remove_before(self, offset: int) -> None:
         """Delete the snapshots at the beginnings of segments that are gone."""
         for each in [each for each in self._offsets if each < offset]:
+            self._remove(each)
+
+    def remove_behind(self, offset: int) -> None:
+        """Delete the snapshots of what is not in the log any more."""
+        for each in [each for each in self._offsets if each > offset]:
             self._remove(each)
 
     def restart_at(self, offset: int) -> None:
@@ -96,7 +101,7 @@ class ProducerSnapshots:
             self._remove(offset)
         for offset in reversed(self.offsets):
             try:
-                entries = parse_producer_snapshot(self._disk.read(self._path(offset)))
+                entries = parse_producer_rows(self._disk.read(self._path(offset)))
             except MalformedFile:
                 self._remove(offset)
                 continue
@@ -115,6 +120,10 @@ class ProducerSnapshots:
             log.replay(state.replay, first_offset=next_offset, end_offset=stop_offset)
             self.take(state, stop_offset)
             next_offset = stop_offset
+
+    def are_from_an_upgrade(self, *, was_stopped_cleanly: bool) -> bool:
+        """Tell whether there are none because the log was written before there were any, so that it need not be read (KAFKA-5435: only then)."""
+        return was_stopped_cleanly and not self._offsets
 
     def begin_empty(self, state: ProducerStateManager, log: PartitionLog) -> None:
         """Believe a log without any snapshot that was closed in good order to have no producers: it is from before there were snapshots.

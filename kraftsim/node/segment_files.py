@@ -8,7 +8,7 @@ Source: org.apache.kafka.storage.internals.log.LogSegment, OffsetIndex, TimeInde
 from kraftsim.core.partitions.segments import IndexEntries
 from kraftsim.world.interface import Disk, File
 from protocol.disk.file_names import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file_name, segment_file_name
-from protocol.disk.segment_indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index
+from protocol.disk.segment_indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index, parse_offset_index, parse_time_index
 
 
 class PendingIndex:
@@ -72,6 +72,11 @@ class SegmentFiles:
     def has_indexes(self, base_offset: int) -> bool:
         """Tell whether a segment has both of its index files."""
         return all(self._disk.exists(self.path(base_offset, suffix)) for suffix in (OFFSET_INDEX, TIME_INDEX))
+
+    def read_indexes(self, base_offset: int) -> tuple[list[OffsetEntry], list[TimeEntry]]:
+        """Return what the index files of a segment hold. Raises MalformedFile."""
+        offsets = parse_offset_index(base_offset, self._disk.read(self.path(base_offset, OFFSET_INDEX)))
+        return offsets, parse_time_index(base_offset, self._disk.read(self.path(base_offset, TIME_INDEX)))
 
     def remove_indexes(self, base_offset: int) -> None:
         """Delete index files that no longer say what is in the log."""

@@ -4,7 +4,9 @@ A start reads the newest one and replays the log from there. Only the last batch
 Source: KIP-98, ProducerStateManager, ProducerSnapshot.json (a message of Kafka's after 3.9).
 """
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -17,6 +19,9 @@ from protocol.version_prefixed import PREFIX_BYTES, build_version_prefixed, pref
 FILE = "producer snapshot"
 VERSION = 1
 CRC_BYTES = slice(PREFIX_BYTES, PREFIX_BYTES + 4)
+COUNT = struct.Struct(">i")
+ROW = struct.Struct(">qhiqiqiq")
+ROWS_POSITION = CRC_BYTES.stop + COUNT.size
 NO_TRANSACTION = -1
 NO_COORDINATOR_EPOCH = -1
 
@@ -43,6 +48,34 @@ class ProducerSnapshot:
     producer_entries: list[ProducerSnapshotEntry] = array(ProducerSnapshotEntry)
 
 
+class ProducerRow(NamedTuple):
+    """The same producer in the same order as in the file: there may be a hundred thousand of them."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_transaction_first_offset: int
+
+
+def build_producer_rows(rows: Iterable[ProducerRow]) -> bytes:
+    """Return the file."""
+    packed = [ROW.pack(*row) for row in rows]
+    counted = COUNT.pack(len(packed)) + b"".join(packed)
+    return VERSION.to_bytes(PREFIX_BYTES) + crc32c(counted).to_bytes(4) + counted
+
+
+def parse_producer_rows(data: bytes) -> Iterator[ProducerRow]:
+    """Return the producers in the order of the file. Raises MalformedFile, at once: Kafka then deletes it and takes the one before."""
+    _check(data)
+    if len(data) < ROWS_POSITION or len(data) - ROWS_POSITION != COUNT.unpack_from(data, CRC_BYTES.stop)[0] * ROW.size:
+        raise MalformedFile(FILE, f"{len(data)} bytes do not hold the producers that it counts")
+    return map(ProducerRow._make, ROW.iter_unpack(memoryview(data)[ROWS_POSITION:]))
+
+
 def build_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
     """Return the file."""
     content = bytearray(build_version_prefixed(ProducerSnapshot(producer_entries=list(entries)), VERSION))
@@ -52,15 +85,22 @@ def build_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 def parse_producer_snapshot(data: bytes) -> list[ProducerSnapshotEntry]:
     """Return the producers in the order of the file. Raises MalformedFile: Kafka then deletes it and takes the one before."""
+    _check(data)
     try:
-        version = prefixed_version(data)
-        if version != VERSION:
-            raise MalformedFile(FILE, f"version {version}")
-        if crc32c(memoryview(data)[CRC_BYTES.stop :]) != int.from_bytes(data[CRC_BYTES]):
-            raise MalformedFile(FILE, "the checksum does not fit")
         snapshot, position = compiled(ProducerSnapshot, VERSION).decode(data, PREFIX_BYTES)
     except MalformedMessage as malformed:
         raise MalformedFile(FILE, malformed.reason) from malformed
     if position != len(data):
         raise MalformedFile(FILE, f"{len(data) - position} bytes are left")
     return snapshot.producer_entries
+
+
+def _check(data: bytes) -> None:
+    try:
+        version = prefixed_version(data)
+    except MalformedMessage as malformed:
+        raise MalformedFile(FILE, malformed.reason) from malformed
+    if version != VERSION:
+        raise MalformedFile(FILE, f"version {version}")
+    if crc32c(memoryview(data)[CRC_BYTES.stop :]) != int.from_bytes(data[CRC_BYTES]):
+        raise MalformedFile(FILE, "the checksum does not fit")

@@ -3,10 +3,10 @@
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy
-from kraftsim.core.producer_state.snapshot import snapshot_entries, state_entries
+from kraftsim.core.producer_state.snapshot import snapshot_rows, state_entries
 from kraftsim.core.producer_state.verdict import APPEND, Duplicate
 from protocol.batches import RecordBatch
-from protocol.disk.producer_snapshot import ProducerSnapshotEntry, build_producer_snapshot, parse_producer_snapshot
+from protocol.disk.producer_snapshot import ProducerSnapshotEntry, build_producer_rows, parse_producer_rows, parse_producer_snapshot
 from protocol.errors import ErrorCode
 from tests.core.batches import make_batch, make_marker
 
@@ -24,13 +24,13 @@ def state_of(*batches: RecordBatch) -> ProducerStateManager:
 
 
 def stored(state: ProducerStateManager) -> bytes:
-    return build_producer_snapshot(snapshot_entries(state.entries.values()))
+    return build_producer_rows(snapshot_rows(state.entries.values()))
 
 
 def through_a_file(state: ProducerStateManager, now_ms: int = 1000) -> ProducerStateManager:
     """Return what a restart makes of it."""
     again = state_of()
-    again.load(state_entries(parse_producer_snapshot(stored(state))), now_ms)
+    again.load(state_entries(parse_producer_rows(stored(state))), now_ms)
     return again
 
 

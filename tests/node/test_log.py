@@ -6,7 +6,8 @@ import pytest
 
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.events.nodes import LogRecovered
-from kraftsim.node.log import FoundRecord, PartitionLog
+from kraftsim.node.found_record import FoundRecord
+from kraftsim.node.log import PartitionLog
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, split_batches
 from protocol.disk.segment_indexes import parse_offset_index, parse_time_index

@@ -23,7 +23,13 @@ from protocol.disk.meta_properties import MetaProperties, build_meta_properties,
 from protocol.disk.metadata_snapshot import build_metadata_snapshot, parse_metadata_snapshot
 from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
-from protocol.disk.producer_snapshot import ProducerSnapshotEntry, build_producer_snapshot, parse_producer_snapshot
+from protocol.disk.producer_snapshot import (
+    ProducerSnapshotEntry,
+    build_producer_rows,
+    build_producer_snapshot,
+    parse_producer_rows,
+    parse_producer_snapshot,
+)
 from protocol.disk.quorum_state import DYNAMIC_VOTERS_VERSION, QuorumState, QuorumVoter, build_quorum_state, parse_quorum_state
 from protocol.disk.segment_indexes import (
     OffsetEntry,
@@ -57,6 +63,8 @@ ROUND_TRIPS: list[tuple[str, Parse, Build]] = [
     ("golden-0/leader-epoch-checkpoint", parse_leader_epoch_checkpoint, build_leader_epoch_checkpoint),
     ("golden-0/00000000000000000021.snapshot", parse_producer_snapshot, build_producer_snapshot),
     ("golden-0/00000000000000000024.snapshot", parse_producer_snapshot, build_producer_snapshot),
+    ("golden-0/00000000000000000021.snapshot", parse_producer_rows, build_producer_rows),
+    ("golden-0/00000000000000000024.snapshot", parse_producer_rows, build_producer_rows),
     (f"{METADATA_LOG}/00000000000000000152.snapshot", parse_producer_snapshot, build_producer_snapshot),
     ("golden-0/00000000000000000021.txnindex", parse_transaction_index, build_transaction_index),
     (f"{METADATA_LOG}/00000000000000000000.index", lambda data: parse_offset_index(0, data), lambda found: build_offset_index(0, found)),

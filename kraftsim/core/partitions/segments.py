@@ -97,6 +97,17 @@ class Segment:
         """By what its age is told: the newest timestamp of its records; without any, when it was last written to or opened."""
         return self.max_timestamp if self.max_timestamp != NO_TIMESTAMP else self.last_written_ms
 
+    def restore(self, size_bytes: int, offsets: Sequence[OffsetEntry], times: Sequence[TimeEntry], first_timestamp: int | None) -> None:
+        """Take from its indexes what is in a segment up to size_bytes; `first_timestamp` is the greatest of its first batch, where that is known."""
+        self.size_bytes = size_bytes
+        self._first_timestamp = first_timestamp
+        self._entry_offsets = [entry.offset for entry in offsets]
+        self._entry_positions = [entry.position for entry in offsets]
+        self._entry_timestamps = [entry.timestamp for entry in times]
+        self._time_entry_offsets = [entry.offset for entry in times]
+        if times:
+            self.max_timestamp, self.offset_of_max_timestamp = times[-1]
+
     def close(self) -> TimeEntry | None:
         """Return the time index entry that a segment gets when it is rolled or shut down; None if the last one already says as much."""
         return self._add_time_entry()
@@ -178,6 +189,13 @@ class SegmentList:
         assert first_offset >= self.log_end_offset, f"a batch at {first_offset} in a log that ends at {self.log_end_offset}"
         self.log_end_offset = last_offset + 1
         return self._segments[-1].add_batch(last_offset, size_bytes, max_timestamp, self._settings.index_interval_bytes)
+
+    def restore_active(
+        self, size_bytes: int, next_offset: int, offsets: Sequence[OffsetEntry], times: Sequence[TimeEntry], first_timestamp: int | None
+    ) -> None:
+        """Take from its indexes what is in the active segment up to size_bytes, where a batch begins whose offset is not below next_offset."""
+        self._segments[-1].restore(size_bytes, offsets, times, first_timestamp)
+        self.log_end_offset = max(self.log_end_offset, next_offset)
 
     def holding(self, offset: int) -> Segment | None:
         """Return the segment in which an offset is to be looked for; None below the first one or from the log end offset on."""

@@ -4,8 +4,6 @@ Five, because a producer may have five requests in flight: any of them may come 
 Source: org.apache.kafka.storage.internals.log.ProducerStateEntry, BatchMetadata.
 """
 
-from collections import deque
-
 from kraftsim.core.producer_state.sequence import NO_SEQUENCE, decrement_sequence
 
 RETAINED_BATCHES_MAX = 5
@@ -30,8 +28,9 @@ class RetainedBatch:
 
 
 class ProducerStateEntry:
-    """Mutable, and mutated only by the manager when a batch is in the log."""
+    """Mutable, and mutated only by the manager when a batch is in the log. `retained_max`: how many batches it remembers."""
 
+    retained_max = RETAINED_BATCHES_MAX
     __slots__ = ("coordinator_epoch", "first_transaction_offset", "last_timestamp", "producer_epoch", "producer_id", "retained")
 
     def __init__(self, producer_id: int, producer_epoch: int) -> None:
@@ -42,7 +41,8 @@ class ProducerStateEntry:
         """Of the coordinator that wrote the last marker; an older one is fenced (KIP-98)."""
         self.first_transaction_offset: int | None = None
         """Where the open transaction of this producer begins in this partition; None if there is none."""
-        self.retained: deque[RetainedBatch] = deque(maxlen=RETAINED_BATCHES_MAX)
+        self.retained: tuple[RetainedBatch, ...] = ()
+        """The oldest first. Most producers write seldom, and are many: a tuple of one costs least."""
 
     @property
     def last_sequence(self) -> int:
@@ -60,9 +60,10 @@ class ProducerStateEntry:
         """Enter an epoch; batches of another epoch are forgotten."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
-            self.retained.clear()
+            self.retained = ()
 
     def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, max_timestamp: int) -> None:
         """Remember a batch of the present epoch; the sixth oldest drops out."""
-        self.retained.append(RetainedBatch(last_sequence, last_offset, offset_delta, max_timestamp))
+        batch = RetainedBatch(last_sequence, last_offset, offset_delta, max_timestamp)
+        self.retained = (*self.retained, batch)[-self.retained_max :]
         self.last_timestamp = max_timestamp

@@ -9,29 +9,29 @@ from collections.abc import Iterable, Iterator
 
 from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.sequence import NO_SEQUENCE
-from protocol.disk.producer_snapshot import NO_TRANSACTION, ProducerSnapshotEntry
+from protocol.disk.producer_snapshot import NO_TRANSACTION, ProducerRow
 
 NO_OFFSET = -1
 
 
-def snapshot_entries(known: Iterable[ProducerStateEntry]) -> Iterator[ProducerSnapshotEntry]:
+def snapshot_rows(known: Iterable[ProducerStateEntry]) -> Iterator[ProducerRow]:
     """Yield what is to be written of each producer."""
     for entry in known:
         last = entry.retained[-1] if entry.retained else None
         first_transaction_offset = entry.first_transaction_offset
-        yield ProducerSnapshotEntry(
-            producer_id=entry.producer_id,
-            producer_epoch=entry.producer_epoch,
-            last_sequence=NO_SEQUENCE if last is None else last.last_sequence,
-            last_offset=NO_OFFSET if last is None else last.last_offset,
-            offset_delta=0 if last is None else last.last_offset - last.first_offset,
-            timestamp=entry.last_timestamp,
-            coordinator_epoch=entry.coordinator_epoch,
-            current_transaction_first_offset=NO_TRANSACTION if first_transaction_offset is None else first_transaction_offset,
+        yield ProducerRow(
+            entry.producer_id,
+            entry.producer_epoch,
+            NO_SEQUENCE if last is None else last.last_sequence,
+            NO_OFFSET if last is None else last.last_offset,
+            0 if last is None else last.last_offset - last.first_offset,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            NO_TRANSACTION if first_transaction_offset is None else first_transaction_offset,
         )
 
 
-def state_entries(written: Iterable[ProducerSnapshotEntry]) -> Iterator[ProducerStateEntry]:
+def state_entries(written: Iterable[ProducerRow]) -> Iterator[ProducerStateEntry]:
     """Yield what is to be known of each producer that a snapshot names."""
     for each in written:
         entry = ProducerStateEntry(each.producer_id, each.producer_epoch)

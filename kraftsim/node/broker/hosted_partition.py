@@ -117,8 +117,10 @@ class HostedPartition:
         self.log.seal()
 
     async def flush(self) -> None:
-        """Make everything that was appended durable, and the snapshots. Raises OSError."""
+        """Make everything that was appended durable, with the epochs that a recovery believes for it, and the snapshots. Raises OSError."""
         await self.snapshots.flush()
+        while self.log.owes_epochs and self.log.is_open:
+            await self.log.store_epochs()
         await self.log.flush()
 
     @property

@@ -10,7 +10,7 @@ from kraftsim.core.partitions.reading import decide_list_offset
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.call import Answer, Call, Handler
-from kraftsim.node.log import FoundRecord
+from kraftsim.node.found_record import FoundRecord
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch

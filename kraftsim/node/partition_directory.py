@@ -1,0 +1,59 @@
+"""The directory of one partition: whose it is, and the small files beside its segments.
+
+Source: PartitionMetadataFile (KIP-516), LeaderEpochCheckpointFile (KIP-101).
+"""
+
+from itertools import pairwise
+
+from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.world.interface import World
+from protocol.disk.file_names import LEADER_EPOCHS, PARTITION_METADATA, partition_directory_name
+from protocol.disk.leader_epoch_checkpoint import EpochStart, build_leader_epoch_checkpoint, parse_leader_epoch_checkpoint
+from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
+from protocol.malformed import MalformedMessage
+
+
+class PartitionDirectory:
+    """`epochs` are those of the log in it. OSErrors of the disk pass through everywhere."""
+
+    def __init__(self, world: World, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.directory = partition_directory_name(topic, partition)
+        self.epochs = LeaderEpochs()
+        self._world = world
+        self._stored_starts: tuple[EpochStart, ...] = ()
+
+    async def store_epochs(self) -> None:
+        """Write leader-epoch-checkpoint: after every change of `epochs`."""
+        starts = self.epochs.starts
+        await self._world.disk.replace(f"{self.directory}/{LEADER_EPOCHS}", build_leader_epoch_checkpoint(starts))
+        self._stored_starts = starts
+
+    @property
+    def owes_epochs(self) -> bool:
+        """Whether leader-epoch-checkpoint is to be written before anything more may be called durable."""
+        return self.epochs.starts != self._stored_starts
+
+    def _load_epochs(self) -> bool:
+        """Take the epochs that leader-epoch-checkpoint tells, and tell whether there are any that can be believed."""
+        try:
+            starts = parse_leader_epoch_checkpoint(self._world.disk.read(f"{self.directory}/{LEADER_EPOCHS}"))
+        except (FileNotFoundError, MalformedMessage):
+            return False
+        grows = all(former.leader_epoch < latter.leader_epoch and former.start_offset <= latter.start_offset for former, latter in pairwise(starts))
+        if not starts or not grows:
+            return False
+        self.epochs, self._stored_starts = LeaderEpochs(starts), tuple(starts)
+        return True
+
+    async def store_topic_id(self, topic_id: bytes) -> None:
+        """Write partition.metadata: once, when the partition comes to this node."""
+        await self._world.disk.replace(f"{self.directory}/{PARTITION_METADATA}", build_partition_metadata(topic_id))
+
+    def stored_topic_id(self) -> bytes | None:
+        """Return the topic id that this directory belongs to; None if it does not say."""
+        try:
+            return parse_partition_metadata(self._world.disk.read(f"{self.directory}/{PARTITION_METADATA}"))
+        except (FileNotFoundError, MalformedMessage):
+            return None

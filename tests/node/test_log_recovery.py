@@ -1,0 +1,136 @@
+"""What is known to be on disk is not read again: a log is opened by its indexes, and only what may be torn is looked at.
+
+Source: LogLoader.{loadSegmentFiles,recoverLog}, LogSegment.sanityCheck.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kraftsim.core.partitions.segments import SegmentSettings
+from kraftsim.node.log import PartitionLog
+from kraftsim.world.interface import World
+from tests.node.conftest import MakeWorld
+from tests.node.test_log import T, filled, offsets
+
+SETTINGS = SegmentSettings(segment_bytes=2000, index_interval_bytes=150)
+
+
+def reopened(world: World, recovery_point: int | None) -> tuple[PartitionLog, list[int], list[int], int]:
+    """Open the log; return it, the segments that were found unclean, the batches that were handed on, and how many bytes were cut off."""
+    log, unclean, handed = PartitionLog(world, "t", 0, SETTINGS), list[int](), list[int]()
+    recovered = log.recover(lambda batch: handed.append(batch.base_offset), verify_from_offset=recovery_point, on_unclean=unclean.append)
+    return log, unclean, handed, recovered.cut_bytes
+
+
+def written(world: World, *, cleanly: bool = True) -> PartitionLog:
+    """Write a log of several segments; record n has timestamp T + n."""
+    log = PartitionLog(world, "t", 0, SETTINGS)
+    log.recover(lambda batch: None)
+    filled(log, 60)
+    asyncio.run(log.store_epochs())
+    if cleanly:
+        log.close()
+    else:
+        log.abort()
+    return log
+
+
+def files(directory: Path, suffix: str) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(directory.glob(f"*{suffix}"))}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "t-0"
+
+
+def test_after_a_clean_stop_the_indexes_say_what_is_in_the_log(make_world: MakeWorld, directory: Path) -> None:
+    """Every record is found as before, by offset and by timestamp, and the log goes on as if it had never been closed."""
+    written(make_world())
+    whole = files(directory, "index")
+    again, unclean, handed, cut_bytes = reopened(make_world(), None)
+    assert (unclean, handed, cut_bytes, again.log_end_offset, again.flushed_offset) == ([], [], 0, 120, 120)
+    for offset in range(120):
+        first = offset - offset % 2
+        assert offsets(again.read(offset, 1, 120)) == [(first, first + 1)]
+        found = again.find_timestamp(T + offset, 120)
+        assert found is not None and found.offset == offset
+    newest = again.find_max_timestamp(120)
+    assert newest is not None and newest.offset == 119
+    again.close()
+    assert files(directory, "index") == whole
+    again, *_ = reopened(make_world(), None)
+    filled(again, 40)
+    again.close()
+    grown = files(directory, "index")
+    for name in grown:
+        (directory / name).unlink()
+    scanned = PartitionLog(make_world(), "t", 0, SETTINGS)
+    scanned.recover(lambda batch: None)
+    scanned.close()
+    assert files(directory, ".index") == {name: data for name, data in grown.items() if ".index" in name}
+
+
+def test_only_segments_behind_the_recovery_point_are_looked_at(make_world: MakeWorld, directory: Path) -> None:
+    """A flipped bit in what was flushed is not found by a restart, and none escapes in what was not."""
+    bases = written(make_world(), cleanly=False).base_offsets
+    assert len(bases) >= 4
+    for base in (bases[0], bases[-2]):
+        file = directory / f"{base:020d}.log"
+        file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    recovery_point = bases[-2] + 1
+    log, unclean, handed, cut_bytes = reopened(make_world(), recovery_point)
+    assert unclean == [bases[-2]]
+    assert handed == list(range(bases[-2], bases[-1] - 2, 2))
+    assert cut_bytes and log.log_end_offset == bases[-1] - 2
+    assert log.flushed_offset == recovery_point
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def zeroed(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def ahead(file: Path) -> None:
+    """Every entry points one byte further."""
+    content = bytearray(file.read_bytes())
+    for end in range(8, len(content) + 1, 8):
+        content[end - 4 : end] = (int.from_bytes(content[end - 4 : end]) + 1).to_bytes(4)
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "suffix"),
+    [(damage, suffix) for damage in (Path.unlink, cut_short, zeroed) for suffix in (".index", ".timeindex")] + [(ahead, ".index")],
+)
+@pytest.mark.parametrize("which", [1, -1])
+def test_an_index_that_cannot_be_believed_is_made_again(
+    make_world: MakeWorld, directory: Path, damage: Callable[[Path], None], suffix: str, which: int
+) -> None:
+    """One that is missing, torn, empty of sense (an unfinished one of Apache Kafka), or beside its log."""
+    base = written(make_world()).base_offsets[which]
+    whole = files(directory, "index")
+    damage(directory / f"{base:020d}{suffix}")
+    again, unclean, _, cut_bytes = reopened(make_world(), None)
+    assert (unclean, cut_bytes, again.log_end_offset) == ([], 0, 120)
+    for offset in range(120):
+        assert offsets(again.read(offset, 1, 120)) == [(offset - offset % 2, offset - offset % 2 + 1)]
+        found = again.find_timestamp(T + offset, 120)
+        assert found is not None and found.offset == offset
+    again.close()
+    assert files(directory, "index") == whole
+
+
+def test_without_the_epochs_on_disk_the_whole_log_is_read(make_world: MakeWorld, directory: Path) -> None:
+    """Nobody else knows in which epoch the records of a segment were written that is not read."""
+    bases = written(make_world()).base_offsets
+    (directory / "leader-epoch-checkpoint").unlink()
+    log, unclean, handed, _ = reopened(make_world(), 120)
+    assert (unclean, handed) == (bases, list(range(0, 120, 2)))
+    assert [(start.leader_epoch, start.start_offset) for start in log.epochs.starts] == [(0, 0)]
