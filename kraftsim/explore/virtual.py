@@ -22,6 +22,8 @@ from kraftsim.world.simulated import Simulation, SimulationError, SimulationStop
 
 PORT = 9092
 FINAL = "final"
+BELIEF = "nodes-believe-the-truth"
+"""What is violated where a node, or whoever reads what it left, finds its own assertion wrong."""
 NANOSECONDS = 1e9
 STARTED = "virtual time 0"
 STOP_SECONDS = 60.0
@@ -50,8 +52,12 @@ class VirtualRun:
         self.note_disks()
 
     def note_disks(self) -> None:
-        """Note what is on the disks now."""
-        final = [*final_log_events(self.cluster.segment_files()), *final_metadata_events(self.cluster.metadata_files())]
+        """Note what is on the disks now. What no node could replay is a mistake of the nodes that wrote it."""
+        try:
+            final = [*final_log_events(self.cluster.segment_files()), *final_metadata_events(self.cluster.metadata_files())]
+        except AssertionError as mistake:
+            self.simulation.violation(BELIEF, f"what is on the disks cannot be replayed: {mistake}")
+            return
         with suppress(SimulationStopped):
             for event in final:
                 self.simulation.log(FINAL, 1).note(event)
