@@ -112,6 +112,8 @@ class NodeConfig:
     log_message_downconversion_enable: bool = setting("log.message.downconversion.enable", boolean, "true")
     compression_type: str = setting("compression.type", choice(*COMPRESSIONS), "producer")
     fetch_max_bytes: int = setting("fetch.max.bytes", integer(at_least=1024), "57671680")
+    quota_window_num: int = setting("quota.window.num", integer(at_least=1), "11")
+    quota_window_size_seconds: int = setting("quota.window.size.seconds", integer(at_least=1), "1")
     max_request_partition_size_limit: int = setting("max.request.partition.size.limit", integer(at_least=1), "2000")
     max_incremental_fetch_session_cache_slots: int = setting("max.incremental.fetch.session.cache.slots", integer(at_least=0), "1000")
 

@@ -6,6 +6,7 @@ Source: kafka.server.BrokerServer.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
@@ -15,6 +16,7 @@ from kraftsim.core.partitions.fetch_sessions import FetchSessions
 from kraftsim.core.raft.voter_set import VoterNode
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
+from kraftsim.node.broker.client_quotas import ClientQuotas, throttled
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.groups.group_coordinator import GroupCoordinator
@@ -79,28 +81,16 @@ class Broker:
         self._metadata = MetadataPublisher(world, parts.metadata_image, self._publish, self._on_leader)
         self._controller = ActiveController()
         self._own_versions = own_versions = spoken_versions(parts.release.controller_apis)
-        self._heartbeats = ControllerChannel(
+        channel = partial(
+            ControllerChannel,
             self.shell,
-            name="heartbeat",
-            controller=self._controller,
-            retry_timeout_ms=config.broker_session_timeout_ms // HEARTBEAT_SHARE,
-            request_timeout_ms=config.controller_socket_timeout_ms,
-            own_versions=own_versions,
-        )
-        self._forwarded = ControllerChannel(
-            self.shell,
-            name="forwarding",
             controller=self._controller,
             request_timeout_ms=config.controller_socket_timeout_ms,
             own_versions=own_versions,
         )
-        self._alterations = ControllerChannel(
-            self.shell,
-            name="alter-partition",
-            controller=self._controller,
-            request_timeout_ms=config.controller_socket_timeout_ms,
-            own_versions=own_versions,
-        )
+        self._heartbeats = channel(name="heartbeat", retry_timeout_ms=config.broker_session_timeout_ms // HEARTBEAT_SHARE)
+        self._forwarded = channel(name="forwarding")
+        self._alterations = channel(name="alter-partition")
         self.replication = Replication(
             self.shell,
             image=lambda: self.image,
@@ -116,7 +106,8 @@ class Broker:
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
         self.producer_ids = ProducerIds(world, config.node_id, source, self._forwarded)
-        self._handlers: tuple[Handler[Broker], ...] = broker_handlers()
+        self.quotas = ClientQuotas(config, world.clock)
+        self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, broker_handlers()))
         self.offer = ApiOffer(parts.release.broker_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
         self._listeners = Listeners(self.shell)
 
@@ -266,6 +257,8 @@ class Broker:
 
     async def _publish(self, image: MetadataImage, changes: ImageChanges) -> None:
         """Act by what changed in the metadata."""
+        if changes.registries:
+            self.quotas.follow(image.registries.quotas.records())
         await self.partitions.follow(image, changes)
         if any(image.topic_by_id(topic_id) is None for topic_id, _ in changes.partitions):
             self.groups.on_topics_deleted()

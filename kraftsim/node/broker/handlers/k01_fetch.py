@@ -12,6 +12,7 @@ from kraftsim.core.partitions.fetch_sessions import FetchContext
 from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.client_quotas import CONSUMER_BYTES, mute
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.old_readers import (
     FIRST_VERSION_OF_FORMAT_2,
@@ -56,11 +57,15 @@ class DelayedFetch:
     def __init__(self, broker: Broker, call: Call, request: FetchRequest, context: FetchContext) -> None:
         self.deferred = Deferred()
         self._broker = broker
+        self._call = call
         self._request = request
         self._context = context
         self._version = call.api_version
         self._listener = call.listener
         self._has_looked = False
+        bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
+        allowed = None if follower_of(request, call.api_version)[0] >= 0 else broker.quotas.most_at_once(call, CONSUMER_BYTES)
+        self._bytes_max = bytes_max if allowed is None else min(bytes_max, allowed)
 
     def keys(self) -> list[tuple[str, int]]:
         """Return the partitions whose changes are worth a look."""
@@ -72,7 +77,7 @@ class DelayedFetch:
         """Answer if there is enough, or something to tell at once."""
         reader = self._reader()
         response = reader.read()
-        if not (reader.has_news or reader.size_bytes >= self._request.min_bytes or self._request.max_wait_ms <= 0):
+        if not (reader.has_news or reader.size_bytes >= min(self._request.min_bytes, self._bytes_max) or self._request.max_wait_ms <= 0):
             return False
         self._complete(reader, response)
         return True
@@ -83,15 +88,38 @@ class DelayedFetch:
         self._complete(reader, reader.read())
 
     def _complete(self, reader: "FetchReader", response: FetchResponse) -> None:
+        pause_ms = 0 if reader.is_for_follower or not self._broker.quotas.are_set else self._throttle(reader.size_bytes)
+        if pause_ms:
+            throttled = self._context.throttled()
+            throttled.throttle_time_ms = pause_ms
+            self.deferred.complete(throttled)
+            return
         if reader.conversion is not None:
             reader.conversion.convert()
         self.deferred.complete(self._context.finish(response))
+
+    def _throttle(self, size_bytes: int) -> int:
+        """Return for how long the client must be silent; then it gets nothing of what was read."""
+        quotas = self._broker.quotas
+        pause_ms = quotas.throttle(self._call, CONSUMER_BYTES, size_bytes)
+        if pause_ms:
+            quotas.take_back(self._call, CONSUMER_BYTES, size_bytes)
+            mute(self._call, pause_ms)
+        return pause_ms
 
     def _name(self, topic: FetchTopic) -> str | None:
         return topic_name(self._broker, topic, self._version)
 
     def _reader(self) -> "FetchReader":
-        reader = FetchReader(self._broker, self._request, self._context.topics, self._version, self._listener, is_first_look=not self._has_looked)
+        reader = FetchReader(
+            self._broker,
+            self._request,
+            self._context.topics,
+            self._version,
+            self._listener,
+            is_first_look=not self._has_looked,
+            bytes_max=self._bytes_max,
+        )
         self._has_looked = True
         return reader
 
@@ -99,7 +127,9 @@ class DelayedFetch:
 class FetchReader:
     """One pass over the partitions of a request. `has_news`: something must be told at once, whatever its size."""
 
-    def __init__(self, broker: Broker, request: FetchRequest, topics: list[FetchTopic], version: int, listener: str, *, is_first_look: bool) -> None:
+    def __init__(
+        self, broker: Broker, request: FetchRequest, topics: list[FetchTopic], version: int, listener: str, *, is_first_look: bool, bytes_max: int
+    ) -> None:
         self._broker = broker
         self._is_first_look = is_first_look
         self._follower_id, self._follower_epoch = follower_of(request, version)
@@ -107,11 +137,16 @@ class FetchReader:
         self._topics = topics
         self._version = version
         self._reads_committed = request.isolation_level == READ_COMMITTED
-        self._bytes_left = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._bytes_left = bytes_max
         self._leader_endpoints: dict[int, NodeEndpoint] = {}
         self.conversion = DownConversion(version) if version < FIRST_VERSION_OF_FORMAT_2 else None
         self.size_bytes = 0
         self.has_news = not any(topic.partitions for topic in topics)
+
+    @property
+    def is_for_follower(self) -> bool:
+        """Whether a follower asks."""
+        return self._follower_id >= 0
 
     def read(self) -> FetchResponse:
         """Read as much as fits, in the order of the request."""

@@ -1,0 +1,161 @@
+"""What becomes of a client above its quota: it is told for how long, and not listened to.   Source: KIP-13, KIP-124, KIP-219; ClientQuotaManager."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kraftsim.conformance.batches import LEADER, NONE, produce_request, wall_ms
+from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
+from kraftsim.conformance.k01_fetch import fetch_request
+from kraftsim.conformance.peer import Peer, request_bytes
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.settle import settled
+from kraftsim.conformance.target import Target
+from protocol.api_keys import ApiKey
+from protocol.batches import build_batch
+from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import ProduceRequest, ProduceResponse
+from protocol.messages.k01_fetch import FetchRequest, FetchResponse
+from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+from protocol.messages.k48_describe_client_quotas import EXACT_NAME, ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, OpData, QuotaAlteration
+from protocol.records import Record
+from protocol.requests import decode_response
+
+REQUIREMENTS = Requirements("quotas", 2, "Throttling")
+MANAGER = "KIP-219; kafka.server.ClientQuotaManager"
+PRODUCER, CONSUMER, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+BYTES_PER_SECOND = 10_000
+TOO_MUCH_BYTES = 105_000
+"""Five percent above what a client may have in the ten seconds over which a young rate is taken: half a second of silence."""
+PAUSE_MS = range(400, 1500)
+SOON_SECONDS = 0.35
+ANSWERS_MAX = 20
+
+
+@contextmanager
+def _limited(target: Target, address: str, client: str, key: str, value: float, user: str | None = None) -> Iterator[None]:
+    """Let a quota hold on a broker as long as the block lasts."""
+    entity = [EntityData(entity_type="client-id", entity_name=client)]
+    if user is not None:
+        entity.append(EntityData(entity_type="user", entity_name=user))
+
+    def alter(operation: OpData) -> None:
+        with target.peer() as peer:
+            asked = AlterClientQuotasRequest(entries=[QuotaAlteration(entity=entity, ops=[operation])])
+            answer = peer.ask(asked, target.newest(ApiKey.ALTER_CLIENT_QUOTAS), AlterClientQuotasResponse)
+        expect_error(answer.entries[0].error_code, ErrorCode.NONE, f"the quota of {client}")
+
+    def is_known() -> bool:
+        rows = [ComponentData(entity_type=part.entity_type, match_type=EXACT_NAME, match=part.entity_name) for part in entity]
+        with target.peer(address) as peer:
+            asked = DescribeClientQuotasRequest(components=rows, strict=True)
+            answer = peer.ask(asked, target.newest(ApiKey.DESCRIBE_CLIENT_QUOTAS), DescribeClientQuotasResponse)
+        return bool(answer.entries)
+
+    alter(OpData(key=key, value=value, remove=False))
+    settled(is_known, bool, f"the quota of {client} is known")
+    try:
+        yield
+    finally:
+        alter(OpData(key=key, value=0.0, remove=True))
+
+
+def _send(peer: Peer, client: str, body: ProduceRequest | FetchRequest | MetadataRequest, version: int) -> None:
+    peer.send_bytes(request_bytes(body, version, 7, client_id=client))
+
+
+def _metadata(peer: Peer, client: str, version: int) -> MetadataResponse:
+    _send(peer, client, MetadataRequest(topics=[]), version)
+    _, answer = decode_response(ApiKey.METADATA, version, peer.receive_frame())
+    assert isinstance(answer, MetadataResponse), "Metadata was asked"
+    return answer
+
+
+def _produce(peer: Peer, client: str, topic: str, size_bytes: int = TOO_MUCH_BYTES) -> int:
+    """Produce one large record and return for how long the client is to be silent."""
+    records = build_batch([Record(timestamp=wall_ms(), value=bytes(size_bytes))])
+    _send(peer, client, produce_request(topic, records, acks=LEADER), 9)
+    _, answer = decode_response(ApiKey.PRODUCE, 9, peer.receive_frame())
+    assert isinstance(answer, ProduceResponse), "Produce was asked"
+    expect_error(answer.responses[0].partition_responses[0].error_code, ErrorCode.NONE, "producing")
+    return answer.throttle_time_ms
+
+
+def _is_heard_after(target: Target, peer: Peer, client: str, pause_ms: int) -> None:
+    """Hold that the client is not answered before its pause is over, and then at once."""
+    began = time.monotonic()
+    _metadata(peer, client, target.newest(ApiKey.METADATA))
+    waited_ms = (time.monotonic() - began) * 1000
+    expect(pause_ms - 150 < waited_ms < pause_ms + 1500, f"a client that is to be silent for {pause_ms} ms is answered after {waited_ms:.0f} ms")
+
+
+@REQUIREMENTS.that(1, "a producer above its quota is answered at once, told for how long it must be silent, and then not heard", source=MANAGER)
+def producers(target: Target) -> None:
+    topic = target.topic()
+    client = target.fresh_name("client")
+    with _limited(target, topic.leader, client, PRODUCER, BYTES_PER_SECOND), target.peer(topic.leader) as peer, target.peer(topic.leader) as other:
+        expect_equal(_produce(peer, client, topic.name, 100), 0, "silence of a client below its quota")
+        began = time.monotonic()
+        pause_ms = _produce(peer, client, topic.name)
+        expect(pause_ms in PAUSE_MS, f"the client is to be silent for {pause_ms} ms")
+        expect(time.monotonic() - began < SOON_SECONDS, "the answer was late")
+        expect_equal(_produce(other, client + "-2", topic.name), 0, "silence of another client")
+        _is_heard_after(target, peer, client, pause_ms)
+
+
+@REQUIREMENTS.that(2, "a consumer above its quota gets an empty answer, and its records later", source=MANAGER)
+def consumers(target: Target) -> None:
+    topic = target.topic()
+    client = target.fresh_name("client")
+    version = target.newest(ApiKey.FETCH)
+    with target.peer(topic.leader) as peer:
+        _produce(peer, "anybody", topic.name)
+    with _limited(target, topic.leader, client, CONSUMER, BYTES_PER_SECOND), target.peer(topic.leader) as peer:
+        pauses, began = [], time.monotonic()
+        for _ in range(ANSWERS_MAX):
+            _send(peer, client, fetch_request(topic, version), version)
+            _, answer = decode_response(ApiKey.FETCH, version, peer.receive_frame())
+            assert isinstance(answer, FetchResponse), "Fetch was asked"
+            expect_error(answer.error_code, ErrorCode.NONE, "the answer")
+            if answer.responses:
+                break
+            pauses.append(answer.throttle_time_ms)
+        else:
+            raise Unmet(f"{ANSWERS_MAX} empty answers, with pauses of {pauses} ms")
+        expect(bool(pauses) and pauses[0] in PAUSE_MS, f"pauses of {pauses} ms")
+        expect(time.monotonic() - began > pauses[0] / 1000 - 0.15, "the records came before the first pause was over")
+        expect(len(bytes(answer.responses[0].partitions[0].records or b"")) > TOO_MUCH_BYTES, "the records are not whole")
+
+
+@REQUIREMENTS.that(3, "the quota of a user's client goes before that of the client", source="ClientQuotaManager.DefaultQuotaCallback")
+def precedence(target: Target) -> None:
+    topic = target.topic()
+    client = target.fresh_name("client")
+    strict = _limited(target, topic.leader, client, PRODUCER, BYTES_PER_SECOND)
+    generous = _limited(target, topic.leader, client, PRODUCER, BYTES_PER_SECOND * 1000, user="ANONYMOUS")
+    with strict, generous, target.peer(topic.leader) as peer:
+        expect_equal(_produce(peer, client, topic.name), 0, "silence of a client whose user may have more")
+
+
+@REQUIREMENTS.that(4, "requests cost time; a client whose share is used up is silent for one window at most", source="ClientRequestQuotaManager")
+def requests(target: Target) -> None:
+    client = target.fresh_name("client")
+    version = target.newest(ApiKey.METADATA)
+    with _limited(target, target.address, client, REQUEST, 0.00001), target.peer() as peer:
+        pause_ms = _metadata(peer, client, version).throttle_time_ms
+        expect_equal(pause_ms, 1000, "silence in milliseconds")
+        _is_heard_after(target, peer, client, pause_ms)
+
+
+@REQUIREMENTS.that(5, "a producer that wants no answers is not heard, either, while it is above its quota", source=MANAGER)
+def without_answers(target: Target) -> None:
+    topic = target.topic()
+    client = target.fresh_name("client")
+    records = build_batch([Record(timestamp=wall_ms(), value=bytes(TOO_MUCH_BYTES))])
+    with _limited(target, topic.leader, client, PRODUCER, BYTES_PER_SECOND), target.peer(topic.leader) as peer:
+        _send(peer, client, produce_request(topic.name, records, acks=NONE), 9)
+        began = time.monotonic()
+        _metadata(peer, client, target.newest(ApiKey.METADATA))
+        waited_ms = (time.monotonic() - began) * 1000
+        expect(int(waited_ms) in PAUSE_MS, f"the next request was answered after {waited_ms:.0f} ms")

@@ -1,0 +1,155 @@
+"""What clients use of this broker, measured against their quotas: whoever is above one is told so, and not listened to for as long.
+
+The answer leaves at once with the time in it; then the connection is silent (KIP-219). Followers are not measured. Bytes are those of records: the
+some hundred bytes around them in a request or an answer are not counted.
+
+Source: KIP-13, KIP-124, KIP-219, kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, RequestHandlerHelper}.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
+from kraftsim.core.quotas.windowed_rate import WindowedRate
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Handler
+from kraftsim.node.config import NodeConfig
+from kraftsim.world.interface import Clock
+from protocol.api_keys import ApiKey
+from protocol.messages.k00_produce import ProduceRequest
+from protocol.messages.k01_fetch import FetchRequest
+from protocol.metadata.m14_client_quota import ClientQuotaRecord
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
+
+PRODUCER_BYTES: Final = "producer_byte_rate"
+CONSUMER_BYTES: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+THROTTLE_TIME: Final = "throttle_time_ms"
+IDLE_MS: Final = 3_600_000
+"""After so long without a request a client's rate is forgotten."""
+RATES_TIDY: Final = 1000
+FIRST_FETCH_WITH_REPLICA_STATE: Final = 15
+
+
+class ClientQuotas:
+    """The rates of all clients that have quotas. `are_set`: somebody has one."""
+
+    def __init__(self, config: NodeConfig, clock: Clock) -> None:
+        self._window_count = config.quota_window_num
+        self._window_ms = config.quota_window_size_seconds * 1000
+        self._clock = clock
+        self._limits = ClientLimits()
+        self._rates: dict[tuple[str, Sharers], WindowedRate] = {}
+        self.are_set = False
+
+    def follow(self, records: Iterable[ClientQuotaRecord]) -> None:
+        """Let the quotas hold that the metadata have now."""
+        self._limits = ClientLimits(records)
+        self.are_set = bool(self._limits)
+
+    def throttle(self, call: Call, key: str, amount: float, *, pause_max_ms: int | None = None) -> int:
+        """Count what a client used, and return for how many milliseconds it must be silent; 0 if it has no such quota, or keeps it."""
+        limit = self._limit(call, key)
+        if limit is None:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        rate = self._rate(key, limit.sharers, now_ms)
+        rate.record(amount, now_ms)
+        pause_ms = rate.pause_ms(limit.value, now_ms)
+        return pause_ms if pause_max_ms is None else min(pause_ms, pause_max_ms)
+
+    def take_back(self, call: Call, key: str, amount: float) -> None:
+        """What was counted is not sent after all."""
+        limit = self._limit(call, key)
+        if limit is not None:
+            now_ms = self._clock.monotonic_ms()
+            self._rate(key, limit.sharers, now_ms).record(-amount, now_ms)
+
+    def most_at_once(self, call: Call, key: str) -> int | None:
+        """Return how much a client may have in one go: what it may have in all windows but one."""
+        limit = self._limit(call, key) if self.are_set else None
+        return None if limit is None else int(limit.value * (self._window_count - 1) * self._window_ms / 1000)
+
+    def throttle_request(self, call: Call, took_ns: int) -> int:
+        """Count the time that a request took, in percent of one thread."""
+        return self.throttle(call, REQUEST_PERCENTAGE, took_ns * 100 / 1e9, pause_max_ms=self._window_ms)
+
+    def _limit(self, call: Call, key: str) -> Limit | None:
+        return self._limits.find(key, call.principal.name, call.client_id or "")
+
+    def _rate(self, key: str, sharers: Sharers, now_ms: int) -> WindowedRate:
+        rate = self._rates.get((key, sharers))
+        if rate is None:
+            if len(self._rates) >= RATES_TIDY:
+                self._rates = {known: each for known, each in self._rates.items() if now_ms - each.last_ms < IDLE_MS}
+            rate = self._rates[key, sharers] = WindowedRate(self._window_count, self._window_ms)
+        return rate
+
+
+def throttled(handler: "Handler[Broker]") -> "Handler[Broker]":
+    """Return a handler whose answers are measured, once there are quotas."""
+    inner = handler.handle
+
+    def handle(broker: "Broker", call: Call) -> Answer | Deferred:
+        quotas = broker.quotas
+        if not quotas.are_set or _is_exempt(call):
+            return inner(broker, call)
+        began_ns = broker.world.clock.monotonic_ns()
+        answer = inner(broker, call)
+        took_ns = broker.world.clock.monotonic_ns() - began_ns
+        if not isinstance(answer, Deferred):
+            return _measured(quotas, call, answer, took_ns)
+        return _later(answer, lambda given: _measured(quotas, call, given, took_ns))
+
+    return replace(handler, handle=handle)
+
+
+def mute(call: Call, pause_ms: int) -> None:
+    """Listen to a client no more until the pause is over: what it sends meanwhile waits."""
+    connection = call.connection
+    connection.pause_writing()
+    asyncio.get_running_loop().call_later(pause_ms / 1000, connection.resume_writing)
+
+
+def _measured(quotas: ClientQuotas, call: Call, answer: Answer, took_ns: int) -> Answer:
+    pause_ms = quotas.throttle_request(call, took_ns)
+    if isinstance(call.body, ProduceRequest):
+        size_bytes = sum(len(data.records or b"") for topic in call.body.topic_data for data in topic.partition_data)
+        pause_ms = max(pause_ms, quotas.throttle(call, PRODUCER_BYTES, size_bytes))
+    if pause_ms <= 0 or isinstance(answer, Closing):
+        return answer
+    mute(call, pause_ms)
+    told = copy(answer)
+    known_ms = getattr(told, THROTTLE_TIME, None)
+    if known_ms is not None:
+        setattr(told, THROTTLE_TIME, max(pause_ms, known_ms))
+    return told
+
+
+def _later(inner: Deferred, change: Callable[[Answer], Answer]) -> Deferred:
+    """Return the promise of an answer that is changed when it comes."""
+    outer = Deferred()
+
+    def give() -> None:
+        assert inner.answer is not None, "a completed answer calls"
+        outer.complete(change(inner.answer))
+
+    if inner.answer is not None:
+        give()
+        return outer
+    inner.attach(give)
+    outer.when_abandoned(inner.abandon)
+    return outer
+
+
+def _is_exempt(call: Call) -> bool:
+    if call.api_key == ApiKey.WRITE_TXN_MARKERS:
+        return True
+    request = call.body
+    if not isinstance(request, FetchRequest):
+        return False
+    return (request.replica_state.replica_id if call.api_version >= FIRST_FETCH_WITH_REPLICA_STATE else request.replica_id) >= 0

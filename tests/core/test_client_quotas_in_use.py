@@ -1,0 +1,59 @@
+"""Quotas in use: how a rate is measured, how long the pause is, and which quota holds for whom (KIP-13, KIP-55, KIP-219)."""
+
+import pytest
+
+from kraftsim.core.quotas.client_limits import ClientLimits, Limit
+from kraftsim.core.quotas.windowed_rate import WindowedRate
+from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+
+KEY = "producer_byte_rate"
+
+
+def record(value: float, **names: str | None) -> ClientQuotaRecord:
+    """A quota of an entity; a name that is None is the default."""
+    parts = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in names.items()]
+    return ClientQuotaRecord(entity=parts, key=KEY, value=value)
+
+
+def test_a_young_rate_is_taken_over_all_windows_but_one() -> None:
+    """Eleven windows of a second: what comes at once counts as if it had come in ten seconds."""
+    rate = WindowedRate(11, 1000)
+    rate.record(105_000, 50_000)
+    assert rate.measure(50_000) == 10_500
+    assert rate.pause_ms(10_000, 50_000) == 500
+    assert rate.pause_ms(10_500, 50_000) == 0
+    assert rate.measure(50_500) == 10_000, "half a second later it is at its limit"
+    assert rate.pause_ms(10_000, 50_500) == 0
+    rate.record(-105_000, 50_500)
+    assert rate.measure(50_500) == 0
+
+
+def test_windows_come_and_go() -> None:
+    """A steady rate is what it is; eleven seconds after the last of it nothing is left."""
+    rate = WindowedRate(11, 1000)
+    for second in range(30):
+        rate.record(500, second * 1000)
+    assert rate.measure(29_999) == pytest.approx(500, rel=0.01)
+    assert rate.measure(29_000 + 10_999) > 0
+    assert rate.measure(29_000 + 11_000) == 0
+
+
+def test_the_most_particular_quota_holds_and_names_who_shares_it() -> None:
+    """In Kafka's order: user and client, user and any client, user, any user and client, any user and any client, any user, client, any client."""
+    levels = [
+        ({"user": "u", "client_id": "c"}, ("u", "c")),
+        ({"user": "u", "client_id": None}, ("u", "c")),
+        ({"user": "u"}, ("u", "")),
+        ({"user": None, "client_id": "c"}, ("u", "c")),
+        ({"user": None, "client_id": None}, ("u", "c")),
+        ({"user": None}, ("u", "")),
+        ({"client_id": "c"}, ("", "c")),
+        ({"client_id": None}, ("", "c")),
+    ]
+    records = [record(float(number), **names) for number, (names, _) in enumerate(levels)]
+    others = [record(99.0, user="v"), record(99.0, client_id="d"), record(99.0, user="u", client_id="d"), record(99.0, ip="127.0.0.1")]
+    for number, (_, sharers) in enumerate(levels):
+        limits = ClientLimits([*others, *records[number:]])
+        assert limits.find(KEY, "u", "c") == Limit(float(number), sharers)
+    assert ClientLimits(others).find(KEY, "u", "c") is None
+    assert not ClientLimits([record(99.0, ip="127.0.0.1")])
