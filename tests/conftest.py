@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from tests.apache_kafka.harness import ApacheKafka
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flag by which the scripts of the rules are written anew."""
+    words = "write what happens now into the scripts of tests/core/scripts; read the difference before you keep it"
+    parser.addoption("--rewrite-scripts", action="store_true", help=words)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Move the Spark tests behind all others, so that their Java lives once and not for long; the rest keeps its order."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)

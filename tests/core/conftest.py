@@ -1,7 +1,7 @@
 """What the tests of the rules share: the facts that were noted, and scripts that read like a conversation."""
 
-import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,6 @@ import pytest
 from kraftsim.events.event import Event
 
 SCRIPTS = Path(__file__).parent / "scripts"
-REWRITE = "REWRITE_SCRIPTS"
-"""Set it in the environment to write down what happens now; then read the difference before you keep it."""
 
 
 @pytest.fixture
@@ -20,18 +18,19 @@ def noted() -> list[Event]:
 
 
 @pytest.fixture
-def play() -> Callable[[str, Callable[[str], str]], None]:
+def play(request: pytest.FixtureRequest) -> Callable[[str, Callable[[str], str]], None]:
     """Play a script: blocks of commands, a line of hyphens, and what they must answer.   Source: etcd raft's interaction tests."""
-    return play_script
+    return partial(play_script, rewrites=request.config.getoption("--rewrite-scripts"))
 
 
-def play_script(name: str, answer: Callable[[str], str]) -> None:
-    """Compare the script with what happens. `answer` takes one command line and returns its lines."""
+def play_script(name: str, answer: Callable[[str], str], *, rewrites: bool) -> None:
+    """Compare the script with what happens, or write that into it. `answer` takes one command line and returns its lines."""
     path = SCRIPTS / f"{name}.txt"
     expected = path.read_text()
     actual = "\n\n".join(_played(block, answer) for block in expected.strip().split("\n\n")) + "\n"
-    if os.environ.get(REWRITE):
+    if rewrites:
         path.write_text(actual)
+        return
     assert actual == expected, f"{path.name} tells another story"
 
 

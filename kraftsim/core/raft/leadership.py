@@ -104,10 +104,9 @@ class Leadership:
         self.hear(key, now_ms)
 
     def hear(self, key: ReplicaKey, now_ms: int) -> None:
-        """Take note that a voter reads from this leader: a Fetch, or a FetchSnapshot."""
-        if not self._is_voter(key):
-            return
-        self._heard[key.id] = None
+        """Take note that a replica reads from this leader: a Fetch, or a FetchSnapshot. To a sole voter any reader is proof that it is reached."""
+        if self._is_voter(key):
+            self._heard[key.id] = None
         needed = self._voters.majority - (1 if self._voters.includes(self.own) else 0)
         if len(self._heard) >= needed:
             self._heard.clear()
