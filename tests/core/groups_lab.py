@@ -1,0 +1,186 @@
+"""A group coordinator without a node: time is set by hand, the log is a list, and what is appended is replicated when the test says so."""
+
+from kraftsim.core.groups.answers import GroupAnswer, JoinAnswer, SyncAnswer
+from kraftsim.core.groups.committing import CommitAsked, OffsetAsked
+from kraftsim.core.groups.group_settings import GroupSettings
+from kraftsim.core.groups.group_shard import GroupShard
+from kraftsim.core.groups.joining import JoinAsked
+from kraftsim.core.groups.membership import SyncAsked
+from kraftsim.core.groups.moment import Moment
+from kraftsim.core.groups.outbox import Append, CoordinatorRecord, Reply, Stored
+from protocol.batches import RecordBatch, build_batch
+from protocol.errors import ErrorCode
+from protocol.records import Record
+
+WALL_MS = 1_700_000_000_000
+SESSION_MS, REBALANCE_MS = 10_000, 20_000
+GROUP = "g"
+
+
+class GroupsLab:
+    """One shard. `holds_back`: appends wait in `held` for `store`."""
+
+    def __init__(self, **settings: int) -> None:
+        self.settings = GroupSettings(**settings)
+        self.shard = GroupShard(self.settings)
+        self.now_ms = 0
+        self.answers: dict[int, GroupAnswer] = {}
+        self.records: list[CoordinatorRecord] = []
+        self.held: list[tuple[int, int]] = []
+        self.holds_back = False
+        self._waiters = 0
+
+    @property
+    def now(self) -> Moment:
+        """The present moment."""
+        return Moment(self.now_ms, WALL_MS + self.now_ms)
+
+    def settle(self) -> None:
+        """Carry out what is decided."""
+        while effects := self.shard.outbox.take_effects():
+            for effect in effects:
+                if isinstance(effect, Reply):
+                    assert effect.waiter not in self.answers, "a request is answered once"
+                    self.answers[effect.waiter] = effect.answer
+                    continue
+                assert isinstance(effect, Append)
+                first_offset = len(self.records)
+                self.records += effect.records
+                if effect.token is not None:
+                    self.held.append((effect.token, first_offset))
+                    if not self.holds_back:
+                        self.store()
+
+    def store(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
+        """Say how one of the appends that wait has ended."""
+        token, first_offset = self.held.pop(index)
+        self.shard.outbox.stored(token, Stored(error, first_offset, self.now))
+        self.settle()
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Let time pass, deadline by deadline."""
+        until_ms = self.now_ms + milliseconds
+        while (next_ms := self.shard.timers.next_ms) is not None and next_ms <= until_ms:
+            self.now_ms = max(next_ms, self.now_ms)
+            self.shard.on_wake(self.now)
+            self.settle()
+        self.now_ms = until_ms
+
+    # Requests ------------------------------------------------------------------------------------------------------------------------------
+
+    def join(self, member_id: str = "", *, fresh: str = "1", protocols: str = "range", instance: str | None = None, **changed: object) -> int:
+        """Ask to join; return the number under which the answer will be. `protocols` are names between spaces."""
+        self._waiters += 1
+        fields: dict[str, object] = {
+            "group_id": GROUP,
+            "member_id": member_id,
+            "group_instance_id": instance,
+            "client_id": "c",
+            "client_host": "/h",
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "session_timeout_ms": SESSION_MS,
+            "protocol_type": "consumer",
+            "protocols": tuple((name, b"") for name in protocols.split()),
+            "fresh_id": fresh,
+            "takes_id_first": False,
+            "skips_assignment": False,
+            **changed,
+        }
+        self.shard.join(self._waiters, JoinAsked(**fields), self.now)  # type: ignore[arg-type]
+        self.settle()
+        return self._waiters
+
+    def joined(self, waiter: int) -> JoinAnswer:
+        """The answer to a join."""
+        answer = self.answers[waiter]
+        assert isinstance(answer, JoinAnswer)
+        return answer
+
+    def sync(self, member_id: str, generation_id: int, **shares: bytes) -> int:
+        """Ask for a share; the leader's has all, by member with '_' for '-'."""
+        self._waiters += 1
+        asked = SyncAsked(
+            group_id=GROUP,
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=None,
+            protocol_type=None,
+            protocol_name=None,
+            assignments={name.replace("_", "-"): share for name, share in shares.items()},
+        )
+        self.shard.sync(self._waiters, asked, self.now)
+        self.settle()
+        return self._waiters
+
+    def synced(self, waiter: int) -> SyncAnswer:
+        """The answer to a sync."""
+        answer = self.answers[waiter]
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    def heartbeat(self, member_id: str, generation_id: int) -> ErrorCode:
+        """Send a heartbeat."""
+        return self.shard.heartbeat(GROUP, member_id, None, generation_id, self.now)
+
+    def leave(self, member_id: str, instance: str | None = None) -> None:
+        """Let a member go."""
+        self.shard.leave(GROUP, [(member_id, instance)], self.now)
+        self.settle()
+
+    def commit(
+        self, offset: int, *, member_id: str = "", generation_id: int = -1, partition: int = 0, retention_ms: int = -1, metadata: str = ""
+    ) -> int:
+        """Commit an offset of topic t."""
+        self._waiters += 1
+        row = OffsetAsked(topic="t", partition=partition, offset=offset, leader_epoch=-1, metadata=metadata)
+        asked = CommitAsked(
+            group_id=GROUP, generation_id=generation_id, member_id=member_id, group_instance_id=None, retention_ms=retention_ms, offsets=[row]
+        )
+        self.shard.commit(self._waiters, asked, self.now)
+        self.settle()
+        return self._waiters
+
+    def committed(self, partition: int = 0, *, require_stable: bool = False) -> int | ErrorCode | None:
+        """The committed offset of a partition of topic t, or why it is not told."""
+        found = self.shard.fetch_offsets(GROUP, [("t", partition)], require_stable=require_stable)[0]
+        if found.error is not ErrorCode.NONE:
+            return found.error
+        return None if found.offset is None else found.offset.offset
+
+    # Stories -------------------------------------------------------------------------------------------------------------------------------
+
+    def stable(self, *names: str) -> int:
+        """Bring the group of these members, by the ends of their ids, into its next generation, with shares of their names; return it."""
+        waiters = [self.join(f"c-{name}" if f"c-{name}" in self.member_ids else "", fresh=name) for name in names]
+        self.pass_time(2 * self.settings.initial_rebalance_delay_ms)
+        answers = [self.joined(waiter) for waiter in waiters]
+        assert {answer.error for answer in answers} == {ErrorCode.NONE}
+        generation_id = answers[0].generation_id
+        for answer in answers:
+            self.sync(answer.member_id, generation_id, **{f"c_{name}": name.encode() for name in names})
+        return generation_id
+
+    @property
+    def member_ids(self) -> list[str]:
+        """Ids of the members, in their order."""
+        return list(self.group.members) if GROUP in self.shard.groups else []
+
+    @property
+    def group(self):  # type: ignore[no-untyped-def]
+        """The group."""
+        return self.shard.groups[GROUP]
+
+    def reloaded(self) -> "GroupsLab":
+        """Another coordinator that has read the same log."""
+        other = GroupsLab()
+        for offset, record in enumerate(self.records):
+            other.shard.replay(batch_of(record, offset))
+        other.records = list(self.records)
+        other.shard.begin(other.now)
+        other.settle()
+        return other
+
+
+def batch_of(record: CoordinatorRecord, offset: int, **fields: object) -> RecordBatch:
+    """A record as a batch of its own."""
+    return RecordBatch(build_batch([Record(key=record.key, value=record.value)], base_offset=offset, **fields))  # type: ignore[arg-type]

@@ -1,0 +1,162 @@
+"""Offsets of groups: who may commit, when a commit counts, when it is forgotten.   Source: KIP-98, KIP-211, KIP-447, KIP-496."""
+
+import pytest
+
+from kraftsim.core.groups.answers import CommitAnswer
+from kraftsim.core.groups.group_offsets import CommittedOffset
+from kraftsim.core.groups.group_records import offset_record
+from protocol.batches import RecordBatch
+from protocol.control_records import build_transaction_marker
+from protocol.errors import ErrorCode
+from tests.core.groups_lab import GROUP, GroupsLab, batch_of
+
+RETENTION_MS = 10080 * 60_000
+PRODUCER_ID = 4000
+
+
+@pytest.mark.parametrize(
+    ("member_id", "generation_id", "error"),
+    [
+        ("c-1", 1, ErrorCode.NONE),
+        ("c-1", 0, ErrorCode.ILLEGAL_GENERATION),
+        ("c-1", -1, ErrorCode.ILLEGAL_GENERATION),
+        ("x", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_only_members_of_the_present_generation_commit(member_id, generation_id, error):
+    lab = GroupsLab()
+    lab.stable("1")
+    waiter = lab.commit(5, member_id=member_id, generation_id=generation_id)
+    assert lab.answers[waiter] == CommitAnswer((error,))
+    assert lab.committed() == (5 if error is ErrorCode.NONE else None)
+
+
+def test_between_the_join_and_the_shares_nobody_commits():
+    lab = GroupsLab()
+    waiter = lab.join(fresh="1")
+    lab.pass_time(3000)
+    refused = lab.commit(5, member_id="c-1", generation_id=lab.joined(waiter).generation_id)
+    assert lab.answers[refused] == CommitAnswer((ErrorCode.REBALANCE_IN_PROGRESS,))
+
+
+def test_whoever_is_no_member_commits_while_the_group_is_empty_and_makes_it():
+    lab = GroupsLab()
+    assert lab.answers[lab.commit(5, generation_id=1)] == CommitAnswer((ErrorCode.ILLEGAL_GENERATION,))
+    assert GROUP not in lab.shard.groups
+    assert lab.answers[lab.commit(5, member_id="anybody")] == CommitAnswer((ErrorCode.NONE,))
+    assert lab.committed() == 5
+
+
+def test_a_commit_counts_once_it_is_replicated():
+    lab = GroupsLab()
+    lab.commit(5)
+    lab.holds_back = True
+    waiter = lab.commit(6)
+    assert (waiter in lab.answers, lab.committed(), lab.committed(require_stable=True)) == (False, 5, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    lab.store()
+    assert (waiter in lab.answers, lab.committed(require_stable=True)) == (True, 6)
+
+
+def test_of_two_commits_the_one_that_stands_later_in_the_log_wins():
+    lab = GroupsLab()
+    lab.holds_back = True
+    lab.commit(5)
+    lab.commit(6)
+    lab.store(index=1)
+    lab.store()
+    assert lab.committed(require_stable=True) == 6
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+    ],
+)
+def test_a_commit_that_is_not_replicated_does_not_count(error, told):
+    lab = GroupsLab()
+    lab.commit(5)
+    lab.holds_back = True
+    waiter = lab.commit(6)
+    lab.store(error)
+    assert lab.answers[waiter] == CommitAnswer((told,))
+    assert lab.committed(require_stable=True) == 5
+
+
+def test_metadata_that_is_too_long_is_refused():
+    lab = GroupsLab(offset_metadata_max_bytes=3)
+    assert lab.answers[lab.commit(5, metadata="abcd")] == CommitAnswer((ErrorCode.OFFSET_METADATA_TOO_LARGE,))
+    assert lab.answers[lab.commit(5, metadata="abc")] == CommitAnswer((ErrorCode.NONE,))
+
+
+def test_offsets_of_a_group_without_members_expire_after_the_retention_and_the_group_with_them():
+    lab = GroupsLab()
+    lab.stable("1")
+    lab.commit(5, member_id="c-1", generation_id=1)
+    lab.leave("c-1")
+    lab.pass_time(RETENTION_MS - 1)
+    lab.shard.expire_offsets(lab.now)
+    assert lab.committed() == 5
+    lab.pass_time(1)
+    lab.shard.expire_offsets(lab.now)
+    lab.settle()
+    assert GROUP not in lab.shard.groups
+    assert GROUP not in lab.reloaded().shard.groups, "tombstones say so"
+
+
+def test_an_offset_with_a_retention_of_its_own_expires_by_that():
+    """OffsetCommit 2 to 4; version 1 of the record."""
+    lab = GroupsLab()
+    lab.commit(5, retention_ms=1000)
+    lab.commit(6, partition=1)
+    lab.pass_time(1000)
+    lab.shard.expire_offsets(lab.now)
+    lab.settle()
+    other = lab.reloaded()
+    assert [(each.committed(0), each.committed(1)) for each in (lab, other)] == [(None, 6)] * 2
+
+
+def test_offsets_and_groups_that_are_deleted_stay_deleted_for_the_next_coordinator():
+    lab = GroupsLab()
+    lab.stable("1")
+    for partition in (0, 1):
+        lab.commit(5, member_id="c-1", generation_id=1, partition=partition)
+    assert lab.shard.delete(GROUP, lab.now) is ErrorCode.NON_EMPTY_GROUP
+    lab.leave("c-1")
+    assert lab.shard.delete_offsets(GROUP, [("t", 0)], lab.now) == [ErrorCode.NONE]
+    lab.settle()
+    other = lab.reloaded()
+    assert [(each.committed(0), each.committed(1)) for each in (lab, other)] == [(None, 5)] * 2
+    assert lab.shard.delete(GROUP, lab.now) is ErrorCode.NONE
+    lab.settle()
+    assert not lab.reloaded().shard.groups
+    assert lab.shard.delete(GROUP, lab.now) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_topics_that_are_deleted_are_forgotten():
+    lab = GroupsLab()
+    lab.commit(5)
+    lab.shard.forget_topics(lambda topic: topic != "t", lab.now)
+    lab.settle()
+    assert lab.committed() is None
+    assert not lab.reloaded().shard.groups
+
+
+@pytest.mark.parametrize(("commits", "expected"), [(True, 7), (False, 5)])
+def test_a_transactional_commit_counts_when_its_marker_is_read(commits, expected):
+    """KIP-447: until then who wants stable offsets has to wait."""
+    lab = GroupsLab()
+    lab.commit(5)
+    offset = CommittedOffset(offset=7, leader_epoch=-1, metadata="", commit_timestamp=0)
+    lab.shard.replay(
+        batch_of(offset_record(GROUP, ("t", 0), offset), 1, producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    assert (lab.committed(), lab.committed(require_stable=True)) == (5, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    marker = build_transaction_marker(producer_id=PRODUCER_ID, producer_epoch=0, commits=commits, coordinator_epoch=0, timestamp=0)
+    lab.shard.replay(RecordBatch(marker))
+    assert lab.committed(require_stable=True) == expected
