@@ -32,6 +32,14 @@ def parts_of(config: NodeConfig) -> Parts:
     return parts
 
 
+def client_parts_of(spec: ClusterSpec) -> Parts:
+    """Return the parts of our own clients in a cluster: a bug may be theirs as well as a node's."""
+    parts = Parts.for_release(release(spec.release))
+    for name in spec.bugs:
+        parts = bug(name).into(parts)
+    return parts
+
+
 def require_valid(spec: ClusterSpec) -> None:
     """Check what every node of a cluster is told, before any of them starts. Raises ConfigError or KeyError: one line."""
     for node in spec.nodes():

@@ -23,7 +23,7 @@ _QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms"
 class LibrdkafkaProducer:
     """An idempotent producer, acks=all, with librdkafka's own batching and retries."""
 
-    def __init__(self, bootstrap: str, client_id: str, world: World) -> None:
+    def __init__(self, bootstrap: str, client_id: str, world: World, in_flight_max: int) -> None:
         self._client_id = client_id
         self._world = world
         self._producer = confluent_kafka.Producer(
@@ -32,6 +32,7 @@ class LibrdkafkaProducer:
                 "bootstrap.servers": bootstrap,
                 "client.id": client_id,
                 "enable.idempotence": True,
+                "max.in.flight": in_flight_max,
                 "linger.ms": 5,
                 "message.timeout.ms": 120_000,
                 "retry.backoff.ms": 50,

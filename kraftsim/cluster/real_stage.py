@@ -8,11 +8,13 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.field_of_cluster import RealCluster
 from kraftsim.cluster.field_schedule import FieldSchedule
+from kraftsim.cluster.launch import client_parts_of
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.quorum_question import leader_of
 from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
+from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
 from kraftsim.node.clients import InitProducerIdClient, ProducerClient
@@ -110,13 +112,20 @@ class RealStage:
         """Ask a broker, drawn by the seed, for preferred leaders."""
         return await elect_preferred_leaders(*self._harness.random("elections").choice(self._addresses))
 
-    def producer(self, client_id: str) -> ProducerDriver:
+    def producer(self, client_id: str, settings: ProducerSettings | None = None) -> ProducerDriver:
         """Return a new producer: librdkafka for processes, our own for an embedded cluster."""
         if self.mode is Mode.PROCESSES:
             from kraftsim.cluster.librdkafka import LibrdkafkaProducer
 
-            return LibrdkafkaProducer(self.spec.bootstrap, client_id, self._world_of(client_id))
-        return ProducerClient(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id)
+            in_flight = (settings or ProducerSettings()).max_in_flight_requests_per_connection
+            return LibrdkafkaProducer(self.spec.bootstrap, client_id, self._world_of(client_id), in_flight)
+        return ProducerClient(
+            self._world_of(client_id),
+            bootstrap=self._addresses,
+            client_id=client_id,
+            settings=settings,
+            rules=client_parts_of(self.spec).idempotent_producer,
+        )
 
     def reader(self, client_id: str) -> ReaderDriver:
         """Return a new reader: librdkafka for processes, our own for an embedded cluster."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from kraftsim.catalogue import Catalogue
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
+from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.terrain import Terrain
@@ -110,8 +111,8 @@ class Stage(Protocol):
         """Ask any broker once that each partition be led by its first replica; tell whether there was an answer."""
         ...
 
-    def producer(self, client_id: str) -> ProducerDriver:
-        """Return a new producer on a host of its own."""
+    def producer(self, client_id: str, settings: ProducerSettings | None = None) -> ProducerDriver:
+        """Return a new producer on a host of its own. librdkafka takes of the settings how many requests may be under way, and nothing else."""
         ...
 
     def reader(self, client_id: str) -> ReaderDriver:

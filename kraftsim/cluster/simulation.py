@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.launch import build_node
+from kraftsim.cluster.launch import build_node, client_parts_of
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec
@@ -297,11 +297,16 @@ class SimulatedStage:
         """Ask a broker, drawn by the seed, for preferred leaders."""
         return await elect_preferred_leaders(*self._world.random("elections").choice(self.cluster.addresses))
 
-    def producer(self, client_id: str) -> ProducerDriver:
+    def producer(self, client_id: str, settings: ProducerSettings | None = None) -> ProducerDriver:
         """Return a new producer on a host of its own."""
         host = self._simulation.add_host(client_id)
         client = ProducerClient(
-            self._simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=client_id, settings=ProducerSettings(), frame_events=True
+            self._simulation.world_of(host),
+            bootstrap=self.cluster.addresses,
+            client_id=client_id,
+            settings=settings,
+            frame_events=True,
+            rules=client_parts_of(self.spec).idempotent_producer,
         )
         return SimulatedProducer(self._simulation, host, client)
 

@@ -1,7 +1,7 @@
 """A leader's high watermark is never beyond what every replica that is in sync, as far as it knows, has in its log.
 
 What a replica has is what it appended and copied and did not cut off; what it lost with its power counts as had, for nobody may know of that yet.
-Source: kafka.cluster.Partition.maybeIncrementLeaderHW, KIP-966; KAFKA-13790 (the set that a leader asked for counts, too).
+Source: kafka.cluster.Partition.maybeIncrementLeaderHW, KIP-497 (the set that a leader asked for counts, too), KIP-966.
 """
 
 from kraftsim.events.event import Event
@@ -90,7 +90,7 @@ _MOVED = f"""
 INVARIANT = Invariant(
     name=NAME,
     rule="A leader's high watermark is never beyond the log of a replica that it knows to be in sync.",
-    source="KIP-966, KAFKA-13790",
+    source="KIP-497, KIP-966",
     watches=(BatchAppended, BatchReplicated, PartitionTruncated, LeaderElected, LeaderFollowed, IsrChanged, PartitionHighWatermarkMoved),
     check=OnAllInSync,
     examined=f"WITH {_MOVED} SELECT run, count(*) FROM moved GROUP BY run",

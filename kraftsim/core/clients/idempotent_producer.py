@@ -160,7 +160,7 @@ class IdempotentProducer:
         queue = self._queues.get(record.where)
         is_new = queue is None
         if queue is None:
-            queue = self._queues[record.where] = PartitionQueue(record.where)
+            queue = self._queues[record.where] = PartitionQueue(record.where, self._settings.first_sequence)
             self._metadata_is_stale = self._metadata_is_stale or record.where not in self._leaders
         has_closed = queue.add(record, self._settings.batch_size_bytes, now_ms)
         return has_closed or is_new or self._settings.linger_ms == 0 or self._fatal is not None

@@ -22,12 +22,13 @@ REMEMBERED_BATCHES = 5
 class PartitionQueue:
     """What one partition still has to get. `batches` are closed and in order of their sequences; `gathering` is still open."""
 
-    def __init__(self, where: TopicPartition) -> None:
+    def __init__(self, where: TopicPartition, first_sequence: int = 0) -> None:
         self.where = where
         self.batches: deque[OutgoingBatch] = deque()
         self.gathering: OutgoingBatch | None = None
         self.identity: Identity | None = None
         self.next_sequence = 0
+        self._first_sequence = first_sequence
         self.has_lost_sequence = False
         """A sequence was given out that the log does not have and never will: the identity cannot go on here."""
 
@@ -76,7 +77,8 @@ class PartitionQueue:
         if batch.identity is None:
             if self.identity != identity:
                 assert not any(self._sent()), "a new identity begins with no batch of the old one open"
-                self.identity, self.next_sequence = identity, 0
+                self.identity, self.next_sequence = identity, self._first_sequence
+                self._first_sequence = 0
             batch.identity = identity
             batch.base_sequence = self.next_sequence
             self.next_sequence = increment_sequence(self.next_sequence, len(batch.records))

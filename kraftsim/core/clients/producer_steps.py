@@ -80,6 +80,8 @@ class ProducerSettings:
     request_timeout_ms: int = 30_000
     buffered_records_max: int = 10_000
     """Ours: how many records may be under way before `send` waits."""
+    first_sequence: int = 0
+    """Ours: with which sequence the first producer id begins in each partition; near 2^31 it wraps before the day is over."""
 
 
 # Inputs -----------------------------------------------------------------------------------------------------------------------------------------

@@ -349,7 +349,7 @@ class PartitionReplica:
         """Take note that the bytes of a decision are in the log."""
         assert decision.first_offset == self.log_end_offset, f"decided for {decision.first_offset}, the log ends at {self.log_end_offset}"
         batch = decision.batch
-        self.producer_state.apply(batch, decision.first_offset, decision.append_timestamp)
+        self._remember(decision)
         self.log_end_offset = decision.last_offset + 1
         self._note(
             BatchAppended(
@@ -371,6 +371,9 @@ class PartitionReplica:
         if self.reign.is_alone:
             self.high_watermark = self.log_end_offset
             self.producer_state.on_high_watermark(self.log_end_offset)
+
+    def _remember(self, decision: AppendDecision) -> None:
+        self.producer_state.apply(decision.batch, decision.first_offset, decision.append_timestamp)
 
     # Refusing ------------------------------------------------------------------------------------------------------------------------------
 

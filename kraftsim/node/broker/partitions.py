@@ -274,7 +274,14 @@ class Partitions:
         is_new = not self._world.disk.list(log.directory)
         producer_state = self._parts.producer_state(self._config)
         recovery_point = None if is_new or self._was_stopped_cleanly else self._recovery_points.get(key, 0)
-        snapshots = recover_partition(self._world, log, producer_state, recovery_point=recovery_point, log_start_offset=self._log_starts.get(key, 0))
+        snapshots = recover_partition(
+            self._world,
+            log,
+            producer_state,
+            recovery_point=recovery_point,
+            log_start_offset=self._log_starts.get(key, 0),
+            snapshots_of=self._parts.producer_snapshots,
+        )
         if owner is None:
             await log.store_topic_id(topic.topic_id)
         replica = self._parts.partition_replica(

@@ -63,11 +63,12 @@ class ProducerClient:
         client_id: str,
         settings: ProducerSettings | None = None,
         frame_events: bool = False,
+        rules: type[IdempotentProducer] = IdempotentProducer,
     ) -> None:
         self.client_id = client_id
         self._world = world
         self._settings = settings or ProducerSettings()
-        self._rules = IdempotentProducer(self._settings)
+        self._rules = rules(self._settings)
         self._connections = ClusterConnections(
             world,
             ClientIdentity(

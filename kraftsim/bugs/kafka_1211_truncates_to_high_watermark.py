@@ -1,0 +1,62 @@
+"""A follower cuts its log back to its own high watermark whenever it gets a new leader, instead of asking where the logs part.
+
+Its high watermark lags one Fetch behind the leader's. A replica that is in sync has an acknowledged record, throws it away to fetch it again, and is
+elected before it could.
+
+Source: KAFKA-1211, fixed by leader epochs in the log (KIP-101); KIP-279.
+"""
+
+from kraftsim.bugs.bug import Bug
+from kraftsim.core.partitions.following import CutTo, FetchWish, Following, OffsetWish
+from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
+from kraftsim.core.partitions.partition_replica import PartitionReplica
+
+
+class CutsToHighWatermark(Following):
+    """Knows nothing of epochs."""
+
+    __slots__ = ()
+
+    def begin(self) -> CutTo | None:
+        """Cut off whatever is not known to be replicated."""
+        return CutTo(self._log.high_watermark) if self._log.log_end_offset > self._log.high_watermark else None  # right: ask for the epoch's end
+
+    def wish(self) -> FetchWish | OffsetWish | None:
+        """Ask without an epoch, so that the leader compares nothing."""
+        wish = super().wish()
+        if not isinstance(wish, FetchWish):
+            return wish
+        return FetchWish(
+            fetch_offset=wish.fetch_offset,
+            last_fetched_epoch=NO_LEADER_EPOCH,
+            leader_epoch=wish.leader_epoch,
+            log_start_offset=wish.log_start_offset,
+        )
+
+
+class FollowsWithoutEpochs(PartitionReplica):
+    """Follows as before 0.11."""
+
+    __slots__ = ()
+
+    def follow(self, leader_id: int, leader_epoch: int) -> Following | None:
+        """Follow a leader without asking it where the logs part."""
+        if super().follow(leader_id, leader_epoch) is None:
+            return None
+        self.following = CutsToHighWatermark(self, leader_id=leader_id, leader_epoch=leader_epoch)
+        return self.following
+
+
+BUG = Bug(
+    name="KAFKA-1211",
+    title="followers cut their logs back to the high watermark instead of by leader epochs",
+    fixed_in=("0.11.0.0",),
+    swap=lambda parts: parts.replacing(partition_replica=FollowsWithoutEpochs),
+    caught_by=(
+        "partition-leader-completeness",
+        "partition-log-matching",
+        "partition-high-watermark-replicated",
+        "acknowledged-records-on-replicas",
+        "replicas-equal",
+    ),
+)

@@ -1,0 +1,38 @@
+"""The producer state moves when a batch is judged, before the batch is in the log.
+
+A segment is rolled for the batch, and the snapshot of the producers taken there already knows it. The broker dies before the batch is written: after
+the restart the snapshot says that it is in the log. It is sent again, taken for a repetition, acknowledged, and lost.
+
+Source: KAFKA-6683, fixed by copying the producer's entry for an append (kafka.log.ProducerAppendInfo).
+"""
+
+from kraftsim.bugs.bug import Bug
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.core.producer_state.verdict import Duplicate
+from protocol.batches import RecordBatch
+
+
+class RemembersAtOnce(PartitionReplica):
+    """Changes the state in the decision, not after the write."""
+
+    __slots__ = ()
+
+    def _decide_place(self, batch: RecordBatch, now_ms: int) -> AppendDecision | Duplicate | Refusal:
+        decision = super()._decide_place(batch, now_ms)
+        if isinstance(decision, AppendDecision):
+            super()._remember(decision)
+        return decision
+
+    def _remember(self, decision: AppendDecision) -> None:
+        """Right: only now."""
+
+
+BUG = Bug(
+    name="KAFKA-6683",
+    title="a batch is remembered before it is in the log",
+    fixed_in=("1.0.2", "1.1.0", "2.0.0"),
+    swap=lambda parts: parts.replacing(partition_replica=RemembersAtOnce),
+    caught_by=("acknowledged-records-in-final-log", "acknowledged-records-on-replicas"),
+)

@@ -1,0 +1,33 @@
+"""The first sequence of a remembered batch is computed without care for the end of the numbers.
+
+A batch begins before 2^31-1 and ends behind 0. What is remembered of it begins at a negative sequence, so that its repetition is not recognised: it
+is out of order, the producer takes its records for lost, and sends them again in a new epoch.
+
+Source: KAFKA-7692, fixed by DefaultRecordBatch.decrementSequence.
+"""
+
+from kraftsim.bugs.bug import Bug
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from protocol.batches import RecordBatch
+
+
+class ForgetsToWrap(ProducerStateManager):
+    """Subtracts."""
+
+    __slots__ = ()
+
+    def apply(self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None) -> None:
+        """Remember a batch, its first sequence below 0 if it wraps."""
+        super().apply(batch, base_offset, append_timestamp)
+        if batch.producer_id >= 0 and not batch.is_control:
+            remembered = self._entries[batch.producer_id].retained[-1]
+            remembered.first_sequence = remembered.last_sequence - batch.last_offset_delta  # right: it wraps
+
+
+BUG = Bug(
+    name="KAFKA-7692",
+    title="the first sequence of a batch across 2^31-1 is negative",
+    fixed_in=("2.1.1", "2.2.0"),
+    swap=lambda parts: parts.replacing(producer_state_manager=ForgetsToWrap),
+    caught_by=("records-in-final-log-once",),
+)

@@ -1,0 +1,59 @@
+"""Every broker is stopped in good order and started again, one after the other, under idempotent load: nobody loses or doubles a record.
+
+A broker that is told to stop asks the controller for leave first, which moves its partitions to other replicas that are in sync. Some are slow to
+come back, so that the next one goes while they still catch up; one may be killed instead, because it took too long.
+Source: KIP-631 (controlled shutdown by BrokerHeartbeat), KIP-98.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.trigger import AtTime
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+LEDGER = Ledger(partitions=4)
+BROKERS = ["broker-1", "broker-2", "broker-3"]
+WORK_SECONDS = 10.0
+APART_MS = 2800
+"""How far apart the stops are."""
+
+
+async def play(stage: Stage) -> None:
+    """Write while the brokers are restarted, and read everything back."""
+    await LEDGER.open(stage)
+    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
+    await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
+    await LEDGER.audit(stage)
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw the order, when each one stops, how long it is away, and how much patience is had with it."""
+    order = random.sample(BROKERS, len(BROKERS))
+    return tuple(
+        Fault(
+            kind="stop",
+            target=broker,
+            trigger=AtTime(at_ms=random.randint(200, 1000) + number * APART_MS),
+            params={"after_ms": random.randint(20, 2500), "kill_after_ms": random.choice((500, 10_000, 10_000))},
+        )
+        for number, broker in enumerate(order)
+    )
+
+
+SCENARIO = Scenario(
+    name="rolling_restart_of_all_brokers",
+    story="All brokers are restarted in good order, one after the other, under idempotent load; no record is lost or doubled.",
+    must_exercise=MUST_EXERCISE,
+    play=play,
+    faults=faults,
+    settings=SETTINGS,
+    limit_seconds=600.0,
+    workload={**WORKLOAD, "pause_ms": 70, "work_ms": int(WORK_SECONDS * 1000)},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
