@@ -140,7 +140,7 @@ CORE = Core(
         _node.mutant(
             "ignores-a-refused-flush",
             "RaftNode.flush",
-            'self._lose_disk("flush", refused)',
+            'self.lose_disk("flush", refused)',
             "pass",
             "a node goes on with a disk that lost its writes",
         ),

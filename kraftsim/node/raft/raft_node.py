@@ -168,7 +168,7 @@ class RaftNode:
         try:
             flushed_end_offset = await self.store.flush()
         except OSError as refused:
-            self._lose_disk("flush", refused)
+            self.lose_disk("flush", refused)
         else:
             self._note_flushed(flushed_end_offset)
             self.replica.on_flushed(flushed_end_offset)
@@ -233,7 +233,7 @@ class RaftNode:
         try:
             self.store.append(batch)
         except OSError as refused:
-            self._lose_disk("write", refused)
+            self.lose_disk("write", refused)
             raise
 
     def on_written(self) -> None:
@@ -250,7 +250,7 @@ class RaftNode:
         try:
             self._carry_out_all()
         except OSError as refused:
-            self._lose_disk("write", refused)
+            self.lose_disk("write", refused)
         except FatalQuorumError as fatal:
             self._fail(fatal)
         finally:
@@ -384,7 +384,7 @@ class RaftNode:
         try:
             await work()
         except OSError as refused:
-            self._lose_disk(name, refused)
+            self.lose_disk(name, refused)
             return
         await self._shell.world.breathe("durable, and nobody told")
         self._is_holding = False
@@ -425,7 +425,7 @@ class RaftNode:
                     await asyncio.sleep(0)
                     await self._shell.world.breathe("between two committed batches")
             except OSError as refused:
-                self._lose_disk("read", refused)
+                self.lose_disk("read", refused)
                 return
 
     async def _apply_next(self) -> bool:
@@ -479,7 +479,7 @@ class RaftNode:
         self._alarm = None
         self.run()
 
-    def _lose_disk(self, operation: str, refused: OSError) -> None:
+    def lose_disk(self, operation: str, refused: OSError) -> None:
         """After a refused write or flush nothing on this disk can be believed: the node goes down."""
         if self._is_over:
             return

@@ -6,6 +6,7 @@ the append, and tells of the high watermark with whatever comes next; KIP-1166 c
 Source: org.apache.kafka.raft.KafkaRaftClient.handleFetchRequest, KIP-595.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from kraftsim.core.raft import serving
@@ -49,16 +50,16 @@ class WaitingFetches:
         if version < FIRST_VERSION_WITH_REPLICA_STATE:
             request.replica_state = ReplicaState(replica_id=request.replica_id)
         later = Deferred()
-        self._raft.when_durable(lambda: self._begin(request, version, later))
+        self._raft.when_durable(lambda: self._read(lambda: self._begin(request, version, later)))
         return later if later.answer is None else later.answer
 
     def on_readable(self, *, is_committed: bool) -> None:
         """Look again at those who wait."""
         is_over = not self._raft.replica.is_leader
         if is_over or not is_committed:
-            self._waiting.check(Reader.VOTER)
+            self._read(lambda: self._waiting.check(Reader.VOTER))
         if is_over or is_committed:
-            self._waiting.check(Reader.OBSERVER)
+            self._read(lambda: self._waiting.check(Reader.OBSERVER))
 
     def close(self) -> None:
         """Forget everybody; the node goes down."""
@@ -129,7 +130,14 @@ class WaitingFetches:
 
     def expire(self, waiting: "_Waiting") -> None:
         """Answer with what there is: the time is up."""
-        self._raft.when_durable(waiting.answer)
+        self._raft.when_durable(lambda: self._read(waiting.answer))
+
+    def _read(self, action: Callable[[], None]) -> None:
+        """Do something that reads the log. A disk that refuses takes the node down, as wherever else the log is touched: another can lead."""
+        try:
+            action()
+        except OSError as refused:
+            self._raft.lose_disk("read", refused)
 
 
 class _Waiting:
