@@ -12,6 +12,7 @@ from posixpath import normpath
 from typing import cast
 
 from kraftsim.core.metadata.topic_configs import COMPRESSIONS
+from kraftsim.core.producer_state.policy import SEQUENCES_BEHIND_DEFAULT, SEQUENCES_BEHIND_MAX
 from kraftsim.node.config_keys import (
     INT64_MAX,
     NAME_KEY,
@@ -38,6 +39,7 @@ from kraftsim.node.security.listener_settings import TLS_KEYS, check_security, i
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"
+FIVE_BATCHES, LATEST_BATCH = "five-batches", "latest-batch"
 PLAINTEXT = "PLAINTEXT"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
@@ -131,6 +133,10 @@ class NodeConfig:
     producer_id_expiration_ms: int = setting("producer.id.expiration.ms", integer(at_least=1), "86400000")
     producer_id_expiration_check_interval_ms: int = setting("producer.id.expiration.check.interval.ms", integer(at_least=1), "600000")
 
+    max_in_flight_sequence_number_per_connection: int = setting(
+        "max.in.flight.sequence.number.per.connection", integer(at_least=1, at_most=SEQUENCES_BEHIND_MAX), str(SEQUENCES_BEHIND_DEFAULT)
+    )
+
     transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms", integer(at_least=1), "900000")
 
     # consumer groups
@@ -174,6 +180,7 @@ class NodeConfig:
 
     # ours
     release: str = setting("kraftsim.release", text_value, "3.9")
+    producer_state: str = setting("kraftsim.producer.state", choice(FIVE_BATCHES, LATEST_BATCH), FIVE_BATCHES)
     cluster_id: str = setting("kraftsim.cluster.id", text_value, DEFAULT_CLUSTER_ID)
     run: str = setting("kraftsim.run", text_value, "run")
     node_name: str = setting("kraftsim.node.name", text_value)

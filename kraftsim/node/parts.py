@@ -17,12 +17,13 @@ from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
 from kraftsim.core.producer_ids.source import ProducerIdSource
 from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
+from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.events.event import Event
-from kraftsim.node.config import NodeConfig
+from kraftsim.node.config import LATEST_BATCH, NodeConfig
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
@@ -64,6 +65,8 @@ class Parts:
     migrates_in_transactions: bool
     ignores_case_of_group_states: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
+    latest_batch_state_manager: type[ProducerStateManager] = LatestBatchStateManager
+    """The variant of KIP-758, of a node that asks for it (kraftsim.producer.state)."""
     partition_replica: type[PartitionReplica] = PartitionReplica
     producer_snapshots: type[ProducerSnapshots] = ProducerSnapshots
     idempotent_producer: type[IdempotentProducer] = IdempotentProducer
@@ -102,8 +105,10 @@ class Parts:
             unknown_producer=self.unknown_producer,
             expiration_ms=config.producer_id_expiration_ms,
             verifies_transactions=self.verifies_transactions,
+            sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )
-        return self.producer_state_manager(policy)
+        keeps_latest_only = config.producer_state == LATEST_BATCH
+        return (self.latest_batch_state_manager if keeps_latest_only else self.producer_state_manager)(policy)
 
     @property
     def resource_types(self) -> frozenset[ConfigResourceType]:

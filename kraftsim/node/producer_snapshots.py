@@ -105,7 +105,7 @@ class ProducerSnapshots:
             except MalformedFile:
                 self._remove(offset)
                 continue
-            state.load(state_entries(entries), self._world.clock.wall_ms())
+            state.load(state_entries(entries, state.entry_class), self._world.clock.wall_ms())
             self._taken_until = offset
             return offset
         state.load((), self._world.clock.wall_ms())

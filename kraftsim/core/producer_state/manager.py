@@ -22,6 +22,8 @@ class ProducerStateManager:
     """`check` a batch of a client, `apply` it once it is in the log; `replay` what is read back from a log without judging it."""
 
     __slots__ = ("_entries", "_policy", "_transactions")
+    entry_class = ProducerStateEntry
+    """What is kept of a producer."""
 
     def __init__(self, policy: ProducerStatePolicy) -> None:
         self._policy = policy
@@ -77,7 +79,7 @@ class ProducerStateManager:
             return None  # compaction has taken the marker out of its batch: nothing of the transaction is left
         entry = self._entries.get(producer_id)
         if entry is None:
-            entry = self._entries[producer_id] = self._new_entry(producer_id, batch.producer_epoch)
+            entry = self._entries[producer_id] = self.entry_class(producer_id, batch.producer_epoch)
         elif entry.producer_epoch != batch.producer_epoch:
             entry.take_epoch(batch.producer_epoch)
         max_timestamp = batch.max_timestamp if append_timestamp is None else append_timestamp
@@ -110,9 +112,6 @@ class ProducerStateManager:
 
     def _has_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
         return entry.first_transaction_offset is None and now_ms - entry.last_timestamp >= self._policy.expiration_ms
-
-    def _new_entry(self, producer_id: int, producer_epoch: int) -> ProducerStateEntry:
-        return ProducerStateEntry(producer_id, producer_epoch)
 
     def _check_sequence(self, entry: ProducerStateEntry | None, producer_epoch: int, base_sequence: int, producer_id: int) -> Append | Refusal:
         known_epoch = entry.producer_epoch if entry is not None else NO_PRODUCER_EPOCH

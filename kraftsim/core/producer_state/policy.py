@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 DAY_MS = 86_400_000
+SEQUENCES_BEHIND_DEFAULT = 10_000_000
+SEQUENCES_BEHIND_MAX = 2**30
+"""With more, what lies behind the latest batch and what lies ahead of it could not be told apart."""
 
 
 class UnknownProducer(Enum):
@@ -19,8 +22,12 @@ class UnknownProducer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerStatePolicy:
-    """`expiration_ms`: producer.id.expiration.ms. `verifies_transactions`: transaction.partition.verification.enable (KIP-890, since 3.6)."""
+    """`expiration_ms`: producer.id.expiration.ms. `verifies_transactions`: transaction.partition.verification.enable (KIP-890, since 3.6).
+
+    `sequences_behind`: max.in.flight.sequence.number.per.connection (KIP-758); Kafka's own rules ask for no such thing.
+    """
 
     unknown_producer: UnknownProducer = UnknownProducer.ACCEPTED
     expiration_ms: int = DAY_MS
     verifies_transactions: bool = True
+    sequences_behind: int = SEQUENCES_BEHIND_DEFAULT

@@ -31,10 +31,10 @@ def snapshot_rows(known: Iterable[ProducerStateEntry]) -> Iterator[ProducerRow]:
         )
 
 
-def state_entries(written: Iterable[ProducerRow]) -> Iterator[ProducerStateEntry]:
-    """Yield what is to be known of each producer that a snapshot names."""
+def state_entries(written: Iterable[ProducerRow], entry_class: type[ProducerStateEntry] = ProducerStateEntry) -> Iterator[ProducerStateEntry]:
+    """Yield what is to be known of each producer that a snapshot names, as a state of this kind keeps it."""
     for each in written:
-        entry = ProducerStateEntry(each.producer_id, each.producer_epoch)
+        entry = entry_class(each.producer_id, each.producer_epoch)
         if each.last_offset >= 0:
             entry.add_batch(each.last_sequence, each.last_offset, each.offset_delta, each.timestamp)
         entry.last_timestamp = each.timestamp

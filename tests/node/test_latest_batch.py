@@ -1,0 +1,44 @@
+"""A broker that is told to keep only the latest batch of each producer.   Source: KIP-758."""
+
+import pytest
+
+from kraftsim.node.config_keys import ConfigError
+from protocol.errors import ErrorCode
+from tests.node.brokers import Client, batch, broker_config, running_cluster
+
+
+def test_the_state_of_producers_is_chosen_for_each_node() -> None:
+    """An old batch is DUPLICATE_SEQUENCE_NUMBER without an offset, and nothing is written; the latest one has its offset."""
+    expected = {
+        "latest-batch": {11: (0, 11), 6: (46, -1), 1: (46, -1)},
+        "five-batches": {11: (0, 11), 7: (0, 7), 6: (45, -1), 1: (45, -1)},
+    }
+    for kind, answers in expected.items():
+        with running_cluster(kraftsim_producer_state=kind, max_in_flight_sequence_number_per_connection="11") as cluster:
+
+            async def work(client: Client, answers: dict[int, tuple[int, int]] = answers) -> None:
+                await client.create_topic("t")
+                for number in range(12):
+                    assert (await client.produce(batch(1, producer_id=7, producer_epoch=0, base_sequence=number))).error_code == 0
+                for number, (error, offset) in answers.items():
+                    answer = await client.produce(batch(1, producer_id=7, producer_epoch=0, base_sequence=number))
+                    assert (answer.error_code, answer.base_offset) == (error, offset), number
+                too_old = await client.produce(batch(1, producer_id=7, producer_epoch=0, base_sequence=0))
+                assert too_old.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                assert (await client.fetch(0)).high_watermark == 12
+
+            cluster.run(work)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kraftsim_producer_state": "six-batches"},
+        {"max_in_flight_sequence_number_per_connection": "0"},
+        {"max_in_flight_sequence_number_per_connection": str(2**30 + 1)},
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong: dict[str, str]) -> None:
+    """The range is from 1 to 2^30."""
+    with pytest.raises(ConfigError):
+        broker_config(1, "host", **wrong)
