@@ -1,0 +1,177 @@
+"""The own clients, told in tests/core/scripts: the idempotent producer and a reader by assignment.   Source: KIP-98, KIP-360, KIP-79, KAFKA-5494."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kraftsim.core.clients.idempotent_producer import IdempotentProducer
+from kraftsim.core.clients.producer_steps import (
+    AskMetadata,
+    AskProducerId,
+    FlushAsked,
+    IdentityTaken,
+    MetadataArrived,
+    MetadataLost,
+    OutgoingBatch,
+    OutgoingRecord,
+    PartitionAnswer,
+    ProduceAnswered,
+    ProduceLost,
+    ProducerEffect,
+    ProducerIdArrived,
+    ProducerIdLost,
+    ProducerInput,
+    ProducerSettings,
+    RecordDelivered,
+    RecordGiven,
+    RecordGivenUp,
+    SendProduce,
+    Started,
+    TimePassed,
+    TopicPartition,
+)
+from kraftsim.core.clients.reader_positions import ReaderPositions
+from protocol.errors import ErrorCode
+
+
+class ProducerTalk:
+    """A producer that is told by lines such as "send a b" or "answer 0". Each record goes into a batch of its own unless it may linger."""
+
+    def __init__(self) -> None:
+        self.do_producer()
+
+    def do_producer(self, *settings: str) -> None:
+        given = {name: int(value) for name, _, value in (each.partition("=") for each in settings)}
+        self.now_ms = 0
+        self.producer = IdempotentProducer(ProducerSettings(**{"linger_ms": 0, **given}))  # type: ignore[arg-type]
+        self.requests: dict[int, SendProduce] = {}
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        effects: list[ProducerEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
+        return "\n".join(self._told(effect) for effect in effects)
+
+    def do_start(self) -> list[ProducerEffect]:
+        return self._step(Started())
+
+    def do_id(self, producer_id: str, producer_epoch: str) -> list[ProducerEffect]:
+        return self._step(ProducerIdArrived(int(producer_id), int(producer_epoch)))
+
+    def do_no_id(self, error: str = "") -> list[ProducerEffect]:
+        return self._step(ProducerIdLost(ErrorCode[error] if error else None))
+
+    def do_leaders(self, *leaders: str) -> list[ProducerEffect]:
+        return self._step(MetadataArrived({_where(each.split("=")[0]): int(each.split("=")[1]) for each in leaders}))
+
+    def do_no_metadata(self) -> list[ProducerEffect]:
+        return self._step(MetadataLost())
+
+    def do_send(self, *keys: str) -> list[ProducerEffect]:
+        """Records by their keys; "a:1" goes to partition 1, "a" to partition 0."""
+        effects = []
+        for each in keys:
+            key, _, partition = each.partition(":")
+            effects += self._step(RecordGiven(OutgoingRecord(where=_where(partition or "0"), key=key, value=b"v", timestamp_ms=0)))
+        return effects
+
+    def do_flush(self) -> list[ProducerEffect]:
+        return self._step(FlushAsked())
+
+    def do_at(self, now_ms: str) -> list[ProducerEffect]:
+        self.now_ms = int(now_ms)
+        return self._step(TimePassed())
+
+    def do_answer(self, request_id: str, *said: str) -> list[ProducerEffect]:
+        """A base offset, or the name of an error; for every partition of the request."""
+        request = self.requests[int(request_id)]
+        error, offset = (ErrorCode.NONE, int(said[0])) if said[0].isdigit() else (ErrorCode[said[0]], -1)
+        answers = tuple(PartitionAnswer(where=batch.where, error_code=error, base_offset=offset) for batch in request.batches)
+        return self._step(ProduceAnswered(request.request_id, answers))
+
+    def do_lose(self, request_id: str) -> list[ProducerEffect]:
+        return self._step(ProduceLost(int(request_id)))
+
+    def _step(self, happened: ProducerInput) -> list[ProducerEffect]:
+        return self.producer.step(happened, self.now_ms)
+
+    def _told(self, effect: ProducerEffect) -> str:
+        match effect:
+            case AskProducerId():
+                return "ask for a producer id"
+            case AskMetadata(topics):
+                return f"ask who leads {', '.join(topics)}"
+            case SendProduce():
+                self.requests[effect.request_id] = effect
+                return f"request {effect.request_id} to {effect.broker_id}: {', '.join(_batch(batch) for batch in effect.batches)}"
+            case IdentityTaken(identity):
+                return f"goes on as {identity.producer_id} epoch {identity.producer_epoch}"
+            case RecordDelivered():
+                return f"delivered {effect.record.key} at {effect.offset}"
+            case RecordGivenUp():
+                return f"gave up {effect.record.key}: {effect.error_code.name}"
+
+
+class ReaderTalk:
+    """A reader that is told by lines such as "begins 0 5"."""
+
+    def __init__(self) -> None:
+        self.positions = ReaderPositions([])
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        getattr(self, f"do_{verb.replace('-', '_')}")(*words)
+        left = self.positions.unfinished({_where("0"): 1, _where("1"): 2})
+        lacks = [f"first {each.partition}" for each in self.positions.without_first_offset()]
+        lacks += [f"end {each.partition}" for each in self.positions.without_end_offset()]
+        fetches = [f"fetch {each.partition} from {self.positions.next_offset(each)} at {leader}" for leader, found in left.items() for each in found]
+        return "; ".join([*(["ask for " + ", ".join(lacks)] if lacks else []), *fetches]) or ("done" if self.positions.is_done else "waits")
+
+    def do_read(self, *partitions: str) -> None:
+        self.positions = ReaderPositions([_where(each) for each in partitions])
+
+    def do_begins(self, partition: str, offset: str) -> None:
+        self.positions.begin_at(_where(partition), int(offset))
+
+    def do_ends(self, partition: str, offset: str) -> None:
+        self.positions.end_at(_where(partition), int(offset))
+
+    def do_got(self, partition: str, next_offset: str) -> None:
+        self.positions.advance(_where(partition), int(next_offset))
+
+    def do_got_nothing(self, partition: str, high_watermark: str) -> None:
+        self.positions.found_nothing(_where(partition), int(high_watermark))
+
+    def do_out_of_range(self, partition: str) -> None:
+        self.positions.start_over(_where(partition))
+
+
+def _where(partition: str) -> TopicPartition:
+    return TopicPartition("t", int(partition))
+
+
+def _batch(batch: OutgoingBatch) -> str:
+    assert batch.identity is not None, "what is sent has an identity"
+    keys = " ".join(record.key for record in batch.records)
+    return f"[{keys}] to {batch.where.partition} epoch {batch.identity.producer_epoch} sequence {batch.base_sequence}"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "producer_begins",
+        "producer_five_in_flight",
+        "producer_answer_is_lost",
+        "producer_log_forgot",
+        "producer_epochs_are_used_up",
+        "producer_gives_up",
+    ],
+)
+def test_producers_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
+    """Each script says in its comments which rule it plays."""
+    play(script, ProducerTalk().answer)
+
+
+@pytest.mark.parametrize("script", ["reader_reads_to_the_end", "reader_finds_a_shorter_log"])
+def test_readers_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
+    """Each script says in its comments which rule it plays."""
+    play(script, ReaderTalk().answer)
