@@ -11,8 +11,7 @@ Source: KIP-98, KAFKA-5435, KAFKA-6683, KAFKA-7692.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
-from kraftsim.core.clients.producer_steps import ProducerSettings
+from kraftsim.cluster.scenario import LivenessLost, Mode, ProducerSettings, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnFrame, Trigger
 

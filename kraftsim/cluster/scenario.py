@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from kraftsim.catalogue import Catalogue
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
-from kraftsim.core.clients.producer_steps import ProducerSettings
+from kraftsim.core.clients.producer_steps import ProducerSettings as ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.terrain import Terrain
