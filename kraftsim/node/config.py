@@ -12,6 +12,7 @@ from posixpath import normpath
 from typing import cast
 
 from kraftsim.core.metadata.topic_configs import COMPRESSIONS
+from kraftsim.core.partitions.nearest_replica import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from kraftsim.core.producer_state.policy import SEQUENCES_BEHIND_DEFAULT, SEQUENCES_BEHIND_MAX
 from kraftsim.node.config_keys import (
     INT64_MAX,
@@ -114,6 +115,7 @@ class NodeConfig:
     log_message_downconversion_enable: bool = setting("log.message.downconversion.enable", boolean, "true")
     compression_type: str = setting("compression.type", choice(*COMPRESSIONS), "producer")
     fetch_max_bytes: int = setting("fetch.max.bytes", integer(at_least=1024), "57671680")
+    replica_selector_class: str = setting("replica.selector.class", choice(LEADER_SELECTOR, RACK_AWARE_SELECTOR), LEADER_SELECTOR)
     quota_window_num: int = setting("quota.window.num", integer(at_least=1), "11")
     quota_window_size_seconds: int = setting("quota.window.size.seconds", integer(at_least=1), "1")
     max_request_partition_size_limit: int = setting("max.request.partition.size.limit", integer(at_least=1), "2000")

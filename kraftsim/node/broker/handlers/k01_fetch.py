@@ -9,6 +9,7 @@ from typing import cast
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.fetch_sessions import FetchContext
+from kraftsim.core.partitions.nearest_replica import RACK_AWARE_SELECTOR, nearest_replica
 from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
@@ -138,6 +139,7 @@ class FetchReader:
         self._version = version
         self._reads_committed = request.isolation_level == READ_COMMITTED
         self._bytes_left = bytes_max
+        self._rack = request.rack_id
         self._leader_endpoints: dict[int, NodeEndpoint] = {}
         self.conversion = DownConversion(version) if version < FIRST_VERSION_OF_FORMAT_2 else None
         self.size_bytes = 0
@@ -193,6 +195,12 @@ class FetchReader:
                 diverging = EpochEndOffset(epoch=bounds.leader_epoch, end_offset=bounds.end_offset)
                 return self._filled(hosted, asked, None, EMPTY, diverging)
             case ReadBounds():
+                nearest = self._nearest(hosted, asked)
+                if nearest is not None:
+                    self.has_news = True
+                    sent_on = self._filled(hosted, asked, bounds, EMPTY)
+                    sent_on.preferred_read_replica = nearest
+                    return sent_on
                 try:
                     filled = self._filled(hosted, asked, bounds, self._records(hosted, asked, bounds))
                     if self._follower_id >= 0 and self._is_first_look:
@@ -201,6 +209,20 @@ class FetchReader:
                 except OSError as failure:
                     self._broker.partitions.disk_failed(hosted.log.directory, "read", failure)
                     return self._refused(asked, ErrorCode.KAFKA_STORAGE_ERROR, name)
+
+    def _nearest(self, hosted: HostedPartition, asked: FetchPartition) -> int | None:
+        """Return the replica that this consumer had better read from, if that is not this one (KIP-392)."""
+        reign, broker = hosted.replica.reign, self._broker
+        if reign is None or self.is_for_follower or not self._rack or broker.config.replica_selector_class != RACK_AWARE_SELECTOR:
+            return None
+        return nearest_replica(
+            reign,
+            own_rack=broker.config.broker_rack,
+            client_rack=self._rack,
+            rack_of=lambda replica_id: found.rack if (found := broker.address_of(replica_id, self._listener)) is not None else None,
+            fetch_offset=asked.fetch_offset,
+            now_ms=broker.world.clock.wall_ms(),
+        )
 
     def _refuse_follower(self, hosted: HostedPartition, asked: FetchPartition) -> Refusal | None:
         if self._broker.replication.is_stale(self._follower_id, self._follower_epoch):

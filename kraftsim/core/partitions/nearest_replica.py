@@ -1,0 +1,29 @@
+"""Which replica a consumer had better read from: one in its own rack, if that has what it wants.
+
+Source: KIP-392, org.apache.kafka.common.replica.RackAwareReplicaSelector, kafka.server.ReplicaManager.findPreferredReadReplica.
+"""
+
+from collections.abc import Callable
+
+from kraftsim.core.partitions.reign import Reign
+
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def nearest_replica(
+    reign: Reign, *, own_rack: str | None, client_rack: str, rack_of: Callable[[int], str | None], fetch_offset: int, now_ms: int
+) -> int | None:
+    """Return the follower that a consumer is to read from; None if the leader serves it as well as any.
+
+    Only followers in sync count, and only those that have the record: the one with the longest log, then the one that caught up last, then the one
+    with the greatest id.
+    """
+    if not client_rack or own_rack == client_rack:
+        return None
+    near = [
+        (follower.log_end_offset, follower.caught_up_ms - now_ms, replica_id)
+        for replica_id, follower in reign.followers.items()
+        if replica_id in reign.in_sync and follower.log_start_offset <= fetch_offset <= follower.log_end_offset and rack_of(replica_id) == client_rack
+    ]
+    return max(near)[2] if near else None

@@ -1,0 +1,47 @@
+"""KIP-392: which replica a consumer is sent to."""
+
+import pytest
+
+from kraftsim.core.partitions.nearest_replica import nearest_replica
+from kraftsim.core.partitions.reign import Appointment, Reign, ReignRules
+
+RACKS = {1: "a", 2: "b", 3: "b", 4: "c", 5: "b"}
+
+
+def reign() -> Reign:
+    """Broker 1 leads; 2, 3 and 4 are in sync, 5 is not; 3 has more than 2."""
+    appointment = Appointment(leader_epoch=0, partition_epoch=0, replicas=(1, 2, 3, 4, 5), isr=(1, 2, 3, 4))
+    rules = ReignRules(lag_max_ms=30_000, min_in_sync=1, waits_for_min_in_sync=True)
+    made = Reign(1, appointment, log_end_offset=100, now_ms=0, rules=rules, eligible=lambda *_: True)
+    for replica_id, end_offset in ((2, 90), (3, 95), (4, 100), (5, 100)):
+        made.followers[replica_id].on_fetch(end_offset, 10, leader_end_offset=100, now_ms=replica_id, broker_epoch=1)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("client_rack", "fetch_offset", "nearest"),
+    [
+        ("", 50, None),
+        ("a", 50, None),
+        ("b", 50, 3),
+        ("b", 95, 3),
+        ("b", 96, None),
+        ("b", 9, None),
+        ("c", 100, 4),
+        ("d", 50, None),
+    ],
+)
+def test_a_consumer_is_sent_to_a_follower_of_its_rack_that_has_what_it_wants(client_rack, fetch_offset, nearest) -> None:
+    """The leader's own rack, no rack, an unknown one, and offsets that no follower there has, stay with the leader."""
+    found = nearest_replica(reign(), own_rack="a", client_rack=client_rack, rack_of=RACKS.get, fetch_offset=fetch_offset, now_ms=10)
+    assert found == nearest
+
+
+def test_of_two_that_are_equal_the_one_that_caught_up_last_is_nearest() -> None:
+    """And then the one with the greater id."""
+    made = reign()
+    made.followers[2].on_fetch(100, 10, leader_end_offset=100, now_ms=20, broker_epoch=1)
+    made.followers[3].on_fetch(100, 10, leader_end_offset=100, now_ms=15, broker_epoch=1)
+    assert nearest_replica(made, own_rack="a", client_rack="b", rack_of=RACKS.get, fetch_offset=50, now_ms=30) == 2
+    made.followers[3].on_fetch(100, 10, leader_end_offset=100, now_ms=20, broker_epoch=1)
+    assert nearest_replica(made, own_rack="a", client_rack="b", rack_of=RACKS.get, fetch_offset=50, now_ms=30) == 3
