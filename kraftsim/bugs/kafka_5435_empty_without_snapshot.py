@@ -7,20 +7,15 @@ Source: KAFKA-5435, fixed by skipping the scan only after a clean shutdown (kafk
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 
 
 class BelievesInUpgrades(ProducerSnapshots):
-    """Does not read the log where there is no snapshot."""
+    """Does not ask how the broker was stopped."""
 
-    def rebuild(self, state: ProducerStateManager, log: PartitionLog) -> None:
-        """Begin empty if there is no snapshot, whatever the log says."""
-        if self.offsets:
-            super().rebuild(state, log)
-        else:
-            self.begin_empty(state, log)  # right: the whole log is read
+    def are_from_an_upgrade(self, *, was_stopped_cleanly: bool) -> bool:
+        """Take every log without a snapshot for one from before there were snapshots."""
+        return super().are_from_an_upgrade(was_stopped_cleanly=True)  # right: a crash before the first snapshot is no upgrade
 
 
 BUG = Bug(
