@@ -52,6 +52,8 @@ class Target:
         self.address = address
         self.controller = controller
         self.sasl = sasl
+        self.sasl_controller = ""
+        """A listener of the controller that wants to know who asks, if it has one."""
         self.transcript = Transcript()
         self._give_up_at: float | None = None
         self._numbers = itertools.count(1)

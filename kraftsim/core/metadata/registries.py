@@ -92,6 +92,8 @@ class Registries:
         self.scram_credentials: Registry[tuple[str, int], UserScramCredentialRecord] = Registry(new_table())
         self.delegation_tokens: Registry[str, DelegationTokenRecord] = Registry(new_table())
         self.access_rules: Registry[bytes, AccessControlEntryRecord] = Registry(new_table())
+        self.rule_changes = 0
+        """Grows whenever the access rules may have changed."""
         self._migration: Registry[int, ZkMigrationStateRecord] = Registry(new_table())
 
     @property
@@ -118,8 +120,10 @@ class Registries:
                 self.delegation_tokens.drop(record.token_id)
             case AccessControlEntryRecord():
                 self.access_rules.put(record.id, record)
+                self.rule_changes += 1
             case RemoveAccessControlEntryRecord():
                 self.access_rules.drop(record.id)
+                self.rule_changes += 1
             case ZkMigrationStateRecord():
                 self._migration.put(0, record)
             case _:

@@ -40,6 +40,8 @@ from kraftsim.node.parts import Parts
 from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.raft.quorum_settings import raft_settings
 from kraftsim.node.raft.raft_node import RaftNode
+from kraftsim.node.security.broker_guards import BROKER_GUARDS
+from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
@@ -107,7 +109,7 @@ class Broker:
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
         self.producer_ids = ProducerIds(world, config.node_id, source, self._forwarded)
         self.quotas = ClientQuotas(config, world.clock)
-        self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, broker_handlers()))
+        self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, guarded(self.shell, BROKER_GUARDS, broker_handlers())))
         self.offer = ApiOffer(parts.release.broker_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
         self._listeners = Listeners(self.shell)
 
@@ -121,7 +123,7 @@ class Broker:
     async def start(self) -> None:
         """Listen, read what the last stop left, and begin to register. Raises ConfigError, OSError kinds; then nothing is left open."""
         self.shell.note_started()
-        self.shell.security.accounts.scram = lambda user, mechanism: self.image.registries.scram_credentials.get((user, mechanism))
+        self.shell.security.registries = lambda: self.image.registries
         directory_id = self.replication.directory_id = await load_identity(self.world, self.config)
         await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
         try:

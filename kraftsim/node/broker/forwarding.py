@@ -6,6 +6,8 @@ Source: KIP-590, kafka.server.ForwardingManager, kafka.server.EnvelopeUtils, Def
 import ipaddress
 from collections.abc import Callable
 
+from kraftsim.core.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
+from kraftsim.core.security.principal import Principal
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.outbound import NoCommonVersion
@@ -37,9 +39,13 @@ def _envelope(call: Call) -> EnvelopeRequest:
     chunks = request_chunks(call.api_key, call.api_version, call.correlation_id, call.client_id, call.body)
     return EnvelopeRequest(
         request_data=b"".join(chunks)[SIZE_BYTES:],
-        request_principal=ANONYMOUS,
+        request_principal=ANONYMOUS if call.principal == ANONYMOUS_PRINCIPAL else _named(call.principal),
         client_host_address=_packed_address(call.connection.peer),
     )
+
+
+def _named(principal: Principal) -> bytes:
+    return build_principal(DefaultPrincipalData(principal_type=principal.kind, name=principal.name))
 
 
 def _unwrapped(call: Call, answer: Message | OSError, refuse: Refuse) -> Answer:

@@ -3,6 +3,7 @@
 Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent, ControllerReadEvent), kafka.server.ControllerApis.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftsim.node.call import Answer, Call, Deferred, Handler
@@ -11,6 +12,8 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
+
+Handle = Callable[["Controller", Call], Answer | Deferred]
 
 SERVED_BY_ANY = (
     ApiKey.FETCH,
@@ -42,17 +45,22 @@ def for_active_controller(handler: "Handler[Controller]") -> "Handler[Controller
     refuse = handler.refuse
     if handler.key in SERVED_BY_ANY or refuse is None:
         return handler
+    return Handler(key=handler.key, handle=behind_gate(handler.handle, refuse), refuse=refuse)
+
+
+def behind_gate(serve: "Handle", refuse: Callable[[Call, ErrorCode], Answer]) -> "Handle":
+    """Return how to serve what only the active controller serves."""
 
     def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         if not controller.is_active:
             return refuse(call, ErrorCode.NOT_CONTROLLER)
         ledger = controller.ledger
         if ledger.refuse is not None:
-            return handler.handle(controller, call)  # inside an envelope, which is refused as a whole
+            return serve(controller, call)  # inside an envelope, which is refused as a whole
         ledger.refuse = lambda error: refuse(call, error)
         try:
-            return handler.handle(controller, call)
+            return serve(controller, call)
         finally:
             ledger.refuse = None
 
-    return Handler(key=handler.key, handle=handle, refuse=refuse)
+    return handle

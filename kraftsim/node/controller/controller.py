@@ -38,6 +38,8 @@ from kraftsim.node.raft.quorum_settings import raft_settings
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.node.raft.waiting_fetches import WaitingFetches
+from kraftsim.node.security.controller_guards import CONTROLLER_GUARDS
+from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
@@ -64,10 +66,11 @@ class Controller:
         self.world = world
         self.config = config
         self.shell = NodeShell(world, config, self._on_death)
-        self.shell.security.accounts.scram = lambda user, mechanism: self.ledger.state.registries.scram_credentials.get((user, mechanism))
+        self.shell.security.registries = lambda: self.ledger.state.registries
         self._parts = parts
         found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
-        self._handlers = {handler.key: for_active_controller(handler) for handler in found}
+        served = guarded(self.shell, CONTROLLER_GUARDS, map(for_active_controller, found))  # whether one may is looked at first
+        self._handlers = {handler.key: handler for handler in served}
         self.offer = ApiOffer(parts.release.controller_apis, self._handlers, parts.release.supported_features)
         self._listeners = Listeners(self.shell)
         self._is_loaded = False

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import TYPE_CHECKING
 
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.core.security.authorizer import Authorizer
 from kraftsim.core.security.plain import PlainClient
 from kraftsim.core.security.sasl import PLAIN, ClientExchange
 from kraftsim.core.security.scram import ScramClient, draw_nonce
@@ -27,7 +29,14 @@ class NodeSecurity:
         self._config = config
         self._draw_of = draw_of
         self._draw_nonce: Callable[[int], int] | None = None
-        self.accounts = Accounts(self._draw)
+        self.registries: Callable[[], Registries] = _nothing_known
+        """What the metadata log says, once the node has read it."""
+        self.accounts = Accounts(self._draw, lambda user, mechanism: self.registries().scram_credentials.get((user, mechanism)))
+        self.authorizer = (
+            Authorizer(config.super_users, allows_without_rules=config.allow_everyone_if_no_acl_found, registries=lambda: self.registries())
+            if config.authorizer_class_name
+            else None
+        )
         self._sasl: dict[str, SaslSettings] = {}
         self._links: dict[str, LinkSecurity | None] = {}
 
@@ -73,3 +82,10 @@ class NodeSecurity:
         if self._draw_nonce is None:
             self._draw_nonce = self._draw_of("sasl nonces")
         return self._draw_nonce(bits)
+
+
+_NOTHING = Registries(dict)
+
+
+def _nothing_known() -> Registries:
+    return _NOTHING

@@ -57,11 +57,11 @@ class GuardedServer(FrameServer, Protocol):
 
 
 class Accounts:
-    """By what a node knows its clients; `scram` is set once the node has read the metadata log."""
+    """By what a node knows its clients; `scram` looks up a user and the number of a mechanism."""
 
-    def __init__(self, draw: Callable[[int], int]) -> None:
+    def __init__(self, draw: Callable[[int], int], scram: Callable[[str, int], Credential | None]) -> None:
         self.draw = draw
-        self.scram: Callable[[str, int], Credential | None] = lambda user, mechanism: None
+        self.scram = scram
 
     def exchange(self, settings: SaslSettings, mechanism: str) -> ServerExchange:
         """Begin to authenticate a client."""

@@ -1,8 +1,9 @@
-"""DescribeAcls (29): there is no authorizer that could have rules.   Source: KIP-140, kafka.server.AclApis."""
+"""DescribeAcls (29): access rules are told of, where there is an authorizer that could have any.   Source: KIP-140, kafka.server.AclApis."""
 
 from typing import TYPE_CHECKING
 
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.with_rules import describe_rules
 from kraftsim.node.without_security import describe_acls
 from protocol.api_keys import ApiKey
 
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer:
-    """Say so."""
-    return describe_acls(call)
+    """Answer at once."""
+    return describe_acls(call) if controller.shell.security.authorizer is None else describe_rules(controller.ledger.state.registries, call)
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_ACLS, handle=handle, refuse=describe_acls)

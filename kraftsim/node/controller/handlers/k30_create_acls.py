@@ -1,8 +1,10 @@
-"""CreateAcls (30): there is no authorizer that could take rules.   Source: KIP-140, kafka.server.AclApis."""
+"""CreateAcls (30): access rules are made, where there is an authorizer that could have any.   Source: KIP-140, kafka.server.AclApis."""
 
 from typing import TYPE_CHECKING
 
-from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.active_only import behind_gate
+from kraftsim.node.with_rules import create_rules
 from kraftsim.node.without_security import create_acls
 from protocol.api_keys import ApiKey
 
@@ -10,9 +12,11 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 
-def handle(controller: "Controller", call: Call) -> Answer:
-    """Say so."""
-    return create_acls(call)
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Without an authorizer every controller says so; with one the active controller decides."""
+    if controller.shell.security.authorizer is None:
+        return create_acls(call)
+    return behind_gate(create_rules, create_acls)(controller, call)
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.CREATE_ACLS, handle=handle, refuse=create_acls)

@@ -1,8 +1,10 @@
-"""DeleteAcls (31): there is no authorizer that could have rules.   Source: KIP-140, kafka.server.AclApis."""
+"""DeleteAcls (31): access rules are deleted, where there is an authorizer that could have any.   Source: KIP-140, kafka.server.AclApis."""
 
 from typing import TYPE_CHECKING
 
-from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.active_only import behind_gate
+from kraftsim.node.with_rules import delete_rules
 from kraftsim.node.without_security import delete_acls
 from protocol.api_keys import ApiKey
 
@@ -10,9 +12,11 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 
-def handle(controller: "Controller", call: Call) -> Answer:
-    """Say so."""
-    return delete_acls(call)
+def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Without an authorizer every controller says so; with one the active controller decides."""
+    if controller.shell.security.authorizer is None:
+        return delete_acls(call)
+    return behind_gate(delete_rules, delete_acls)(controller, call)
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DELETE_ACLS, handle=handle, refuse=delete_acls)

@@ -6,8 +6,10 @@ read is said to be of an unsupported version, so that the broker ends its client
 Source: KIP-590, kafka.server.EnvelopeUtils, kafka.server.ControllerApis, kafka.network.RequestChannel.
 """
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from kraftsim.core.security.principal import Principal
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler, NoAnswer
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.errors import ErrorCode
@@ -15,6 +17,7 @@ from protocol.malformed import MalformedMessage
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.principal_data import parse_principal
 from protocol.requests import RequestHead, UnsupportedApi, decode_request, read_request_head, response_chunks
+from protocol.schema import Message
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -40,11 +43,39 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         handler, served = controller.handler_of(key), controller.offer.served.get(key)
         if handler is None or served is None or not served[0] <= head.api_version <= served[1]:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        inner = Call(head, decode_request(head, frame), call.connection)
+        inner = EnvelopedCall(head, decode_request(head, frame), call)
     except (UnsupportedApi, MalformedMessage):
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    inner.asker = _principal(request)
+    inner.asked_from = str(ip_address(bytes(request.client_host_address)))
     answer = handler.handle(controller, inner)
     return _wrapped_later(head, answer) if isinstance(answer, Deferred) else _wrapped(head, answer)
+
+
+class EnvelopedCall(Call):
+    """A request from somebody whom a broker names."""
+
+    __slots__ = ("asked_from", "asker")
+
+    def __init__(self, head: RequestHead, body: Message, outer: Call) -> None:
+        super().__init__(head, body, outer.connection)
+        self.asker = outer.principal
+        self.asked_from = outer.host
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks the broker."""
+        return self.asker
+
+    @property
+    def host(self) -> str:
+        """The address that the client has at the broker."""
+        return self.asked_from
+
+
+def _principal(request: EnvelopeRequest) -> Principal:
+    found = parse_principal(bytes(request.request_principal or b""))
+    return Principal(found.principal_type, found.name)
 
 
 def _refuse_sender(request: EnvelopeRequest) -> ErrorCode | None:

@@ -1,0 +1,130 @@
+"""How access rules are made, told of and taken away.
+
+Source: KIP-140, KIP-290, KIP-801, org.apache.kafka.controller.AclControlManager, kafka.server.AclApis, ResourcePatternFilter.matches.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.core.security.authorizer import CLUSTER_NAME, WILDCARD, Rule
+from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.k30_create_acls import AclCreation
+from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
+from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+
+FilterResult: TypeAlias = "Refusal | list[Rule]"
+PATTERNS: Final = (AclPatternType.LITERAL, AclPatternType.PREFIXED)
+OF_FILTERS: Final = (0, 1)
+"""UNKNOWN and ANY, in all four enumerations."""
+
+
+class Filter(Protocol):
+    """What DescribeAcls and DeleteAcls ask for: null and ANY let everything through."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+def decide_create_rules(registries: Registries, creations: Sequence[AclCreation], new_id: Callable[[], bytes]) -> Decision[list[Refusal | None]]:
+    """Propose rules; what is there already is no error. One result per rule, in the order of the request."""
+    known = {_key(rule) for rule in registries.access_rules.records()}
+    records: list[AccessControlEntryRecord] = []
+    results: list[Refusal | None] = []
+    for creation in creations:
+        refusal = _refuse(creation)
+        results.append(refusal)
+        if refusal is not None:
+            continue
+        rule = AccessControlEntryRecord(
+            id=new_id(),
+            resource_type=creation.resource_type,
+            resource_name=creation.resource_name,
+            pattern_type=creation.resource_pattern_type,
+            principal=creation.principal,
+            host=creation.host,
+            operation=creation.operation,
+            permission_type=creation.permission_type,
+        )
+        if _key(rule) not in known:
+            known.add(_key(rule))
+            records.append(rule)
+    return Decision(records, results)
+
+
+def holds_filters(creations: Sequence[AclCreation]) -> bool:
+    """Tell whether one of the rules says what only filters can: Kafka fails on the whole request then."""
+    return any(
+        each.resource_type in OF_FILTERS
+        or each.resource_pattern_type not in PATTERNS
+        or each.operation in OF_FILTERS
+        or each.permission_type in OF_FILTERS
+        for each in creations
+    )
+
+
+def decide_delete_rules(registries: Registries, filters: Sequence[Filter]) -> Decision[list[FilterResult]]:
+    """Propose to forget what any of the filters lets through. One result per filter: the rules, or why it is no filter."""
+    rules = registries.access_rules.records()
+    results: list[FilterResult] = [_refuse_filter(each) or [rule for rule in rules if lets_through(each, rule)] for each in filters]
+    gone = dict.fromkeys(rule.id for result in results if not isinstance(result, Refusal) for rule in result)
+    return Decision([RemoveAccessControlEntryRecord(id=each) for each in gone], results)
+
+
+def lets_through(asked: Filter, rule: Rule) -> bool:
+    """Tell whether a filter lets a rule through."""
+    return (
+        _names(asked, rule)
+        and asked.principal_filter in (None, rule.principal)
+        and asked.host_filter in (None, rule.host)
+        and asked.operation in (AclOperation.ANY, rule.operation)
+        and asked.permission_type in (AclPermissionType.ANY, rule.permission_type)
+    )
+
+
+def _names(asked: Filter, rule: Rule) -> bool:
+    name, pattern = asked.resource_name_filter, asked.pattern_type_filter
+    if asked.resource_type_filter not in (AclResourceType.ANY, rule.resource_type):
+        return False
+    if pattern not in (AclPatternType.ANY, AclPatternType.MATCH, rule.pattern_type):
+        return False
+    if name is None:
+        return True
+    if pattern != AclPatternType.MATCH:
+        return name == rule.resource_name
+    if rule.pattern_type == AclPatternType.PREFIXED:
+        return name.startswith(rule.resource_name)
+    return rule.resource_name in (name, WILDCARD)
+
+
+def _key(rule: Rule) -> tuple[int, str, int, str, str, int, int]:
+    return (rule.resource_type, rule.resource_name, rule.pattern_type, rule.principal, rule.host, rule.operation, rule.permission_type)
+
+
+def _refuse(creation: AclCreation) -> Refusal | None:
+    if creation.resource_type == AclResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
+        return _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not creation.resource_name:
+        return _invalid("Invalid empty resource name")
+    if ":" not in creation.principal:
+        return _invalid(
+            f"Could not parse principal from `{creation.principal}` (no colon is present separating the principal type from the principal name)"
+        )
+    return None
+
+
+def _refuse_filter(asked: Filter) -> Refusal | None:
+    if 0 in (asked.resource_type_filter, asked.pattern_type_filter):
+        return _invalid("Unknown patternFilter.")
+    return _invalid("Unknown entryFilter.") if 0 in (asked.operation, asked.permission_type) else None
+
+
+def _invalid(why: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, why)

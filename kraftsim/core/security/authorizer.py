@@ -1,0 +1,119 @@
+"""Who may do what: Kafka's access rules over the entries of the metadata log.
+
+One DENY that fits outweighs every ALLOW; what no rule is about nobody may do, unless the node says that everybody may. ALLOW of one operation can
+imply another (who may read may describe), DENY never does. Super users may do everything, whatever the rules say.
+Source: KIP-11, KIP-290, KIP-679, KIP-801, org.apache.kafka.metadata.authorizer.StandardAuthorizerData, Authorizer.authorizeByResourceType.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.core.security.principal import USER_TYPE, Principal
+from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
+
+Rule = AccessControlEntryRecord
+WILDCARD: Final = "*"
+EVERYBODY: Final = f"{USER_TYPE}:*"
+CLUSTER_NAME: Final = "kafka-cluster"
+IMPLY: Final = {
+    int(AclOperation.DESCRIBE): frozenset(
+        (int(AclOperation.DESCRIBE), int(AclOperation.READ), int(AclOperation.WRITE), int(AclOperation.DELETE), int(AclOperation.ALTER))
+    ),
+    int(AclOperation.DESCRIBE_CONFIGS): frozenset((int(AclOperation.DESCRIBE_CONFIGS), int(AclOperation.ALTER_CONFIGS))),
+}
+"""Operation -> the operations whose ALLOW implies it, itself included."""
+
+
+class Authorizer:
+    """Asks the rules that `registries` holds at the time."""
+
+    def __init__(self, super_users: str, *, allows_without_rules: bool, registries: Callable[[], Registries]) -> None:
+        self._super_users = frozenset(name.strip() for name in super_users.split(";") if name.strip())
+        self._allows_without_rules = allows_without_rules
+        self._registries = registries
+        self._seen: tuple[Registries, int] | None = None
+        self._literal: dict[tuple[int, str], list[Rule]] = {}
+        self._prefixed: dict[tuple[int, str], list[Rule]] = {}
+        self._prefix_sizes: dict[int, list[int]] = {}
+
+    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+        """Tell whether somebody may do something to a resource."""
+        who = str(principal)
+        if who in self._super_users:
+            return True
+        self._refresh()
+        is_ruled = is_allowed = False
+        for rules in self._rules_about(int(resource), name):
+            is_ruled = True
+            for rule in rules:
+                if not _fits(rule, who, host, int(operation)):
+                    continue
+                if rule.permission_type == AclPermissionType.DENY:
+                    return False
+                is_allowed = True
+        return is_allowed or (not is_ruled and self._allows_without_rules)
+
+    def allows_any(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType) -> bool:
+        """Tell whether somebody may do something to any resource of a kind."""
+        if self.allows(principal, host, operation, resource, "hardcode"):
+            return True
+        who = (str(principal), EVERYBODY)
+        allowed: list[Rule] = []
+        denied: set[tuple[int, str]] = set()
+        for rule in self.rules():
+            fits = rule.resource_type == resource and rule.principal in who and rule.host in (host, WILDCARD)
+            if not fits or rule.operation not in (operation, AclOperation.ALL):
+                continue
+            if rule.permission_type == AclPermissionType.ALLOW:
+                allowed.append(rule)
+            elif rule.pattern_type == AclPatternType.LITERAL and rule.resource_name == WILDCARD:
+                return False
+            else:
+                denied.add((rule.pattern_type, rule.resource_name))
+        return any(_is_left(rule, denied) for rule in allowed)
+
+    def rules(self) -> list[Rule]:
+        """Return every rule, in an order that does not depend on how they came."""
+        return self._registries().access_rules.records()
+
+    def _refresh(self) -> None:
+        registries = self._registries()
+        if self._seen is not None and self._seen[0] is registries and self._seen[1] == registries.rule_changes:
+            return
+        self._seen = (registries, registries.rule_changes)
+        self._literal, self._prefixed, sizes = {}, {}, set[tuple[int, int]]()
+        for rule in registries.access_rules.records():
+            if rule.pattern_type == AclPatternType.PREFIXED:
+                self._prefixed.setdefault((rule.resource_type, rule.resource_name), []).append(rule)
+                sizes.add((rule.resource_type, len(rule.resource_name)))
+            else:
+                self._literal.setdefault((rule.resource_type, rule.resource_name), []).append(rule)
+        self._prefix_sizes = {}
+        for resource, size in sorted(sizes):
+            self._prefix_sizes.setdefault(resource, []).append(size)
+
+    def _rules_about(self, resource: int, name: str) -> list[list[Rule]]:
+        found = [self._literal.get((resource, name)), self._literal.get((resource, WILDCARD)) if name != WILDCARD else None]
+        found += [self._prefixed.get((resource, name[:size])) for size in self._prefix_sizes.get(resource, ()) if size <= len(name)]
+        return [rules for rules in found if rules]
+
+
+def _fits(rule: Rule, who: str, host: str, operation: int) -> bool:
+    if rule.principal not in (who, EVERYBODY) or rule.host not in (host, WILDCARD):
+        return False
+    if rule.operation in (operation, AclOperation.ALL):
+        return True
+    return rule.permission_type == AclPermissionType.ALLOW and rule.operation in IMPLY.get(operation, ())
+
+
+def _is_left(rule: Rule, denied: set[tuple[int, str]]) -> bool:
+    """Tell whether anything remains of what a rule allows."""
+    name = rule.resource_name
+    if rule.pattern_type == AclPatternType.LITERAL:
+        if name == WILDCARD:
+            return True
+        if (int(AclPatternType.LITERAL), name) in denied:
+            return False
+    return not any((int(AclPatternType.PREFIXED), name[:size]) in denied for size in range(1, len(name) + 1))

@@ -1,0 +1,44 @@
+"""Which right a broker asks for before it serves an API. What it hands on to the controller is judged there.   Source: kafka.server.KafkaApis."""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.node.security import group_guards, metadata_guards, topic_guards
+from kraftsim.node.security.config_guards import look_at_descriptions, look_at_own_alterations
+from kraftsim.node.security.rights import Guard, cluster_guard
+from protocol.acls import AclOperation
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
+
+BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
+    ApiKey.PRODUCE: topic_guards.look_at_produce,
+    ApiKey.FETCH: topic_guards.look_at_fetch,
+    ApiKey.LIST_OFFSETS: topic_guards.LIST_OFFSETS,
+    ApiKey.METADATA: metadata_guards.look_at_metadata,
+    ApiKey.OFFSET_COMMIT: group_guards.look_at_commit,
+    ApiKey.OFFSET_FETCH: group_guards.look_at_offsets,
+    ApiKey.FIND_COORDINATOR: group_guards.look_at_coordinator,
+    ApiKey.JOIN_GROUP: group_guards.look_at_group,
+    ApiKey.HEARTBEAT: group_guards.look_at_group,
+    ApiKey.LEAVE_GROUP: group_guards.look_at_group,
+    ApiKey.SYNC_GROUP: group_guards.look_at_group,
+    ApiKey.DESCRIBE_GROUPS: group_guards.look_at_descriptions,
+    ApiKey.LIST_GROUPS: group_guards.look_at_list,
+    ApiKey.DELETE_GROUPS: group_guards.look_at_group_deletion,
+    ApiKey.OFFSET_DELETE: group_guards.look_at_offset_deletion,
+    ApiKey.DELETE_RECORDS: topic_guards.DELETE_RECORDS,
+    ApiKey.INIT_PRODUCER_ID: group_guards.look_at_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: topic_guards.look_at_epochs,
+    ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),
+    ApiKey.DESCRIBE_CONFIGS: look_at_descriptions,
+    ApiKey.ALTER_CONFIGS: look_at_own_alterations,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: look_at_own_alterations,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: cluster_guard(AclOperation.ALTER),
+    ApiKey.DESCRIBE_LOG_DIRS: cluster_guard(AclOperation.DESCRIBE),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster_guard(AclOperation.DESCRIBE),
+    ApiKey.DESCRIBE_PRODUCERS: topic_guards.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata_guards.look_at_topic_partitions,
+    ApiKey.LIST_CONFIG_RESOURCES: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
+}

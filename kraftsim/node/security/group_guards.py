@@ -1,0 +1,141 @@
+"""Guards of requests about consumer groups and about producers: GROUP_AUTHORIZATION_FAILED, and what goes with it.
+
+Source: kafka.server.KafkaApis; asked of Apache Kafka 3.9.1.
+"""
+
+import copy
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.node.call import Answer, Deferred
+from kraftsim.node.security.rights import Asked, Guard
+from kraftsim.node.security.topic_guards import topic_guard
+from protocol.acls import AclOperation, AclResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.k08_offset_commit import OffsetCommitRequestTopic, OffsetCommitResponsePartition, OffsetCommitResponseTopic
+from protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
+
+GROUP: Final = AclResourceType.GROUP
+FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+OF_GROUPS, OF_TRANSACTIONS = 0, 1
+FIRST_VERSION_WITH_KEYS, FIRST_VERSION_WITH_GROUPS = 4, 8
+NOWHERE: Final = -1
+
+
+def look_at_group(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Whoever takes part in a group needs the right to read it."""
+    group: str = asked.call.body.group_id
+    return asked.pass_on() if asked.may(AclOperation.READ, GROUP, group) else asked.refuse(FAILED)
+
+
+def look_at_commit(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Offsets are committed for a group that may be read, of topics that may be read."""
+    if not asked.may(AclOperation.READ, GROUP, asked.call.body.group_id):
+        return asked.refuse(FAILED)
+    return _COMMITTED_TOPICS(asked)
+
+
+def look_at_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Offsets of a group are told to those who may describe it."""
+    request = asked.call.body
+    names = [request.group_id] if asked.call.api_version < FIRST_VERSION_WITH_GROUPS else [group.group_id for group in request.groups]
+    return asked.pass_on() if all(asked.may(AclOperation.DESCRIBE, GROUP, name) for name in names) else asked.refuse(FAILED)
+
+
+def look_at_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Where a coordinator is may know who may describe what it coordinates."""
+    request = asked.call.body
+    assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
+    kind, error = (
+        (AclResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if request.key_type == OF_TRANSACTIONS
+        else (GROUP, FAILED)
+    )
+    if request.key_type not in (OF_GROUPS, OF_TRANSACTIONS):
+        return asked.pass_on()
+    if asked.call.api_version < FIRST_VERSION_WITH_KEYS:
+        return asked.pass_on() if asked.may(AclOperation.DESCRIBE, kind, request.key) else _nowhere(error)
+    hidden = [key for key in request.coordinator_keys if not asked.may(AclOperation.DESCRIBE, kind, key)]
+    if not hidden:
+        return asked.pass_on()
+    rest = copy.copy(request)
+    rest.coordinator_keys = [key for key in request.coordinator_keys if key not in hidden]
+    rows = [Coordinator(key=key, error_code=error, node_id=NOWHERE, port=NOWHERE) for key in hidden]
+    return asked.pass_on_rest(rest, lambda answer: answer.coordinators.extend(rows))
+
+
+def _nowhere(error: ErrorCode) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(error_code=error, error_message=TOLD[error], node_id=NOWHERE, port=NOWHERE)
+
+
+TOLD: Final = {
+    FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+
+
+def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Groups that may not be described are refused one by one."""
+    request = asked.call.body
+    assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
+    hidden = [name for name in request.groups if not asked.may(AclOperation.DESCRIBE, GROUP, name)]
+    if not hidden:
+        return asked.pass_on()
+    rest = copy.copy(request)
+    rest.groups = [name for name in request.groups if name not in hidden]
+    return asked.pass_on_rest(rest, lambda answer: answer.groups.extend(DescribedGroup(error_code=FAILED, group_id=name) for name in hidden))
+
+
+def look_at_list(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Whoever may describe the cluster is told of all groups, others of those that they may describe."""
+    if asked.may_on_cluster(AclOperation.DESCRIBE):
+        return asked.pass_on()
+
+    def hide(answer: Message) -> None:
+        answer.groups = [group for group in answer.groups if asked.may(AclOperation.DESCRIBE, GROUP, group.group_id)]
+
+    return asked.pass_on_rest(asked.call.body, hide)
+
+
+def look_at_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Groups that may not be deleted are refused one by one."""
+    request = asked.call.body
+    assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
+    kept = [name for name in request.groups_names if not asked.may(AclOperation.DELETE, GROUP, name)]
+    if not kept:
+        return asked.pass_on()
+    rest = copy.copy(request)
+    rest.groups_names = [name for name in request.groups_names if name not in kept]
+    return asked.pass_on_rest(rest, lambda answer: answer.results.extend(DeletableGroupResult(group_id=name, error_code=FAILED) for name in kept))
+
+
+def look_at_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Whoever may delete a group may delete its offsets."""
+    return asked.pass_on() if asked.may(AclOperation.DELETE, GROUP, asked.call.body.group_id) else asked.refuse(FAILED)
+
+
+def look_at_producer_id(asked: "Asked[Broker]") -> Answer | Deferred:
+    """An idempotent producer needs the right to write anything at all (KIP-679), a transactional one the right to its id."""
+    request = asked.call.body
+    assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
+    if request.transactional_id is not None:
+        may = asked.may(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        return asked.pass_on() if may else asked.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if asked.may_on_cluster(AclOperation.IDEMPOTENT_WRITE) or asked.may_on_any(AclOperation.WRITE, AclResourceType.TOPIC):
+        return asked.pass_on()
+    return asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _refused_commit(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+    failed = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    rows = [OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=failed) for each in topic.partitions]
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
+
+
+_COMMITTED_TOPICS: "Guard[Broker]" = topic_guard(AclOperation.READ, "topics", "topics", lambda node, topic: topic.name or None, _refused_commit)

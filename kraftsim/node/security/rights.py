@@ -1,0 +1,122 @@
+"""Handlers that look at who asks first. Only a node with an authorizer has such: the handlers themselves know nothing of rights.
+
+A guard lets a request pass to its handler, refuses it in the words of its API, or passes on what is allowed of it and adds to the answer, for the
+rest, that it is not.   Source: kafka.server.{AuthHelper, KafkaApis, ControllerApis}.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from kraftsim.core.security.authorizer import CLUSTER_NAME, Authorizer
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler, NoAnswer
+from protocol.acls import AclOperation, AclResourceType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.requests import decode_response_body
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kraftsim.node.shell import NodeShell
+
+N = TypeVar("N")
+CORRELATION_ID_BYTES: Final = 4
+UNANSWERED: Final = "a request that nobody answers asks for what its client may not do"
+
+
+class Asked(Generic[N]):
+    """One request on its way to its handler, and the rights of whoever sent it."""
+
+    __slots__ = ("_authorizer", "_handler", "call", "node")
+
+    def __init__(self, node: N, call: Call, handler: Handler[N], authorizer: Authorizer) -> None:
+        self.node = node
+        self.call = call
+        self._handler = handler
+        self._authorizer = authorizer
+
+    def may(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+        """Tell whether the client may do something to a resource."""
+        return self._authorizer.allows(self.call.principal, self.call.host, operation, resource, name)
+
+    def may_on_cluster(self, operation: AclOperation) -> bool:
+        """Tell whether the client may do something to the cluster."""
+        return self.may(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_on_any(self, operation: AclOperation, resource: AclResourceType) -> bool:
+        """Tell whether the client may do something to any resource of a kind."""
+        return self._authorizer.allows_any(self.call.principal, self.call.host, operation, resource)
+
+    def pass_on(self) -> Answer | Deferred:
+        """Let the handler serve the request as it is."""
+        return self._handler.handle(self.node, self.call)
+
+    def refuse(self, error: ErrorCode) -> Answer:
+        """Refuse the whole request."""
+        if self._handler.refuse is None:
+            return Closing(f"the client may not ask this: {error.name}")
+        return self._handler.refuse(self.call, error)
+
+    def pass_on_rest(self, rest: Message, add: Callable[[Message], None]) -> Answer | Deferred:
+        """Let the handler serve what is left of the request; `add` completes its answer."""
+        asked, call = self.call.body, self.call
+        call.body = rest
+        try:
+            answer = self.pass_on()
+        finally:
+            call.body = asked
+        return completed(call, answer, add)
+
+
+Guard = Callable[[Asked[N]], Answer | Deferred]
+
+
+def guarded(shell: "NodeShell", guards: Mapping[ApiKey, Guard[N]], handlers: Iterable[Handler[N]]) -> tuple[Handler[N], ...]:
+    """Return handlers with their guards, if the node has an authorizer."""
+    authorizer = shell.security.authorizer
+    if authorizer is None:
+        return tuple(handlers)
+    return tuple(handler if (guard := guards.get(handler.key)) is None else _guarded(handler, guard, authorizer) for handler in handlers)
+
+
+def cluster_guard(operation: AclOperation) -> Guard[N]:
+    """Return a guard that asks for one right on the cluster."""
+
+    def look(asked: Asked[N]) -> Answer | Deferred:
+        return asked.pass_on() if asked.may_on_cluster(operation) else asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    return look
+
+
+def completed(call: Call, answer: Answer | Deferred, add: Callable[[Message], None]) -> Answer | Deferred:
+    """Return an answer with what `add` adds to it, once it is there."""
+    if not isinstance(answer, Deferred):
+        return _with(call, answer, add)
+    if answer.answer is not None:
+        return _with(call, answer.answer, add)
+    later, inner = Deferred(), answer
+
+    def pass_on() -> None:
+        assert inner.answer is not None, "an answer woke this"
+        later.complete(_with(call, inner.answer, add))
+
+    inner.attach(pass_on)
+    later.when_abandoned(inner.abandon)
+    return later
+
+
+def _with(call: Call, answer: Answer, add: Callable[[Message], None]) -> Answer:
+    if isinstance(answer, NoAnswer):
+        return Closing(UNANSWERED)
+    if isinstance(answer, Closing):
+        return answer
+    if isinstance(answer, Encoded):
+        answer = decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest)
+    add(answer)
+    return answer
+
+
+def _guarded(handler: Handler[N], guard: Guard[N], authorizer: Authorizer) -> Handler[N]:
+    def handle(node: N, call: Call) -> Answer | Deferred:
+        return guard(Asked(node, call, handler, authorizer))
+
+    return Handler(key=handler.key, handle=handle, refuse=handler.refuse)

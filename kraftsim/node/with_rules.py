@@ -1,0 +1,86 @@
+"""Answers about access rules of a cluster that has an authorizer.   Source: KIP-140, KIP-290, kafka.server.AclApis, AclControlManager."""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.core.security.access_rules import decide_create_rules, decide_delete_rules, holds_filters, lets_through
+from kraftsim.core.security.authorizer import Rule
+from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.node.identity import random_uuid
+from kraftsim.node.without_security import create_acls
+from protocol.errors import ErrorCode
+from protocol.messages.k29_describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
+from protocol.messages.k30_create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from protocol.messages.k31_delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+
+def describe_rules(registries: Registries, call: Call) -> Answer:
+    """Tell of the rules that a filter lets through, grouped by what they are about."""
+    asked = call.body
+    assert isinstance(asked, DescribeAclsRequest), "dispatch decodes by API key"
+    found: dict[tuple[int, str, int], list[Rule]] = {}
+    for rule in registries.access_rules.records():
+        if lets_through(asked, rule):
+            found.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(rule)
+    resources = [
+        DescribeAclsResource(
+            resource_type=kind, resource_name=name, pattern_type=pattern, acls=[_described(rule) for rule in found[kind, name, pattern]]
+        )
+        for kind, name, pattern in sorted(found)
+    ]
+    return DescribeAclsResponse(resources=resources)
+
+
+def create_rules(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Make rules; answered once they are committed."""
+    asked = call.body
+    assert isinstance(asked, CreateAclsRequest), "dispatch decodes by API key"
+    if holds_filters(asked.creations):
+        return create_acls(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+    ledger = controller.ledger
+    decision = decide_create_rules(ledger.state.registries, asked.creations, lambda: random_uuid(controller.world, "access rules"))
+    results = [_result(refusal) for refusal in decision.result]
+    return ledger.commit(decision, lambda offsets: CreateAclsResponse(results=results))
+
+
+def delete_rules(controller: "Controller", call: Call) -> Answer | Deferred:
+    """Forget rules; answered once that is committed."""
+    asked = call.body
+    assert isinstance(asked, DeleteAclsRequest), "dispatch decodes by API key"
+    ledger = controller.ledger
+    decision = decide_delete_rules(ledger.state.registries, asked.filters)
+    results = [_deleted(result) for result in decision.result]
+    return ledger.commit(decision, lambda offsets: DeleteAclsResponse(filter_results=results))
+
+
+def _described(rule: Rule) -> AclDescription:
+    return AclDescription(principal=rule.principal, host=rule.host, operation=rule.operation, permission_type=rule.permission_type)
+
+
+def _result(refusal: Refusal | None) -> AclCreationResult:
+    return AclCreationResult() if refusal is None else AclCreationResult(error_code=refusal.error, error_message=refusal.message)
+
+
+def _deleted(result: Refusal | list[Rule]) -> DeleteAclsFilterResult:
+    if isinstance(result, Refusal):
+        return DeleteAclsFilterResult(error_code=result.error, error_message=result.message)
+    return DeleteAclsFilterResult(
+        error_message=None,
+        matching_acls=[
+            DeleteAclsMatchingAcl(
+                error_message=None,
+                resource_type=rule.resource_type,
+                resource_name=rule.resource_name,
+                pattern_type=rule.pattern_type,
+                principal=rule.principal,
+                host=rule.host,
+                operation=rule.operation,
+                permission_type=rule.permission_type,
+            )
+            for rule in result
+        ],
+    )
