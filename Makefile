@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test interop oracle tools lint types doors bench identity raft-properties fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test interop oracle tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -75,6 +75,9 @@ identity: setup ## Play seeds in four processes under two hash seeds and compare
 
 raft-properties: setup ## Play the seven properties of Kafka's RaftEventSimulationTest over real frames; ARGS="--seeds 1000"
 	$(BIN)/python -m tests.simulate.raft_properties $(ARGS)
+
+every-order: setup ## Make all moves of allocations and elections in all orders, as far as it goes; ARGS="--cpu-seconds 60"
+	$(BIN)/python -m tests.core.every_order $(ARGS)
 
 mutants: setup ## Put wrong rules in, one at a time, and see whether the campaign notices: docs/mutants.md; ARGS="NAME ... --resume" chooses
 	$(BIN)/python -m mutants $(ARGS)

@@ -1,0 +1,225 @@
+"""Two brokers that spend producer ids, and the controller that gives them blocks: late and lost answers, restarts, changes of the controller.
+
+The controller answers when its record is committed, as the ledger does; when another one takes over, what was not committed is lost or kept.
+Source: KIP-730, KAFKA-14694.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from kraftsim.core.decision import Decision
+from kraftsim.core.producer_ids.block import ProducerIdBlock
+from kraftsim.core.producer_ids.control import ProducerIdControl
+from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
+from kraftsim.core.producer_ids.source import Complete, ProducerIdSource, SendAllocate
+from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
+from kraftsim.core.timeline import Journal
+from protocol.errors import ErrorCode
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+
+SPENT_AT_ONCE = 500
+TICK_MS = 100
+
+
+@dataclass(slots=True)
+class Spender:
+    """A broker; `handed_out` are runs of ids, both ends inside."""
+
+    epoch: int
+    client: ProducerIdSource
+    spends: int = 0
+    restarts: int = 0
+    handed_out: list[tuple[int, int]] = field(default_factory=list)
+    request: int | None = None
+    """The epoch that the request under way names."""
+    answer: tuple[int, int] | None = None
+    """(error, first id) under way back."""
+    asked: int = 0
+    """The number of the request that was sent last; an answer to an earlier one comes to nobody."""
+    awaits: bool = False
+
+
+class Allocation:
+    """What can happen to them; each kind of trouble so many times."""
+
+    def __init__(self, *, waits: bool = False, spends: int = 6, troubles: int = 2, control: type[ProducerIdControl] = ProducerIdControl) -> None:
+        self._waits, self._spends, self._troubles = waits, spends, troubles
+        self._journal = Journal()
+        self._control = control(self._journal, lambda broker_id, epoch: self._brokers[broker_id].epoch == epoch)
+        self._brokers: dict[int, Spender] = {}
+        self._uncommitted: list[tuple[int, int, int, ProducerIdBlock]] = []
+        """(offset, broker, request, block) of records that are not committed."""
+        self._next_offset = 0
+        self._committed_next = 0
+        self._failovers = 0
+        self._now_ms = 0
+        for broker_id in (1, 2):
+            self._brokers[broker_id] = Spender(10 * broker_id, self._new_client(broker_id))
+
+    def moves(self) -> list[str]:
+        """See search.World."""
+        found = []
+        for number, broker in self._brokers.items():
+            if broker.spends < self._spends:
+                found.append(f"spend {number}")
+            if broker.restarts < self._troubles:
+                found.append(f"restart {number}")
+            if broker.request is not None:
+                found.append(f"ask {number}")
+            elif broker.answer is not None:
+                found.append(f"tell {number}")
+            if broker.awaits:
+                found.append(f"lose {number}")
+        if self._uncommitted:
+            found.append("commit")
+        if self._failovers < self._troubles:
+            found += ["other-controller forgets", "other-controller keeps"] if self._uncommitted else ["other-controller forgets"]
+        return found
+
+    def make(self, move: str) -> None:
+        """See search.World."""
+        verb, _, word = move.partition(" ")
+        match verb:
+            case "spend":
+                self._spend(int(word))
+            case "restart":
+                broker = self._brokers[int(word)]
+                broker.epoch, broker.restarts = broker.epoch + 1, broker.restarts + 1
+                broker.client, broker.request, broker.answer, broker.awaits = self._new_client(int(word)), None, None, False
+            case "ask":
+                self._ask(int(word))
+            case "tell":
+                self._tell(int(word))
+            case "lose":
+                broker = self._brokers[int(word)]
+                broker.request, broker.answer, broker.awaits = None, None, False
+                broker.client.on_timeout(self._now_ms)
+                self._take_effects(int(word))
+            case "commit":
+                self._commit()
+            case _:
+                self._fail_over(keeps=word == "keeps")
+        self._check()
+
+    def state(self) -> Hashable:
+        """See search.World."""
+        return (
+            self._control.next_producer_id,
+            tuple((number, block.first_producer_id, self._is_awaited(number, asked)) for _, number, asked, block in self._uncommitted),
+            self._committed_next,
+            self._failovers,
+            *(
+                (
+                    each.epoch,
+                    each.spends,
+                    each.restarts,
+                    tuple(each.handed_out),
+                    each.request,
+                    each.answer,
+                    each.awaits,
+                    _inside(each.client, self._now_ms),
+                )
+                for each in self._brokers.values()
+            ),
+        )
+
+    def _spend(self, number: int) -> None:
+        broker = self._brokers[number]
+        broker.spends += 1
+        self._now_ms += TICK_MS
+        for _ in range(SPENT_AT_ONCE):
+            got = broker.client.claim(self._now_ms)
+            if not isinstance(got, int):
+                break
+            self._hand_out(broker, got)
+        self._take_effects(number)
+
+    def _hand_out(self, broker: Spender, producer_id: int) -> None:
+        runs = broker.handed_out
+        if runs and runs[-1][1] + 1 == producer_id:
+            runs[-1] = (runs[-1][0], producer_id)
+        else:
+            runs.append((producer_id, producer_id))
+
+    def _ask(self, number: int) -> None:
+        broker = self._brokers[number]
+        assert broker.request is not None, "it was asked"
+        decision = self._control.decide_allocate(number, broker.request)
+        broker.request = None
+        if not isinstance(decision, Decision):
+            broker.answer = (int(decision.error), 0)
+            return
+        record = decision.records[0]
+        assert isinstance(record, ProducerIdsRecord), "a block is one record"
+        self._journal.mark(self._next_offset)
+        self._control.replay(record)
+        self._uncommitted.append((self._next_offset, number, broker.asked, decision.result))
+        self._next_offset += 1
+
+    def _commit(self) -> None:
+        offset, number, asked, block = self._uncommitted.pop(0)
+        self._journal.commit_through(offset)
+        self._committed_next = block.next_producer_id
+        if self._is_awaited(number, asked):
+            self._brokers[number].answer = (0, block.first_producer_id)
+
+    def _fail_over(self, *, keeps: bool) -> None:
+        """Nobody is answered; every channel gives up, and asks again."""
+        self._failovers += 1
+        if keeps:
+            offset, _, _, block = self._uncommitted[-1]
+            self._journal.commit_through(offset)
+            self._committed_next = block.next_producer_id
+        elif self._uncommitted:
+            self._journal.revert_to(self._uncommitted[0][0])
+        self._uncommitted.clear()
+
+    def _tell(self, number: int) -> None:
+        broker = self._brokers[number]
+        assert broker.answer is not None, "it was answered"
+        (error, first_producer_id), broker.answer = broker.answer, None
+        broker.awaits = False
+        broker.client.on_response(ErrorCode(error), first_producer_id, 0 if error else 1000, self._now_ms)
+        self._take_effects(number)
+
+    def _take_effects(self, number: int) -> None:
+        broker = self._brokers[number]
+        for effect in broker.client.take_effects():
+            match effect:
+                case SendAllocate(epoch):
+                    assert broker.request is None and broker.answer is None, f"broker {number} asks twice at a time"
+                    broker.request, broker.awaits, broker.asked = epoch, True, broker.asked + 1
+                case Complete(_, got) if isinstance(got, int):
+                    self._hand_out(broker, got)
+
+    def _check(self) -> None:
+        runs = sorted(run for broker in self._brokers.values() for run in broker.handed_out)
+        for (_, last), (first, _) in zip(runs, runs[1:], strict=False):
+            assert first > last, f"{first} was handed out twice"
+        assert not runs or runs[-1][1] < self._committed_next, (
+            f"{runs[-1][1]} was handed out, and only what is below {self._committed_next} is committed"
+        )
+        assert self._control.next_producer_id >= self._committed_next, "the next id went back behind what is committed"
+
+    def _is_awaited(self, number: int, asked: int) -> bool:
+        broker = self._brokers[number]
+        return broker.awaits and broker.asked == asked and broker.request is None and broker.answer is None
+
+    def _new_client(self, broker_id: int) -> ProducerIdSource:
+        def epoch() -> int:
+            return self._brokers[broker_id].epoch
+
+        if self._waits:
+            return WaitingBlockClient(broker_epoch=epoch, note=lambda event: None, max_wait_ms=30_000, surfaces_timeouts=False)
+        return PrefetchingBlockClient(broker_epoch=epoch, note=lambda event: None)
+
+
+def _inside(client: ProducerIdSource, now_ms: int) -> Hashable:
+    """Return what a client remembers; moments as the time until they come."""
+    found = []
+    for name, value in sorted(vars(client).items()):
+        if name.endswith("_ms") and isinstance(value, int) and name != "_max_wait_ms":
+            found.append((name, max(0, value - now_ms)))
+        elif not callable(value):
+            found.append((name, repr(value)))  # type: ignore[arg-type]
+    return tuple(found)

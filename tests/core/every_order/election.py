@@ -1,0 +1,117 @@
+"""Three voters that nobody leads: whose time is over first, which letter arrives next, which is lost, who loses its power and comes back.
+
+Letters between two nodes keep their order, as on a connection. Each node has a clock of its own, which only its own time-outs move.
+Source: KIP-595, KIP-996.
+"""
+
+from collections.abc import Hashable
+from dataclasses import fields, is_dataclass
+
+from kraftsim.core.raft.roles import Leader
+from kraftsim.core.raft.settings import RaftSettings
+from tests.core.quorum_lab import LabNode
+from tests.core.quorum_table import Letter, Table, told_letter
+
+
+class Election:
+    """What can happen; each kind of trouble so many times. Assertions of the lab: one leader for an epoch, one vote of a voter, committed stays."""
+
+    def __init__(self, *, has_pre_vote: bool = False, losses: int = 2, crashes: int = 1, time_outs: int = 4) -> None:
+        self._table = Table(size=3, settings=RaftSettings(has_pre_vote=has_pre_vote))
+        self._losses, self._crashes, self._time_outs = losses, crashes, time_outs
+        self._clocks = dict.fromkeys(self._table.nodes, 0)
+        for node in self._table.nodes.values():
+            node.start()
+
+    def moves(self) -> list[str]:
+        """See search.World."""
+        found = []
+        for node in self._table.nodes.values():
+            if node.replica is None:
+                found.append(f"start {node.id}")
+                continue
+            if self._time_outs and not isinstance(node.replica.quorum.role, Leader):
+                found.append(f"time-out {node.id}")
+            if self._crashes:
+                found.append(f"power-loss {node.id}")
+        for way in self._next_letters():
+            found.append(f"deliver {way[0]}>{way[1]}")
+            if self._losses:
+                found.append(f"lose {way[0]}>{way[1]}")
+        return found
+
+    def make(self, move: str) -> None:
+        """See search.World."""
+        verb, _, word = move.partition(" ")
+        if verb in ("deliver", "lose"):
+            sender, receiver = word.split(">")
+            letter = self._next_letters()[int(sender), int(receiver)]
+            if verb == "deliver":
+                self._at(letter.receiver)
+                self._table.deliver(letter)
+            else:
+                self._losses -= 1
+                self._at(letter.asker.id)
+                self._table.lose(letter)
+            return
+        node = self._table.nodes[int(word)]
+        self._at(node.id)
+        match verb:
+            case "start":
+                node.start()
+            case "power-loss":
+                self._crashes -= 1
+                node.crash(power_loss=True)
+            case _:
+                self._time_outs -= 1
+                self._clocks[node.id] = max(self._clocks[node.id], node.wake_ms)
+                self._at(node.id)
+                node.pump()
+
+    def state(self) -> Hashable:
+        """See search.World."""
+        letters = tuple(sorted((way, tuple(told_letter(each) for each in found)) for way, found in self._ways().items()))
+        nodes = tuple(self._inside(node) for node in self._table.nodes.values())
+        return letters, nodes, self._losses, self._crashes, self._time_outs
+
+    @property
+    def leaders(self) -> dict[int, int]:
+        """Epoch -> who led it."""
+        return self._table.leaders
+
+    def _at(self, node_id: int) -> None:
+        self._table.now_ms = self._clocks[node_id]
+
+    def _ways(self) -> dict[tuple[int, int], list[Letter]]:
+        ways: dict[tuple[int, int], list[Letter]] = {}
+        for letter in self._table.letters:
+            ways.setdefault((letter.sender, letter.receiver), []).append(letter)
+        return ways
+
+    def _next_letters(self) -> dict[tuple[int, int], Letter]:
+        return {way: found[0] for way, found in sorted(self._ways().items())}
+
+    def _inside(self, node: LabNode) -> Hashable:
+        disk = (repr(node.disk.state), len(node.disk.batches), node.disk.flushed, tuple(map(hash, node.disk.batches)))
+        if node.replica is None:
+            return disk
+        quorum, now_ms = node.replica.quorum, self._clocks[node.id]
+        peers = tuple(
+            (key, peer.in_flight is not None, None if peer.backs_off_until_ms is None else peer.backs_off_until_ms > now_ms)
+            for key, peer in sorted(quorum.peers._peers.items())
+        )
+        log = (quorum.log.end_offset, quorum.log.flushed_end_offset, quorum.log.high_watermark)
+        return (disk, _told(quorum.role, now_ms), peers, log, node.leads, node.wake_ms - now_ms, len(node.parked))
+
+
+def _told(value: object, now_ms: int) -> Hashable:
+    """Return what a role remembers; moments as the time until they come."""
+    if is_dataclass(value):
+        return type(value).__name__, tuple(_moment(each.name, getattr(value, each.name), now_ms) for each in fields(value))
+    if hasattr(value, "followers"):
+        return tuple((each.key.id, each.end_offset) for each in value.followers)
+    return repr(value)
+
+
+def _moment(name: str, value: object, now_ms: int) -> Hashable:
+    return value - now_ms if name.endswith("_ms") and isinstance(value, int) else _told(value, now_ms)
