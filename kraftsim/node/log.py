@@ -17,9 +17,11 @@ from kraftsim.node.found_record import FoundRecord, first_record
 from kraftsim.node.partition_directory import PartitionDirectory
 from kraftsim.node.segment_extent import segment_extent
 from kraftsim.node.segment_files import PendingIndex, SegmentFiles
-from kraftsim.node.segment_scan import SegmentScan
+from kraftsim.node.segment_scan import SegmentScan, whole_batches
+from kraftsim.node.transaction_indexes import TransactionIndexes
 from kraftsim.world.interface import Chunk, File, FileSlice, World
 from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch
+from protocol.disk.transaction_index import AbortedTransaction
 
 NOTHING = memoryview(b"")
 SLICE_BYTES_MIN = 128 * 1024
@@ -59,6 +61,7 @@ class PartitionLog(PartitionDirectory):
         """Every offset below it survives a power loss."""
         self._segments = SegmentList(settings or SegmentSettings())
         self._files = SegmentFiles(world.disk, self.directory)
+        self._transactions = TransactionIndexes(self._files)
         self._on_rolled = on_rolled
         self._pending_index = PendingIndex()
         self._active_file: File | None = None
@@ -125,6 +128,7 @@ class PartitionLog(PartitionDirectory):
             self._begin_segment(base_offset)
             if index >= unclean_from and on_unclean is not None:
                 self.epochs.truncate_to(base_offset)
+                self._transactions.cut(base_offset, base_offset)
                 on_unclean(base_offset)
             if index >= unclean_from:
                 cut_bytes += self._fill_active(on_batch, verify_from_offset, sure_until=sure_until)
@@ -201,6 +205,20 @@ class PartitionLog(PartitionDirectory):
         if leader_epoch != self.epochs.latest_epoch:
             self._note_epoch(leader_epoch, first_offset)
 
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """The batch that was appended (or read) last is the marker of an aborted transaction. After an OSError the log is lost."""
+        self._transactions.add(self._segments.active.base_offset, aborted)
+
+    def aborted_between(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records from first_offset on and below end_offset, in the order of their markers."""
+        base_offsets = self.base_offsets
+        return self._transactions.between(base_offsets[max(bisect_right(base_offsets, first_offset) - 1, 0) :], first_offset, end_offset)
+
+    @property
+    def read_end_offset(self) -> int:
+        """The first offset behind what was read last."""
+        return self._next_read[0]
+
     async def flush(self) -> int:
         """Make everything appended before this call durable, and return `flushed_offset`. After an OSError what was not may be gone for good."""
         end_offset = self.log_end_offset
@@ -231,6 +249,7 @@ class PartitionLog(PartitionDirectory):
         self._begin_segment(kept)
         self._files.remove_indexes(kept)
         cut_bytes += self._fill_active(lambda batch: None, None, end_offset=offset)
+        self._transactions.cut(kept, self.log_end_offset)
         self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
         self.epochs.truncate_to(self.log_end_offset)
         return cut_bytes
@@ -410,7 +429,7 @@ class PartitionLog(PartitionDirectory):
             return NOTHING
         if first_size_bytes > len(data):
             data = file.read(position, first_size_bytes)
-        size_bytes, next_offset = _whole_batches(data, end_offset)
+        size_bytes, next_offset = whole_batches(data, end_offset)
         self._next_read = (next_offset, segment.base_offset, position + size_bytes)
         return memoryview(data)[:size_bytes]
 
@@ -425,6 +444,7 @@ class PartitionLog(PartitionDirectory):
 
     def _begin_segment(self, base_offset: int) -> None:
         self._segments.add_segment(base_offset, self._world.clock.wall_ms())
+        self._transactions.forget(base_offset)
         self._active_file = self._files.log_file(base_offset)
         self._pending_index = PendingIndex()
         self._next_read = self._last_read = UNKNOWN_READ
@@ -468,16 +488,3 @@ class PartitionLog(PartitionDirectory):
         latest = self.epochs.latest_epoch
         if leader_epoch > (NO_EPOCH if latest is None else latest):
             self.epochs.assign(leader_epoch, first_offset)
-
-
-def _whole_batches(data: bytes, end_offset: int) -> tuple[int, int]:
-    """Return how many bytes of data are whole batches that begin below end_offset, and the offset that follows them."""
-    position, next_offset, size_bytes = 0, -1, len(data)
-    while position + HEADER_SIZE_BYTES <= size_bytes:
-        base_offset, length = _BATCH_START(data, position)
-        following = position + length + LENGTH_OVERHEAD_BYTES
-        if following > size_bytes or base_offset >= end_offset:
-            break
-        next_offset = base_offset + _LAST_OFFSET_DELTA(data, position + _LAST_OFFSET_DELTA_POSITION)[0] + 1
-        position = following
-    return position, next_offset

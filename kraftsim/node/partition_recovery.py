@@ -67,4 +67,6 @@ class UncleanState:
     def take(self, batch: RecordBatch) -> None:
         """Remember a batch that is whole."""
         if batch.next_offset > self._log_start_offset:
-            self._state.replay(batch)
+            aborted = self._state.replay(batch)
+            if aborted is not None:
+                self._log.add_aborted(aborted)

@@ -7,7 +7,7 @@ Source: org.apache.kafka.storage.internals.log.LogSegment, OffsetIndex, TimeInde
 
 from kraftsim.core.partitions.segments import IndexEntries
 from kraftsim.world.interface import Disk, File
-from protocol.disk.file_names import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file_name, segment_file_name
+from protocol.disk.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, parse_segment_file_name, segment_file_name
 from protocol.disk.segment_indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index, parse_offset_index, parse_time_index
 
 
@@ -78,6 +78,27 @@ class SegmentFiles:
         offsets = parse_offset_index(base_offset, self._disk.read(self.path(base_offset, OFFSET_INDEX)))
         return offsets, parse_time_index(base_offset, self._disk.read(self.path(base_offset, TIME_INDEX)))
 
+    def read_transactions(self, base_offset: int) -> bytes:
+        """Return what the transaction index of a segment holds: nothing if there is none."""
+        path = self.path(base_offset, TRANSACTION_INDEX)
+        return self._disk.read(path) if self._disk.exists(path) else b""
+
+    def append_transactions(self, base_offset: int, data: bytes) -> None:
+        """Write at the end of the transaction index of a segment."""
+        file = self._disk.open(self.path(base_offset, TRANSACTION_INDEX))
+        try:
+            file.append([data])
+        finally:
+            file.close()
+        self.has_new_names = True
+        self._unflushed_indexes.append(base_offset)
+
+    def replace_transactions(self, base_offset: int, data: bytes) -> None:
+        """Let the transaction index of a segment hold this and no more."""
+        self._remove(base_offset, TRANSACTION_INDEX)
+        if data:
+            self.append_transactions(base_offset, data)
+
     def remove_indexes(self, base_offset: int) -> None:
         """Delete index files that no longer say what is in the log."""
         for suffix in (OFFSET_INDEX, TIME_INDEX):
@@ -88,6 +109,7 @@ class SegmentFiles:
         size_bytes = self.log_file(base_offset).size_bytes
         self._open.pop(base_offset).close()
         self.remove_indexes(base_offset)
+        self._remove(base_offset, TRANSACTION_INDEX)
         self._remove(base_offset, LOG)
         return size_bytes
 
@@ -95,7 +117,7 @@ class SegmentFiles:
         """Make creations and removals durable, and the indexes that were written."""
         while self._unflushed_indexes:
             base_offset = self._unflushed_indexes.pop(0)
-            for suffix in (OFFSET_INDEX, TIME_INDEX):
+            for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
                 await self._flush_file(self.path(base_offset, suffix))
         if self.has_new_names:
             self.has_new_names = False

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from struct import Struct
 
 from kraftsim.world.interface import File
-from protocol.batches import LENGTH_OVERHEAD_BYTES, RecordBatch, split_batches
+from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch, split_batches
 from protocol.malformed_batches import MalformedBatch
 
 WINDOW_BYTES = 1 << 20
 _LENGTH = Struct(">i").unpack_from
 _LENGTH_POSITION = 8
+_BATCH_START = Struct(">qi").unpack_from
+_LAST_OFFSET_DELTA = Struct(">i").unpack_from
+_LAST_OFFSET_DELTA_POSITION = 23
 
 
 class SegmentScan:
@@ -70,3 +73,16 @@ class SegmentScan:
             return LENGTH_OVERHEAD_BYTES
         length: int = _LENGTH(data, _LENGTH_POSITION)[0]
         return max(length, 0) + LENGTH_OVERHEAD_BYTES
+
+
+def whole_batches(data: bytes, end_offset: int) -> tuple[int, int]:
+    """Return how many bytes of data are whole batches that begin below end_offset, and the offset that follows them."""
+    position, next_offset, size_bytes = 0, -1, len(data)
+    while position + HEADER_SIZE_BYTES <= size_bytes:
+        base_offset, length = _BATCH_START(data, position)
+        following = position + length + LENGTH_OVERHEAD_BYTES
+        if following > size_bytes or base_offset >= end_offset:
+            break
+        next_offset = base_offset + _LAST_OFFSET_DELTA(data, position + _LAST_OFFSET_DELTA_POSITION)[0] + 1
+        position = following
+    return position, next_offset

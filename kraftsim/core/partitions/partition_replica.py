@@ -37,6 +37,7 @@ from kraftsim.events.partitions import (
     ProducerStateExpired,
 )
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
+from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
 
 
@@ -233,10 +234,10 @@ class PartitionReplica:
 
     # Copying -------------------------------------------------------------------------------------------------------------------------------
 
-    def apply_copied(self, batch: RecordBatch) -> None:
-        """Take note that a batch of the leader's is in this log, as it was in the leader's."""
+    def apply_copied(self, batch: RecordBatch) -> AbortedTransaction | None:
+        """Take note that a batch of the leader's is in this log, as it was in the leader's; what its transaction index is to say of it comes back."""
         assert batch.base_offset >= self.log_end_offset, f"{batch.base_offset} is not behind the end, {self.log_end_offset}"
-        self.producer_state.replay(batch)
+        aborted = self.producer_state.replay(batch)
         self.log_end_offset = batch.last_offset + 1
         self._note(
             BatchReplicated(
@@ -251,6 +252,7 @@ class PartitionReplica:
                 base_sequence=batch.base_sequence,
             )
         )
+        return aborted
 
     def on_copied(self, leader_high_watermark: int) -> bool:
         """Take the leader's high watermark as far as this log goes, and tell whether it moved. It may go back, under a leader that knows less."""
@@ -345,11 +347,11 @@ class PartitionReplica:
             return verdict
         return AppendDecision(batch, self.log_end_offset, self.leader_epoch, now_ms if self.rules.keeps_append_time else None)
 
-    def apply_append(self, decision: AppendDecision) -> None:
-        """Take note that the bytes of a decision are in the log."""
+    def apply_append(self, decision: AppendDecision) -> AbortedTransaction | None:
+        """Take note that the bytes of a decision are in the log; what its transaction index is to say of them comes back."""
         assert decision.first_offset == self.log_end_offset, f"decided for {decision.first_offset}, the log ends at {self.log_end_offset}"
         batch = decision.batch
-        self._remember(decision)
+        aborted = self._remember(decision)
         self.log_end_offset = decision.last_offset + 1
         self._note(
             BatchAppended(
@@ -371,9 +373,10 @@ class PartitionReplica:
         if self.reign.is_alone:
             self.high_watermark = self.log_end_offset
             self.producer_state.on_high_watermark(self.log_end_offset)
+        return aborted
 
-    def _remember(self, decision: AppendDecision) -> None:
-        self.producer_state.apply(decision.batch, decision.first_offset, decision.append_timestamp)
+    def _remember(self, decision: AppendDecision) -> AbortedTransaction | None:
+        return self.producer_state.apply(decision.batch, decision.first_offset, decision.append_timestamp)
 
     # Refusing ------------------------------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from protocol.batches import RecordBatch, split_batches
+from protocol.disk.transaction_index import AbortedTransaction
 from protocol.malformed_batches import MalformedBatch
 
 
@@ -53,7 +54,7 @@ class HostedPartition:
                 max_timestamp=decision.max_timestamp,
                 leader_epoch=decision.leader_epoch,
             )
-            self.replica.apply_append(decision)
+            self._index(self.replica.apply_append(decision))
         return decision
 
     def copy(self, records: bytes | memoryview, accepted: Accept) -> bool:
@@ -76,10 +77,14 @@ class HostedPartition:
                     max_timestamp=batch.max_timestamp,
                     leader_epoch=batch.partition_leader_epoch,
                 )
-                replica.apply_copied(batch)
+                self._index(replica.apply_copied(batch))
         finally:
             has_moved = replica.on_copied(accepted.high_watermark)
         return self.begin_at(accepted.log_start_offset, "the leader's") or has_moved
+
+    def _index(self, aborted: AbortedTransaction | None) -> None:
+        if aborted is not None:
+            self.log.add_aborted(aborted)
 
     def begin_at(self, log_start_offset: int, reason: str) -> bool:
         """Let the log begin later, and tell whether it does. Store the log's epochs afterwards."""

@@ -31,6 +31,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -260,6 +261,14 @@ class FetchReader:
         self._bytes_left = max(self._bytes_left - len(records), 0)
         return records
 
+    @staticmethod
+    def _aborted(hosted: HostedPartition, asked: FetchPartition, records: Chunk | FileSlice) -> list[AbortedTransaction]:
+        """Name the transactions whose records are to be skipped in what was read just now."""
+        if not len(records):
+            return []
+        aborted = hosted.log.aborted_between(asked.fetch_offset, hosted.log.read_end_offset)
+        return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted]
+
     def _filled(
         self,
         hosted: HostedPartition,
@@ -274,7 +283,7 @@ class FetchReader:
             high_watermark=replica.high_watermark if bounds is None else bounds.high_watermark,
             last_stable_offset=replica.last_stable_offset if bounds is None else bounds.last_stable_offset,
             log_start_offset=replica.log_start_offset,
-            aborted_transactions=[] if self._reads_committed else None,
+            aborted_transactions=self._aborted(hosted, asked, records) if self._reads_committed else None,
             records=cast(memoryview, records),  # whatever it is, it is measured and handed on to the connection
         )
         if diverging is not None:
