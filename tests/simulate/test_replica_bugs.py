@@ -1,0 +1,28 @@
+"""Historical bugs of producer state and of replication are found by the stories of replicas, and without them the same seeds are clean."""
+
+import pytest
+
+from kraftsim.bugs.bug import bug
+from kraftsim.explore.run import play
+
+FINDINGS = [
+    ("KAFKA-1211", "leaders_fail_under_idempotent_load", 1, "partition-leader-completeness"),
+    ("KAFKA-5435", "answers_get_lost", 1, "one-append-per-sequence"),
+    ("KAFKA-5435", "producers_are_remembered", 4, "records-in-final-log-once"),
+    ("KAFKA-7692", "producers_are_remembered", 2, "records-in-final-log-once"),
+]
+
+
+@pytest.mark.parametrize("name, scenario, seed, invariant", FINDINGS)
+def test_a_bug_that_is_put_back_is_found(name, scenario, seed, invariant):
+    """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
+    result = play(scenario, seed=seed, bugs=(name,))
+    assert invariant in result.invariants_violated, "\n".join(result.lines())
+    assert invariant in bug(name).caught_by
+
+
+@pytest.mark.parametrize("scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS}))
+def test_without_a_bug_the_seeds_are_clean(scenario, seed):
+    """Otherwise a finding would say nothing about the bug."""
+    result = play(scenario, seed=seed)
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
