@@ -149,6 +149,32 @@ def test_plain_data_is_refused_while_the_producer_has_a_transaction_open() -> No
     assert state.check(make_batch(3)) == APPEND
 
 
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "coordinator_epoch", "refusal"),
+    [
+        (7, 2, 5, None),
+        (7, 3, 6, None),
+        (7, 1, 5, OLD_EPOCH),
+        (7, 1, 4, OLD_EPOCH),  # the producer is looked at first
+        (7, 2, 4, Refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED)),
+        (7, 3, 4, Refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED)),
+        (8, 0, 0, None),  # nobody knows it here
+    ],
+)
+def test_a_marker_needs_an_epoch_and_a_coordinator_that_are_not_over(
+    producer_id: int, epoch: int, coordinator_epoch: int, refusal: Refusal | None
+) -> None:
+    """ProducerAppendInfo.checkCoordinatorEpoch: whoever was deposed ends nobody's transaction."""
+    state = manager(make_batch(0, epoch=2, transactional=True), make_marker(epoch=2, coordinator_epoch=5))
+    assert state.check_marker(producer_id, epoch, coordinator_epoch) == refusal
+
+
+def test_a_marker_read_back_counts_whatever_its_coordinator() -> None:
+    """Origin REPLICATION: what the leader took is in the log, in this order."""
+    state = manager(make_marker(epoch=2, coordinator_epoch=5), make_marker(epoch=1, coordinator_epoch=4))
+    assert (state.entries[7].producer_epoch, state.entries[7].coordinator_epoch) == (1, 4)
+
+
 def test_looking_changes_nothing() -> None:
     """A failed write must not make the retry look like a repetition.   Source: KAFKA-6683."""
     state = manager()

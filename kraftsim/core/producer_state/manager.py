@@ -65,6 +65,18 @@ class ProducerStateManager:
             return Refusal(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has a transaction open here")
         return verdict
 
+    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> Refusal | None:
+        """Return why the marker of a coordinator is not written: INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED by a later coordinator."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return None
+        if producer_epoch < entry.producer_epoch:
+            return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id}: epoch {producer_epoch}, seen {entry.producer_epoch}")
+        if coordinator_epoch < entry.coordinator_epoch:
+            why = f"producer {producer_id}: coordinator epoch {coordinator_epoch}, seen {entry.coordinator_epoch}"
+            return Refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED, why)
+        return None
+
     def apply(self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None) -> AbortedTransaction | None:
         """Remember a batch that is in the log at base_offset, whoever wrote it: nothing is judged.
 
