@@ -139,6 +139,7 @@ class NodeConfig:
         "max.in.flight.sequence.number.per.connection", integer(at_least=1, at_most=SEQUENCES_BEHIND_MAX), str(SEQUENCES_BEHIND_DEFAULT)
     )
 
+    transactional_id_expiration_ms: int = setting("transactional.id.expiration.ms", integer(at_least=1), "604800000")
     transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms", integer(at_least=1), "900000")
 
     # consumer groups

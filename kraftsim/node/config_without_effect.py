@@ -25,6 +25,5 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "transaction.state.log.min.isr",
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
-        "transactional.id.expiration.ms",
     }
 )

@@ -37,6 +37,7 @@ from kraftsim.releases.traits import (
     MIGRATES_IN_TRANSACTIONS,
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
+    PRODUCER_ID_EXPIRATION,
     RETRIABLE_BLOCK_TIMEOUT,
     VERIFIED_TRANSACTIONS,
 )
@@ -59,6 +60,7 @@ class Parts:
     producer_id_source: ProducerIdSourceFactory
     unknown_producer: UnknownProducer
     verifies_transactions: bool
+    expires_producer_ids: bool
     bounds_min_in_sync_replicas: bool
     keeps_shutdown_epoch: bool
     has_pre_vote: bool
@@ -88,6 +90,7 @@ class Parts:
             producer_id_source=prefetching_source if prefetches else surfacing_source if surfaces_timeouts else waiting_source,
             unknown_producer=UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID,
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
+            expires_producer_ids=release.has(PRODUCER_ID_EXPIRATION),
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
             has_pre_vote=release.has(PRE_VOTE),
@@ -103,7 +106,7 @@ class Parts:
         """Make the producer state of one partition."""
         policy = ProducerStatePolicy(
             unknown_producer=self.unknown_producer,
-            expiration_ms=config.producer_id_expiration_ms,
+            expiration_ms=config.producer_id_expiration_ms if self.expires_producer_ids else config.transactional_id_expiration_ms,
             verifies_transactions=self.verifies_transactions,
             sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )

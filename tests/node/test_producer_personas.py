@@ -1,0 +1,47 @@
+"""What releases differ in about producers reaches the state of a partition by traits.   Source: KIP-360, KIP-854, KIP-890."""
+
+from dataclasses import replace
+
+import pytest
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_state.policy import DAY_MS
+from kraftsim.core.producer_state.verdict import APPEND, Verdict
+from kraftsim.node.parts import Parts
+from kraftsim.releases.catalogue import release
+from kraftsim.releases.traits import ACCEPTS_UNKNOWN_PRODUCERS, PRODUCER_ID_EXPIRATION, VERIFIED_TRANSACTIONS, Trait
+from protocol.errors import ErrorCode
+from tests.core.batches import make_batch, make_marker
+from tests.node.brokers import broker_config
+
+UNKNOWN = Refusal(ErrorCode.UNKNOWN_PRODUCER_ID)
+WITHOUT = {
+    "3.9": (),
+    "3.5": (VERIFIED_TRANSACTIONS,),
+    "3.3": (VERIFIED_TRANSACTIONS, PRODUCER_ID_EXPIRATION),
+    "2.4": (VERIFIED_TRANSACTIONS, PRODUCER_ID_EXPIRATION, ACCEPTS_UNKNOWN_PRODUCERS),
+}
+
+
+@pytest.mark.parametrize(
+    ("lacking", "unknown", "after_marker", "transactional", "days"),
+    [
+        (WITHOUT["3.9"], APPEND, Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), Refusal(ErrorCode.INVALID_TXN_STATE), 1),
+        (WITHOUT["3.5"], APPEND, Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), APPEND, 1),
+        (WITHOUT["3.3"], APPEND, Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), APPEND, 7),
+        (WITHOUT["2.4"], UNKNOWN, UNKNOWN, APPEND, 7),
+    ],
+    ids=list(WITHOUT),
+)
+def test_each_release_has_its_own_answers(
+    lacking: tuple[Trait, ...], unknown: Verdict, after_marker: Verdict, transactional: Verdict, days: int
+) -> None:
+    """A producer that nobody knows, one of whom a marker is left, a transaction that nobody vouches for, and how long a producer is known."""
+    newest = release("3.9")
+    persona = replace(newest, traits=tuple(trait for trait in newest.traits if trait not in lacking))
+    state = Parts.for_release(persona).producer_state(broker_config(1, "host"))
+    state.apply(make_marker(producer_id=8, timestamp=1000), 0)
+    assert state.check(make_batch(7)) == unknown
+    assert state.check(make_batch(7, producer_id=8)) == after_marker
+    assert state.check(make_batch(0, transactional=True)) == transactional
+    assert state.expire(999 + days * DAY_MS) == [] and state.expire(1000 + days * DAY_MS) == [8]
