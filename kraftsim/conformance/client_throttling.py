@@ -17,6 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceRequest, ProduceResponse
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.k48_describe_client_quotas import EXACT_NAME, ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, OpData, QuotaAlteration
 from protocol.records import Record
@@ -24,13 +25,14 @@ from protocol.requests import decode_response
 
 REQUIREMENTS = Requirements("quotas", 2, "Throttling")
 MANAGER = "KIP-219; kafka.server.ClientQuotaManager"
-PRODUCER, CONSUMER, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+PRODUCER, CONSUMER, REQUEST, MUTATIONS = "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"
 BYTES_PER_SECOND = 10_000
 TOO_MUCH_BYTES = 105_000
 """Five percent above what a client may have in the ten seconds over which a young rate is taken: half a second of silence."""
 PAUSE_MS = range(400, 1500)
 SOON_SECONDS = 0.35
 ANSWERS_MAX = 20
+PAUSE = "pause"
 
 
 @contextmanager
@@ -80,6 +82,15 @@ def _produce(peer: Peer, client: str, topic: str, size_bytes: int = TOO_MUCH_BYT
     assert isinstance(answer, ProduceResponse), "Produce was asked"
     expect_error(answer.responses[0].partition_responses[0].error_code, ErrorCode.NONE, "producing")
     return answer.throttle_time_ms
+
+
+def _create(peer: Peer, client: str, version: int, *topics: tuple[str, int]) -> dict[str, int]:
+    """Create topics of so many partitions; return their errors, and for how long the client is to be silent."""
+    rows = [CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in topics]
+    peer.send_bytes(request_bytes(CreateTopicsRequest(topics=rows, timeout_ms=15000), version, 7, client_id=client))
+    _, answer = decode_response(ApiKey.CREATE_TOPICS, version, peer.receive_frame())
+    assert isinstance(answer, CreateTopicsResponse), "CreateTopics was asked"
+    return {PAUSE: answer.throttle_time_ms} | {topic.name: topic.error_code for topic in answer.topics}
 
 
 def _is_heard_after(target: Target, peer: Peer, client: str, pause_ms: int) -> None:
@@ -159,3 +170,16 @@ def without_answers(target: Target) -> None:
         _metadata(peer, client, target.newest(ApiKey.METADATA))
         waited_ms = (time.monotonic() - began) * 1000
         expect(int(waited_ms) in PAUSE_MS, f"the next request was answered after {waited_ms:.0f} ms")
+
+
+@REQUIREMENTS.that(6, "a client above its rate of partitions is refused topic by topic: error 89, and told when to come back", source="KIP-599")
+def mutations(target: Target) -> None:
+    client, other = target.fresh_name("client"), target.fresh_name("client")
+    version = target.newest(ApiKey.CREATE_TOPICS)
+    one, two, three = (target.fresh_name("topic") for _ in range(3))
+    with _limited(target, target.address, client, MUTATIONS, 2.0), target.peer() as peer:
+        first = _create(peer, client, version, (one, 30), (two, 1))
+        expect_equal([first[one], first[two]], [ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED], "a topic of 30 partitions, and one more")
+        expect(3000 < first[PAUSE] < 4500, f"8 partitions above the bucket, 2 per second: {first[PAUSE]} ms")
+    with _limited(target, target.address, other, MUTATIONS, 2.0), target.peer() as peer:
+        expect_equal(_create(peer, other, version, (three, 1)), {three: ErrorCode.NONE, PAUSE: 0}, "a topic of a client below its rate")

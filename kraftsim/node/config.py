@@ -116,6 +116,8 @@ class NodeConfig:
     compression_type: str = setting("compression.type", choice(*COMPRESSIONS), "producer")
     fetch_max_bytes: int = setting("fetch.max.bytes", integer(at_least=1024), "57671680")
     replica_selector_class: str = setting("replica.selector.class", choice(LEADER_SELECTOR, RACK_AWARE_SELECTOR), LEADER_SELECTOR)
+    controller_quota_window_num: int = setting("controller.quota.window.num", integer(at_least=1), "11")
+    controller_quota_window_size_seconds: int = setting("controller.quota.window.size.seconds", integer(at_least=1), "1")
     quota_window_num: int = setting("quota.window.num", integer(at_least=1), "11")
     quota_window_size_seconds: int = setting("quota.window.size.seconds", integer(at_least=1), "1")
     max_request_partition_size_limit: int = setting("max.request.partition.size.limit", integer(at_least=1), "2000")

@@ -3,6 +3,7 @@
 import pytest
 
 from kraftsim.core.quotas.client_limits import ClientLimits, Limit
+from kraftsim.core.quotas.token_bucket import TokenBucket
 from kraftsim.core.quotas.windowed_rate import WindowedRate
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 
@@ -57,3 +58,14 @@ def test_the_most_particular_quota_holds_and_names_who_shares_it() -> None:
         assert limits.find(KEY, "u", "c") == Limit(float(number), sharers)
     assert ClientLimits(others).find(KEY, "u", "c") is None
     assert not ClientLimits([record(99.0, ip="127.0.0.1")])
+
+
+def test_a_bucket_begins_full_and_may_be_overdrawn_once() -> None:
+    """KIP-599: two per second, eleven seconds: 22 at once, and what is taken beyond them has to come in first."""
+    bucket = TokenBucket(11)
+    assert bucket.tokens(2.0, 1000) == 22
+    bucket.take(30, 2.0, 1000)
+    assert (bucket.tokens(2.0, 1000), bucket.pause_ms(2.0, 1000)) == (-8, 4000)
+    assert (bucket.tokens(2.0, 5000), bucket.pause_ms(2.0, 5000)) == (0, 0)
+    bucket.take(-100, 2.0, 5000)
+    assert bucket.tokens(2.0, 5000) == 22

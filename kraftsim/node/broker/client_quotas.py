@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
 from kraftsim.core.quotas.windowed_rate import WindowedRate
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Handler
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.world.interface import Clock
 from protocol.api_keys import ApiKey
 from protocol.messages.k00_produce import ProduceRequest
 from protocol.messages.k01_fetch import FetchRequest
 from protocol.metadata.m14_client_quota import ClientQuotaRecord
+from protocol.requests import decode_response
 
 if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
@@ -31,6 +32,8 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 THROTTLE_TIME: Final = "throttle_time_ms"
 IDLE_MS: Final = 3_600_000
 """After so long without a request a client's rate is forgotten."""
+CORRELATION_ID_BYTES: Final = 4
+CHANGES_OF_TOPICS: Final = (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
 RATES_TIDY: Final = 1000
 FIRST_FETCH_WITH_REPLICA_STATE: Final = 15
 
@@ -120,6 +123,9 @@ def _measured(quotas: ClientQuotas, call: Call, answer: Answer, took_ns: int) ->
     if isinstance(call.body, ProduceRequest):
         size_bytes = sum(len(data.records or b"") for topic in call.body.topic_data for data in topic.partition_data)
         pause_ms = max(pause_ms, quotas.throttle(call, PRODUCER_BYTES, size_bytes))
+    if isinstance(answer, Encoded) and call.api_key in CHANGES_OF_TOPICS:
+        _, decoded = decode_response(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest)
+        pause_ms = max(pause_ms, getattr(decoded, THROTTLE_TIME, 0))  # the controller says so
     if pause_ms <= 0 or isinstance(answer, Closing):
         return answer
     mute(call, pause_ms)

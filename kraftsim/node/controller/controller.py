@@ -26,6 +26,7 @@ from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.active_only import for_active_controller
 from kraftsim.node.controller.bootstrap import load_bootstrap
 from kraftsim.node.controller.ledger import MetadataLedger
+from kraftsim.node.controller.mutation_quotas import MutationQuotas
 from kraftsim.node.controller.own_registration import OwnRegistration
 from kraftsim.node.controller.periodic import PERIODIC
 from kraftsim.node.dispatch import Dispatcher
@@ -68,6 +69,7 @@ class Controller:
         self.shell = NodeShell(world, config, self._on_death)
         self.shell.security.registries = lambda: self.ledger.state.registries
         self._parts = parts
+        self.mutations = MutationQuotas(config, world.clock, lambda: self.ledger.state.registries)
         found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
         served = guarded(self.shell, CONTROLLER_GUARDS, map(for_active_controller, found))  # whether one may is looked at first
         self._handlers = {handler.key: handler for handler in served}

@@ -3,6 +3,7 @@
 Source: KIP-4, kafka.server.ControllerApis.createTopics, ReplicationControlManager.createTopics.
 """
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
@@ -10,12 +11,16 @@ from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic
 from kraftsim.events.metadata import TopicRefused
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.ledger import BatchTooLarge
+from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
+
+STRICT_SINCE = 6
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
@@ -24,14 +29,23 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
     if request.topics and request.timeout_ms <= 0:
         return _refused_whole(request, Refusal(ErrorCode.REQUEST_TIMED_OUT))
-    decision = controller.ledger.state.replication.decide_create_topics(request, controller.world.random("topics"))
+    allowance = controller.mutations.allowance(call, is_strict=call.api_version >= STRICT_SINCE)
+    counts = {topic.name: len(topic.assignments) or max(topic.num_partitions, 1) for topic in request.topics}
+    admitted = [topic for topic in request.topics if allowance.admits(counts[topic.name])]
+    kept = {topic.name for topic in admitted}
+    over = [RefusedTopic(name=name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)) for name in counts if name not in kept]
+    allowed = copy(request)
+    allowed.topics = admitted
+    decision = controller.ledger.state.replication.decide_create_topics(allowed, controller.world.random("topics"))
     if isinstance(decision, Refusal):
         return _refused_whole(request, decision)
     for result in decision.result:
         if isinstance(result, RefusedTopic):
+            allowance.give_back(counts.get(result.name, 0))
             controller.world.note(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
     try:
-        return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(topics=[_result(result) for result in decision.result]))
+        results = [_result(result) for result in [*decision.result, *over]]
+        return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=results))
     except BatchTooLarge as too_large:
         return _refused_whole(request, Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, str(too_large)))
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete
+from kraftsim.core.metadata.topic_table import TopicTable
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -20,6 +22,9 @@ DISABLED_SINCE = 3
 STATES_SINCE = 6
 """The first version that names topics by name or by id; before, there are names only."""
 
+STRICT_SINCE = 5
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer per topic; what can go is committed first."""
@@ -29,10 +34,22 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         return _refuse(call, ErrorCode.TOPIC_DELETION_DISABLED if call.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST)
     if request.timeout_ms <= 0:
         return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
-    decision = controller.ledger.state.replication.decide_delete_topics(_asked(request, call.api_version))
+    replication = controller.ledger.state.replication
+    allowance = controller.mutations.allowance(call, is_strict=call.api_version >= STRICT_SINCE)
+    asked = _asked(request, call.api_version)
+    admitted = [topic for topic in asked if allowance.admits(_partition_count(replication.topics, topic))]
+    exceeded = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)
+    over = [DeletedTopic(name=topic.name, topic_id=topic.topic_id, refusal=exceeded) for topic in asked if topic not in admitted]
+    decision = replication.decide_delete_topics(admitted)
     if isinstance(decision, Refusal):
         return _refuse(call, decision.error)
-    return controller.ledger.commit(decision, lambda offsets: DeleteTopicsResponse(responses=[_result(result) for result in decision.result]))
+    results = [_result(result) for result in [*decision.result, *over]]
+    return controller.ledger.commit(decision, lambda offsets: DeleteTopicsResponse(throttle_time_ms=allowance.pause_ms, responses=results))
+
+
+def _partition_count(topics: TopicTable, asked: TopicToDelete) -> int:
+    known = topics.topic(asked.topic_id) if asked.name is None else topics.topic_named(asked.name)
+    return 0 if known is None else len(known.partitions)
 
 
 def _asked(request: DeleteTopicsRequest, version: int) -> list[TopicToDelete]:

@@ -3,17 +3,28 @@
 Source: KIP-195, kafka.server.ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
 """
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.create_partitions import WidenedTopic
+from kraftsim.core.metadata.topic_table import TopicTable
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
+from protocol.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
+
+STRICT_SINCE = 3
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
@@ -22,8 +33,24 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
     if request.timeout_ms <= 0:
         return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
-    decision = controller.ledger.state.replication.decide_create_partitions(request, controller.world.random("topics"))
-    return controller.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(results=[_result(result) for result in decision.result]))
+    replication = controller.ledger.state.replication
+    allowance = controller.mutations.allowance(call, is_strict=call.api_version >= STRICT_SINCE)
+    added = {topic.name: _added_count(replication.topics, topic) for topic in request.topics}
+    allowed = copy(request)
+    allowed.topics = [topic for topic in request.topics if allowance.admits(added[topic.name])]
+    kept = {topic.name for topic in allowed.topics}
+    over = [WidenedTopic(name=name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)) for name in added if name not in kept]
+    decision = replication.decide_create_partitions(allowed, controller.world.random("topics"))
+    for result in decision.result:
+        if result.refusal is not None:
+            allowance.give_back(added[result.name])
+    results = [_result(result) for result in [*decision.result, *over]]
+    return controller.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(throttle_time_ms=allowance.pause_ms, results=results))
+
+
+def _added_count(topics: TopicTable, asked: CreatePartitionsTopic) -> int:
+    known = topics.topic_named(asked.name)
+    return 0 if known is None else max(asked.count - len(known.partitions), 0)
 
 
 def _result(result: WidenedTopic) -> CreatePartitionsTopicResult:

@@ -1,0 +1,69 @@
+"""How many partitions clients may have made, added and deleted per second (controller_mutation_rate).
+
+Clients that know THROTTLING_QUOTA_EXCEEDED are refused topic by topic once they are above their quota; older ones are served, and told to be silent.
+A topic that is refused for another reason gives back what it was charged.
+Source: KIP-599, kafka.server.ControllerMutationQuotaManager.
+"""
+
+from collections.abc import Callable
+
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
+from kraftsim.core.quotas.token_bucket import TokenBucket
+from kraftsim.node.call import Call
+from kraftsim.node.config import NodeConfig
+from kraftsim.world.interface import Clock
+
+CONTROLLER_MUTATIONS = "controller_mutation_rate"
+QUOTA_EXCEEDED = "The throttling quota has been exceeded."
+
+
+class Allowance:
+    """What one request may still do. `pause_ms` is for how long its client must be silent."""
+
+    def __init__(self, bucket: TokenBucket | None, rate: float, clock: Clock, *, is_strict: bool) -> None:
+        self._bucket = bucket
+        self._rate = rate
+        self._clock = clock
+        self._is_strict = is_strict
+        self.pause_ms = 0
+
+    def admits(self, partition_count: int) -> bool:
+        """Charge for partitions, and tell whether they may be made or deleted."""
+        bucket, now_ms = self._bucket, self._clock.monotonic_ms()
+        if bucket is None:
+            return True
+        if self._is_strict and bucket.tokens(self._rate, now_ms) < 0:
+            self.pause_ms = bucket.pause_ms(self._rate, now_ms)
+            return False
+        bucket.take(partition_count, self._rate, now_ms)
+        if not self._is_strict:
+            self.pause_ms = bucket.pause_ms(self._rate, now_ms)
+        return True
+
+    def give_back(self, partition_count: int) -> None:
+        """Nothing came of it."""
+        if self._bucket is not None:
+            self._bucket.take(-partition_count, self._rate, self._clock.monotonic_ms())
+
+
+class MutationQuotas:
+    """The buckets of all clients that have such quotas."""
+
+    def __init__(self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]) -> None:
+        self._seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
+        self._clock = clock
+        self._registries = registries
+        self._buckets: dict[Sharers, TokenBucket] = {}
+
+    def allowance(self, call: Call, *, is_strict: bool) -> Allowance:
+        """Return what a request may do."""
+        limit = self._limit(call)
+        if limit is None:
+            return Allowance(None, 0.0, self._clock, is_strict=is_strict)
+        bucket = self._buckets.setdefault(limit.sharers, TokenBucket(self._seconds))
+        return Allowance(bucket, limit.value, self._clock, is_strict=is_strict)
+
+    def _limit(self, call: Call) -> Limit | None:
+        limits = ClientLimits(self._registries().quotas.records())
+        return limits.find(CONTROLLER_MUTATIONS, call.principal.name, call.client_id or "") if limits else None
