@@ -1,0 +1,177 @@
+"""SCRAM by the examples of its specifications, rules by Kafka's own cases, and the texts that hold credentials."""
+
+import base64
+import hashlib
+import hmac
+
+import pytest
+
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.core.security.authorizer import Authorizer
+from kraftsim.core.security.jaas import parse_jaas
+from kraftsim.core.security.plain import PlainServer
+from kraftsim.core.security.principal import Principal
+from kraftsim.core.security.sasl import SaslRefused
+from kraftsim.core.security.scram import ScramClient, ScramServer, draw_nonce
+from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
+from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
+from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+
+ALICE = Principal("User", "alice")
+READ, WRITE, DESCRIBE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALL
+TOPIC = AclResourceType.TOPIC
+RFC_7677 = (
+    b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
+    b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+    b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
+)
+
+
+def credential(password: str, *, hash_name: str = "sha256", salt: bytes = b"salt", iterations: int = 4096) -> UserScramCredentialRecord:
+    """What the metadata log keeps of a password."""
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+    stored = hashlib.new(hash_name, hmac.digest(salted, b"Client Key", hash_name)).digest()
+    server_key = hmac.digest(salted, b"Server Key", hash_name)
+    return UserScramCredentialRecord(name="user", salt=salt, stored_key=stored, server_key=server_key, iterations=iterations)
+
+
+def test_both_sides_of_scram_say_what_rfc_7677_says():
+    first, server_first, final, server_final = RFC_7677
+    known = credential("pencil", salt=base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
+    client = ScramClient("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    server = ScramServer("SCRAM-SHA-256", {"user": known}.get, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    assert client.first() == first
+    assert server.step(first) == server_first
+    assert client.step(server_first) == final
+    assert not server.is_complete
+    assert server.step(final) == server_final
+    assert (server.is_complete, server.user) == (True, "user")
+    assert client.step(server_final) is None
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password_ends_the_exchange_on_the_server_and_a_server_without_the_keys_is_found_out(mechanism):
+    known = credential("right", hash_name=f"sha{mechanism[-3:]}")
+    server = ScramServer(mechanism, {"a=b,c": known}.get, "server")
+    client = ScramClient(mechanism, "a=b,c", "wrong", "client")
+    proof = client.step(server.step(client.first()))
+    with pytest.raises(SaslRefused) as refused:
+        server.step(proof)
+    assert refused.value.told is None
+    with pytest.raises(SaslRefused):
+        client.step(b"v=" + base64.b64encode(bytes(32)))
+
+
+@pytest.mark.parametrize(
+    "token",
+    [b"", b"n,,n=user", b"y,,n=user,r=abc", b"p=tls-unique,,n=user,r=abc", b"n,,n=us=er,r=abc", b"n,,n=user,r=", b"\xff\xfe", b"n,,n=nobody,r=abc"],
+)
+def test_a_first_message_that_cannot_be_accepted_is_refused(token):
+    with pytest.raises(SaslRefused):
+        ScramServer("SCRAM-SHA-256", {"user": credential("x")}.get, "server").step(token)
+
+
+def test_a_credential_of_too_few_iterations_is_not_used():
+    with pytest.raises(SaslRefused):
+        ScramServer("SCRAM-SHA-256", {"user": credential("x", iterations=1000)}.get, "server").step(b"n,,n=user,r=abc")
+
+
+def test_nonces_are_130_bits_in_base_36():
+    assert int(draw_nonce(lambda bits: 2**bits - 1), 36) == 2**130 - 1
+    assert (draw_nonce(lambda bits: 0), draw_nonce(lambda bits: 36)) == ("0", "10")
+
+
+def test_plain_lets_in_whom_the_settings_name():
+    login = parse_jaas('a.b.PlainLoginModule required username="u" password="p;\\"q" user_alice="s e=cret" user_bob=plain;')
+    assert (login.username, login.password) == ("u", 'p;"q')
+    server = PlainServer(login.passwords)
+    assert server.step(b"alice\0alice\0s e=cret") == b""
+    assert (server.is_complete, server.user) == (True, "alice")
+    with pytest.raises(SaslRefused):
+        PlainServer(login.passwords).step(b"\0u\0p")
+    for broken in ("", "a.B required", "a.B perhaps;", 'a.B required x="y;', "a.B required x=y"):
+        with pytest.raises(ValueError, match="expected a login module"):
+            parse_jaas(broken)
+
+
+def rule(name, operation, *, prefixed=False, deny=False, principal="User:alice", host="*", number=[0]) -> AccessControlEntryRecord:  # noqa: B006
+    number[0] += 1
+    return AccessControlEntryRecord(
+        id=number[0].to_bytes(16),
+        resource_type=TOPIC,
+        resource_name=name,
+        pattern_type=AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL,
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission_type=AclPermissionType.DENY if deny else AclPermissionType.ALLOW,
+    )
+
+
+def authorizer(*rules: AccessControlEntryRecord, open_without_rules: bool = False) -> Authorizer:
+    registries = Registries(dict)
+    for each in rules:
+        registries.replay(each)
+    return Authorizer("User:root; User:CN=x,O=y", allows_without_rules=open_without_rules, registries=lambda: registries)
+
+
+@pytest.mark.parametrize(
+    ("rules", "operation", "may"),
+    [
+        ([], READ, False),
+        ([rule("t", READ)], READ, True),
+        ([rule("t", READ)], DESCRIBE, True),
+        ([rule("t", READ)], WRITE, False),
+        ([rule("t", READ, deny=True), rule("t", ALL)], DESCRIBE, True),
+        ([rule("t", ALL, deny=True), rule("t", ALL)], DESCRIBE, False),
+        ([rule("*", READ)], READ, True),
+        ([rule("*", READ), rule("", READ, prefixed=True, deny=True)], READ, False),
+        ([rule("t", READ, host="10.0.0.1")], READ, False),
+        ([rule("t", READ, principal="User:*"), rule("t", READ, deny=True)], READ, False),
+        ([rule("topic", READ, prefixed=True)], READ, False),
+    ],
+)
+def test_rules_about_a_topic(rules, operation, may):
+    assert authorizer(*rules).allows(ALICE, "127.0.0.1", operation, TOPIC, "t") is may
+
+
+def test_without_a_rule_about_a_resource_everybody_may_do_everything_if_the_node_says_so():
+    node = authorizer(rule("t", READ, principal="User:bob"), rule("pre", READ, prefixed=True), open_without_rules=True)
+    assert [node.allows(ALICE, "h", READ, TOPIC, name) for name in ("other", "t", "prefix", "pr")] == [True, False, True, True]
+
+
+def test_super_users_may_do_what_rules_deny():
+    node = authorizer(rule("*", ALL, deny=True, principal="User:*"))
+    assert node.allows(Principal("User", "root"), "h", WRITE, TOPIC, "t")
+    assert node.allows(Principal("User", "CN=x,O=y"), "h", WRITE, TOPIC, "t")
+    assert not node.allows(Principal("Group", "root"), "h", WRITE, TOPIC, "t")
+
+
+@pytest.mark.parametrize(
+    ("rules", "may"),
+    [
+        ([], False),
+        ([rule("t", WRITE)], True),
+        ([rule("t", READ)], False),
+        ([rule("t", WRITE), rule("t", WRITE, deny=True)], False),
+        ([rule("topic", WRITE, prefixed=True), rule("to", WRITE, prefixed=True, deny=True)], False),
+        ([rule("to", WRITE, prefixed=True), rule("topic", WRITE, prefixed=True, deny=True)], True),
+        ([rule("t", WRITE), rule("*", WRITE, deny=True)], False),
+        ([rule("*", WRITE), rule("t", WRITE, deny=True)], True),
+        ([rule("t", WRITE), rule("t", WRITE, prefixed=True, deny=True)], False),
+    ],
+)
+def test_a_right_to_any_resource_is_what_denials_leave_of_it(rules, may):
+    assert authorizer(*rules).allows_any(ALICE, "h", WRITE, TOPIC) is may
+
+
+def test_a_rule_that_is_removed_holds_no_longer():
+    registries = Registries(dict)
+    node = Authorizer("", allows_without_rules=False, registries=lambda: registries)
+    given = rule("t", READ)
+    registries.replay(given)
+    assert node.allows(ALICE, "h", READ, TOPIC, "t")
+    registries.replay(RemoveAccessControlEntryRecord(id=given.id))
+    assert not node.allows(ALICE, "h", READ, TOPIC, "t")
