@@ -143,6 +143,7 @@ class ReplicationLab:
             written = RecordBatch(b"".join(decision.chunks()))
             broker.log.append(written)
             replica.apply_append(decision)
+            replica.advance_alone(self.now_ms)
             self._waiting.append((broker.number, replica.leader_epoch, replica.log_end_offset, written.crc))
             self._answer_clients()
 

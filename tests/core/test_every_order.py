@@ -12,7 +12,7 @@ from tests.core.every_order.search import Broken, after, search
 @pytest.mark.parametrize("waits", [False, True])
 def test_no_order_of_events_hands_a_producer_id_out_twice(waits: bool) -> None:
     """Two brokers, answers that get lost, restarts, and controllers that take over with or without what was not committed."""
-    found = search(lambda: Allocation(waits=waits), depth=8, cpu_seconds=10)
+    found = search(lambda: Allocation(waits=waits), depth=8, cpu_seconds=8)
     assert found.depth >= 7 and found.states > 3000
 
 
@@ -38,5 +38,5 @@ class ForgetsWhatItGave(ProducerIdControl):
 
 
 def test_a_block_that_is_given_twice_is_found() -> None:
-    with pytest.raises(Broken, match="handed out|went back"):
+    with pytest.raises(Broken, match=r"handed out|went back"):
         search(lambda: Allocation(control=ForgetsWhatItGave, troubles=0), depth=12, cpu_seconds=20)

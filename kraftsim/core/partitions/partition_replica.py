@@ -34,6 +34,7 @@ from kraftsim.events.partitions import (
     PartitionHighWatermarkMoved,
     PartitionTruncated,
     ProduceRefused,
+    ProducerSnapshotTaken,
     ProducerStateExpired,
 )
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
@@ -192,6 +193,12 @@ class PartitionReplica:
         else:
             self._move_high_watermark(reached)
         return True
+
+    def advance_alone(self, now_ms: int) -> None:
+        """Commit what was appended just now, if nobody else may be in sync: no Fetch of a follower will do it.   Source: maybeIncrementLeaderHW."""
+        reign = self.reign
+        if reign is not None and not reign.is_alone and len(reign.in_sync.maximal) == 1:
+            self.advance(now_ms)
 
     def on_follower_fetch(self, replica_id: int, fetch_offset: int, log_start_offset: int, *, now_ms: int, broker_epoch: int) -> FollowerFetch:
         """A follower asked for a record, and was not told that its log parts from this one: it has everything before that."""
@@ -374,6 +381,11 @@ class PartitionReplica:
             self.high_watermark = self.log_end_offset
             self.producer_state.on_high_watermark(self.log_end_offset)
         return aborted
+
+    def note_snapshot(self, next_offset: int) -> None:
+        """Note that the producers were written down as they are before an offset."""
+        known = max((entry.retained[-1].last_offset for entry in self.producer_state.entries.values() if entry.retained), default=-1)
+        self._note(ProducerSnapshotTaken(topic=self.topic, partition=self.partition, next_offset=next_offset, last_offset=known))
 
     def _remember(self, decision: AppendDecision) -> AbortedTransaction | None:
         return self.producer_state.apply(decision.batch, decision.first_offset, decision.append_timestamp)

@@ -55,6 +55,7 @@ class HostedPartition:
                 leader_epoch=decision.leader_epoch,
             )
             self._index(self.replica.apply_append(decision))
+            self.replica.advance_alone(now_ms)
         return decision
 
     def copy(self, records: bytes | memoryview, accepted: Accept) -> bool:
@@ -114,7 +115,9 @@ class HostedPartition:
 
     def take_snapshot(self) -> None:
         """A segment was rolled: the producer state is as of its beginning. Raises OSError."""
-        self.snapshots.take(self.replica.producer_state, self.log.base_offsets[-1])
+        base_offset = self.log.base_offsets[-1]
+        if self.snapshots.take(self.replica.producer_state, base_offset):
+            self.replica.note_snapshot(base_offset)
 
     def seal(self) -> None:
         """Write what a clean stop leaves beside the records. Flush and give the log back afterwards. Raises OSError."""

@@ -6,6 +6,7 @@ Source: KIP-730, KAFKA-14694.
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from kraftsim.core.decision import Decision
 from kraftsim.core.producer_ids.block import ProducerIdBlock
@@ -108,20 +109,12 @@ class Allocation:
             tuple((number, block.first_producer_id, self._is_awaited(number, asked)) for _, number, asked, block in self._uncommitted),
             self._committed_next,
             self._failovers,
-            *(
-                (
-                    each.epoch,
-                    each.spends,
-                    each.restarts,
-                    tuple(each.handed_out),
-                    each.request,
-                    each.answer,
-                    each.awaits,
-                    _inside(each.client, self._now_ms),
-                )
-                for each in self._brokers.values()
-            ),
+            *(self._inside(each) for each in self._brokers.values()),
         )
+
+    def _inside(self, broker: Spender) -> Hashable:
+        counts = (broker.epoch, broker.spends, broker.restarts)
+        return counts, tuple(broker.handed_out), broker.request, broker.answer, broker.awaits, _remembered(broker.client, self._now_ms)
 
     def _spend(self, number: int) -> None:
         broker = self._brokers[number]
@@ -194,7 +187,7 @@ class Allocation:
 
     def _check(self) -> None:
         runs = sorted(run for broker in self._brokers.values() for run in broker.handed_out)
-        for (_, last), (first, _) in zip(runs, runs[1:], strict=False):
+        for (_, last), (first, _) in pairwise(runs):
             assert first > last, f"{first} was handed out twice"
         assert not runs or runs[-1][1] < self._committed_next, (
             f"{runs[-1][1]} was handed out, and only what is below {self._committed_next} is committed"
@@ -214,7 +207,7 @@ class Allocation:
         return PrefetchingBlockClient(broker_epoch=epoch, note=lambda event: None)
 
 
-def _inside(client: ProducerIdSource, now_ms: int) -> Hashable:
+def _remembered(client: ProducerIdSource, now_ms: int) -> Hashable:
     """Return what a client remembers; moments as the time until they come."""
     found = []
     for name, value in sorted(vars(client).items()):

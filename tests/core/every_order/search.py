@@ -1,6 +1,6 @@
 """Every order of everything that can happen, up to a depth: each state is looked at once, however it was come to.
 
-A state is made again from the moves that lead to it, which costs less than to copy it. What must hold is asserted by the world itself, after every move.
+A state is made again from the moves that lead to it, which costs less than to copy it. What must hold is asserted by the world itself.
 Source: the bounded exhaustive mode of model checkers (SPIN, Stateright), with the real rules in the place of a model.
 """
 

@@ -1,0 +1,230 @@
+"""One partition on its leader and on a follower, told in tests/core/scripts.
+
+Source: KIP-101, KIP-497, KIP-595, KIP-841, KIP-903, KIP-966, kafka.cluster.Partition, kafka.server.AbstractFetcherThread.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, AppendRules
+from kraftsim.core.partitions.following import Accept, BackOff, CutTo, FetchWish, Following, OffsetWish, RestartAt
+from kraftsim.core.partitions.in_sync_replicas import IsrProposal
+from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.partitions.partition_replica import AgreedIsr, PartitionReplica
+from kraftsim.core.partitions.read_bounds import Diverging
+from kraftsim.core.partitions.reading import decide_read
+from kraftsim.core.partitions.reign import Appointment, ReignRules
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.core.producer_state.policy import ProducerStatePolicy
+from kraftsim.events.event import Event
+from protocol.batches import RecordBatch
+from protocol.errors import ErrorCode
+from tests.core.batches import make_batch
+
+OWN_ID = 1
+LAG_MAX_MS = 30_000
+BEGIN_MS = 1_000_000
+
+
+class Talk:
+    """Replica 1 of replicas 1, 2 and 3, which is told by lines such as "append 3" or "fetch 2 5"."""
+
+    def __init__(self) -> None:
+        self.now_ms = BEGIN_MS
+        self.notes: list[Event] = []
+        self.proposal: IsrProposal | None = None
+        self.fenced: set[int] = set()
+        self.min_in_sync = 1
+        self.replica = self._new()
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        before = self.replica.high_watermark
+        said = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or ""
+        moved = f"high watermark {self.replica.high_watermark}" if self.replica.high_watermark != before else ""
+        return "\n".join(line for line in (said, moved) if line)
+
+    # The leader's side --------------------------------------------------------------------------------------------------------------------------
+
+    def do_lead(self, epoch: str, isr: str, partition_epoch: str, min_in_sync: str = "1") -> str:
+        isr = isr.removeprefix("isr=")
+        self.min_in_sync = int(min_in_sync)
+        self.replica.rules = AppendRules(min_in_sync_replicas=self.min_in_sync)
+        appointment = Appointment(leader_epoch=int(epoch), partition_epoch=int(partition_epoch), replicas=(1, 2, 3), isr=_ids(isr))
+        rules = ReignRules(lag_max_ms=LAG_MAX_MS, min_in_sync=self.min_in_sync)
+        self.replica.lead(appointment, now_ms=self.now_ms, rules=rules, eligible=lambda replica_id, _: replica_id not in self.fenced)
+        return self._shown()
+
+    def do_at(self, now_ms: str) -> None:
+        self.now_ms = BEGIN_MS + int(now_ms)
+
+    def do_fence(self, replica_id: str) -> None:
+        self.fenced.add(int(replica_id))
+
+    def do_unfence(self, replica_id: str) -> None:
+        self.fenced.discard(int(replica_id))
+
+    def do_append(self, count: str) -> str:
+        decision = self.replica.decide_append(make_batch(0, int(count) - 1, producer_id=-1, epoch=-1), ALL_REPLICAS, self.now_ms)
+        if isinstance(decision, Refusal):
+            return f"refused {decision.error.name}"
+        assert isinstance(decision, AppendDecision), "there are no producers"
+        first = self.replica.log_end_offset
+        self.replica.apply_append(decision)
+        self.replica.advance_alone(self.now_ms)
+        return f"offsets {first} .. {self.replica.log_end_offset - 1}"
+
+    def do_fetch(self, replica_id: str, offset: str, epoch: str = "") -> str:
+        """A follower's Fetch, with the leader epoch that it believes in."""
+        leader_epoch = int(epoch) if epoch else self.replica.leader_epoch
+        refusal = self.replica.refuse_follower(int(replica_id), leader_epoch)
+        if refusal is not None:
+            return f"refused {refusal.error.name}"
+        fetched = self.replica.on_follower_fetch(int(replica_id), int(offset), 0, now_ms=self.now_ms, broker_epoch=int(replica_id))
+        return self._proposed(fetched.proposal)
+
+    def do_compare(self, offset: str, last_epoch: str) -> str:
+        """What a follower is told whose log ends at an offset with a record of an epoch."""
+        found = decide_read(
+            self.replica, int(offset), current_leader_epoch=self.replica.leader_epoch, last_fetched_epoch=int(last_epoch), is_follower=True
+        )
+        match found:
+            case Refusal():
+                return f"refused {found.error.name}"
+            case Diverging():
+                return f"parts at {found.end_offset} of epoch {found.leader_epoch}"
+        return "agrees"
+
+    def do_shrink(self) -> str:
+        return self._proposed(self.replica.shrinking(self.now_ms)) or "nobody is behind"
+
+    def do_agreed(self, isr: str, partition_epoch: str) -> str:
+        assert self.proposal is not None, "something was proposed"
+        after = self.replica.on_isr_answer(self.proposal, AgreedIsr(self.replica.leader_epoch, int(partition_epoch), _ids(isr)), self.now_ms)
+        return f"{after.name.lower()}; {self._shown()}"
+
+    def do_refused(self, error: str) -> str:
+        assert self.proposal is not None, "something was proposed"
+        after = self.replica.on_isr_answer(self.proposal, ErrorCode[error], self.now_ms)
+        return f"{after.name.lower()}; {self._shown()}"
+
+    def do_acks_all(self, required_offset: str) -> str:
+        outcome = self.replica.replicated(int(required_offset))
+        return "waits" if outcome is None else outcome.name
+
+    # The follower's side ------------------------------------------------------------------------------------------------------------------------
+
+    def do_log(self, end_offset: str, high_watermark: str, *epochs: str) -> str:
+        """A log that is found on the disk: epochs as "3@10"."""
+        self.replica = self._new(int(end_offset), int(high_watermark), [each.split("@") for each in epochs])
+        return self._shown()
+
+    def do_follow(self, leader_id: str, epoch: str) -> str:
+        following = self.replica.follow(int(leader_id), int(epoch))
+        if following is None:
+            return "as before"
+        return "\n".join(line for line in (self._stepped(following.begin()), self._wish()) if line)
+
+    def do_gets(self, count: str, epoch: str, high_watermark: str) -> str:
+        """Records that the leader sends, and what it has committed."""
+        wish = self._following().wish()
+        assert isinstance(wish, FetchWish), "it fetches"
+        step = self._following().on_fetched(wish, error=ErrorCode.NONE, high_watermark=int(high_watermark), log_start_offset=0)
+        assert isinstance(step, Accept), "what was asked for is taken"
+        if int(count):
+            batch = make_batch(0, int(count) - 1, producer_id=-1, epoch=-1, base_offset=self.replica.log_end_offset)
+            if int(epoch) > (self.replica.epochs.latest_epoch if self.replica.epochs.latest_epoch is not None else -1):
+                self.replica.epochs.assign(int(epoch), batch.base_offset)
+            self.replica.apply_copied(RecordBatch(b"".join(batch.with_base_offset(batch.base_offset, int(epoch)))))
+        self.replica.on_copied(step.high_watermark)
+        return self._wish()
+
+    def do_parts(self, end_offset: str, epoch: str) -> str:
+        wish = self._following().wish()
+        assert isinstance(wish, FetchWish), "it fetches"
+        step = self._following().on_fetched(wish, error=ErrorCode.NONE, diverging=Diverging(leader_epoch=int(epoch), end_offset=int(end_offset)))
+        return f"{self._stepped(step)}\n{self._wish()}"
+
+    def do_is_told(self, error: str) -> str:
+        wish = self._following().wish()
+        assert isinstance(wish, FetchWish), "it fetches"
+        return f"{self._stepped(self._following().on_fetched(wish, error=ErrorCode[error]))}\n{self._wish()}"
+
+    def do_offset(self, offset: str) -> str:
+        wish = self._following().wish()
+        assert isinstance(wish, OffsetWish), "it asks for offsets"
+        return f"{self._stepped(self._following().on_offset(wish, error=ErrorCode.NONE, offset=int(offset)))}\n{self._wish()}"
+
+    def _following(self) -> Following:
+        assert self.replica.following is not None, "it follows"
+        return self.replica.following
+
+    def _wish(self) -> str:
+        wish = self._following().wish()
+        match wish:
+            case None:
+                return "asks for nothing"
+            case OffsetWish():
+                return f"asks for the {wish.name.lower()} offset"
+        return f"fetches from {wish.fetch_offset}, last epoch {wish.last_fetched_epoch}, in leader epoch {wish.leader_epoch}"
+
+    def _stepped(self, step: object) -> str:
+        match step:
+            case None:
+                return ""
+            case CutTo(offset=offset):
+                self._cut(0, offset)
+                return f"cuts its log at {offset}"
+            case RestartAt(offset=offset):
+                self._cut(offset, offset)
+                return f"begins anew at {offset}"
+            case BackOff(reason):
+                return f"pauses: {reason}"
+        return type(step).__name__.lower()
+
+    def _cut(self, start_offset: int, end_offset: int) -> None:
+        self.replica.epochs.truncate_to(end_offset)
+        self.replica.on_cut(start_offset, end_offset)
+
+    # Both ---------------------------------------------------------------------------------------------------------------------------------------
+
+    def _new(self, end_offset: int = 0, high_watermark: int = 0, epochs: list[list[str]] | None = None) -> PartitionReplica:
+        known = LeaderEpochs()
+        for epoch, offset in epochs or []:
+            known.assign(int(epoch), int(offset))
+        return PartitionReplica(
+            topic="lines",
+            partition=0,
+            replica_id=OWN_ID,
+            log_start_offset=0,
+            log_end_offset=end_offset,
+            epochs=known,
+            producer_state=ProducerStateManager(ProducerStatePolicy(verifies_transactions=False)),
+            rules=AppendRules(min_in_sync_replicas=self.min_in_sync),
+            note=self.notes.append,
+            high_watermark=high_watermark,
+        )
+
+    def _proposed(self, proposal: IsrProposal | None) -> str:
+        self.proposal = proposal or self.proposal
+        return f"proposes isr {list(proposal.isr)} at partition epoch {proposal.partition_epoch}" if proposal is not None else ""
+
+    def _shown(self) -> str:
+        replica, reign = self.replica, self.replica.reign
+        log = f"log ends {replica.log_end_offset}, high watermark {replica.high_watermark}"
+        return log if reign is None else f"leads epoch {replica.leader_epoch}, isr {list(reign.in_sync.agreed)}, {log}"
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+@pytest.mark.parametrize(
+    "script", ["leader_replicates", "leader_isr_shrinks", "leader_isr_grows", "leader_is_asked_by_strangers", "follower_copies", "follower_truncates"]
+)
+def test_replicas_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
+    """Each script says in its comments which rule it plays."""
+    play(script, Talk().answer)
