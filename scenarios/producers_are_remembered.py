@@ -87,7 +87,13 @@ def _lost_answer(random: "Random") -> Fault:
 SCENARIO = Scenario(
     name="producers_are_remembered",
     story="A broker dies at every roll of a segment; its producers' retries are recognised all the same, also where sequences wrap.",
-    must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
+    must_exercise=(
+        "one-append-per-sequence",
+        "producer-snapshot-of-appended-only",
+        "records-in-final-log-once",
+        "acknowledged-records-in-final-log",
+        "settles-after-heal",
+    ),
     play=play,
     faults=faults,
     brokers=1,

@@ -52,6 +52,15 @@ class ProducerStateExpired(Event):
     producer_id: int
 
 
+class ProducerSnapshotTaken(Event):
+    """A segment begins at next_offset, and the producers were written down as they are before it. last_offset: of the latest batch that they know."""
+
+    topic: str
+    partition: int
+    next_offset: int
+    last_offset: int
+
+
 class LeaderElected(Event):
     """This broker leads a partition from now on."""
 

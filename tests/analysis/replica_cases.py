@@ -14,6 +14,7 @@ from kraftsim.events.partitions import (
     LeaderFollowed,
     PartitionHighWatermarkMoved,
     PartitionTruncated,
+    ProducerSnapshotTaken,
     ReplicaInSync,
 )
 from kraftsim.invariants.verdict import Outcome
@@ -29,6 +30,7 @@ COMPLETE = "partition-leader-completeness"
 REPLICATED = "partition-high-watermark-replicated"
 EVERYWHERE = "acknowledged-records-on-replicas"
 EQUAL = "replicas-equal"
+APPENDED_ONLY = "producer-snapshot-of-appended-only"
 
 Noted = tuple[str, Event] | tuple[str, int, Event]
 Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
@@ -72,6 +74,10 @@ def truncated(end_offset: int, high_watermark: int = 0, *, epoch: int = 0) -> Ev
     return PartitionTruncated(
         topic="t", partition=0, leader_epoch=epoch, former_end_offset=end_offset + 1, log_end_offset=end_offset, high_watermark=high_watermark
     )
+
+
+def snapshot(next_offset: int, last_offset: int) -> Event:
+    return ProducerSnapshotTaken(topic="t", partition=0, next_offset=next_offset, last_offset=last_offset)
 
 
 def agreed(isr: str, *, epoch: int = 0) -> Event:
@@ -134,6 +140,10 @@ REPLICA_ROWS: list[Row] = [
     ),
     ("copied shorter", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 3))], VIOLATED, 2, ("t/0/0/0",), (("broker-1.1.0", "broker-2.1.0"),)),
     ("nothing written", MATCHING, on(ONE, leads(0)), VACUOUS, 0),
+    # --- producer snapshots
+    ("as of where it stands", APPENDED_ONLY, on(ONE, snapshot(5, 4), snapshot(9, -1)), OK, 2),
+    ("of a batch that is not there yet", APPENDED_ONLY, on(ONE, snapshot(5, 5)), VIOLATED, 1, ("broker-1.1.0",), (("broker-1.1.0",),)),
+    ("no snapshots", APPENDED_ONLY, on(ONE, appended(0, 4)), VACUOUS, 0),
     # --- one leader
     ("a leader in each epoch", ONE_LEADER, [*on(ONE, leads(0)), *on(TWO, leads(1)), *on(ONE, leads(2))], OK, 3),
     ("other partitions have other leaders", ONE_LEADER, [*on(ONE, leads(0)), *on(TWO, leads(0, partition=1))], OK, 2),
@@ -310,6 +320,7 @@ def note_replicas(history: History, random: Random, slip: Callable[[], bool]) ->
             end_offset = last_offset + 1
             high_watermark = max(0, high_watermark - 2) if slip() else end_offset
             note(leader, moved(high_watermark, epoch=epoch))
+            note(leader, snapshot(end_offset, end_offset - (0 if slip() else 1)))
             note(random.choice(nodes), moved(high_watermark, epoch=epoch, is_leader=False))
     for node in nodes:
         note("harness", ReplicaInSync(topic="r", partition=0, broker=node))

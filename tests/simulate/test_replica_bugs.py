@@ -10,6 +10,7 @@ FINDINGS = [
     ("KAFKA-5435", "answers_get_lost", 1, "one-append-per-sequence"),
     ("KAFKA-5435", "producers_are_remembered", 4, "records-in-final-log-once"),
     ("librdkafka-forgotten-sequence", "topic_vanishes_from_metadata", 2, "acknowledged-records-in-final-log"),
+    ("KAFKA-6683", "producers_are_remembered", 1, "producer-snapshot-of-appended-only"),
     ("KAFKA-7692", "producers_are_remembered", 2, "records-in-final-log-once"),
 ]
 

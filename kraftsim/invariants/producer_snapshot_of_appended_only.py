@@ -1,0 +1,56 @@
+"""A producer snapshot knows of no batch at or behind its own offset.
+
+Whoever loads it reads the log from there on, and would take a batch that never got there for one that did: its repetition is acknowledged and lost.
+Source: KAFKA-6683; org.apache.kafka.storage.internals.log.ProducerStateManager.takeSnapshot.
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import ProducerSnapshotTaken
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "producer-snapshot-of-appended-only"
+
+
+class KnowsNothingLater:
+    """Looks at each snapshot by itself."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in a snapshot."""
+        assert isinstance(event, ProducerSnapshotTaken)
+        self._findings.examined += 1
+        if event.last_offset < event.next_offset:
+            return None
+        message = (
+            f"{event.topic}-{event.partition}: the producer snapshot of {envelope.node} at offset {event.next_offset} "
+            f"knows of a batch at {event.last_offset}"
+        )
+        return self._findings.violation(envelope.event_id, message, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A producer snapshot knows of no batch at or behind its own offset.",
+    source="KAFKA-6683",
+    watches=(ProducerSnapshotTaken,),
+    check=KnowsNothingLater,
+    examined="SELECT run, count(*) FROM producer_snapshot_taken GROUP BY run",
+    violations="""
+        SELECT
+            run,
+            concat(node, '.', incarnation, '.', n) AS key,
+            concat(
+                topic, '-', partition, ': the producer snapshot of ', node, ' at offset ', next_offset, ' knows of a batch at ', last_offset
+            ) AS message,
+            position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM producer_snapshot_taken WHERE last_offset >= next_offset
+    """,
+)
