@@ -30,6 +30,7 @@ class Secured:
     plaintext: str
     sasl: str
     sasl_tls: str
+    certified: str
     authority: Path
 
 
@@ -38,10 +39,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """Two brokers and a controller that authenticate to each other, the brokers over TLS."""
     directory = tmp_path_factory.mktemp("tls")
     certificate, pem = make_certificate(directory)
-    port = free_port_range(6)
-    addresses = [[f"127.0.0.1:{port + broker + 2 * index}" for index in range(3)] for broker in range(2)]
+    port = free_port_range(8)
+    addresses = [[f"127.0.0.1:{port + broker + 2 * index}" for index in range(4)] for broker in range(2)]
     settings = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,SASL:SASL_PLAINTEXT,SAFE:SASL_SSL",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,SASL:SASL_PLAINTEXT,SAFE:SASL_SSL,CERT:SSL",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "sasl.mechanism.controller.protocol": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -50,18 +51,23 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificate),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:admin",
+        "super.users": "User:ANONYMOUS;User:admin;User:CN=127.0.0.1,O=house",
+        "listener.name.cert.ssl.client.auth": "required",
+        "listener.name.cert.ssl.keystore.location": "",
+        "listener.name.cert.ssl.keystore.key": (directory / "key.pem").read_text().replace("\n", " "),
+        "listener.name.cert.ssl.keystore.certificate.chain": certificate.read_text().replace("\n", " "),
+        "listener.name.cert.ssl.truststore.certificates": certificate.read_text().replace("\n", " "),
         **{f"listener.name.{name}.plain.sasl.jaas.config": JAAS for name in ("controller", "sasl", "safe")},
         **{f"listener.name.{name}.scram-sha-{size}.sasl.jaas.config": SCRAM_JAAS for name in ("sasl", "safe") for size in (256, 512)},
     }
     own = {
         f"broker-{1 + broker}": {
-            "listeners": f"PLAINTEXT://{addresses[broker][0]},SASL://{addresses[broker][1]},SAFE://{addresses[broker][2]}",
+            "listeners": f"PLAINTEXT://{addresses[broker][0]},SASL://{addresses[broker][1]},SAFE://{addresses[broker][2]},CERT://{addresses[broker][3]}",
             "inter.broker.listener.name": "SAFE",
         }
         for broker in range(2)
     }
-    assert len(addresses) * 3 < CONTROLLER_PORT_DISTANCE
+    assert len(addresses) * 4 < CONTROLLER_PORT_DISTANCE
     with EmbeddedCluster(ClusterSpec(brokers=2, port=port, settings=settings, node_settings=own)) as cluster:
         cluster.wait_until_ready()
         yield Secured(*addresses[0], authority=certificate)
@@ -70,7 +76,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 def make_certificate(directory: Path) -> tuple[Path, Path]:
     """Return a certificate that vouches for itself, and a file with its key, too."""
     key, certificate, both = directory / "key.pem", directory / "certificate.pem", directory / "both.pem"
-    asked = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    asked = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/O=house/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     command = ["openssl", "req", "-x509", *asked, "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
     both.write_text(key.read_text() + certificate.read_text())
@@ -196,3 +202,17 @@ def test_kafka_python_writes_and_hears_of_a_wrong_password(secured, topic, tls):
     producer.close()
     with pytest.raises(kafka.errors.KafkaError):
         kafka.KafkaProducer(**settings, sasl_plain_password="guess", max_block_ms=3000, bootstrap_timeout_ms=3000).send(topic, b"x").get(5)
+
+
+def test_a_certificate_says_who_a_client_is_and_without_one_nobody_comes_in(secured, topic):
+    make_topic(secured, topic)
+    settings = {"bootstrap.servers": secured.certified, "security.protocol": "SSL", "ssl.ca.location": str(secured.authority)}
+    own = {"ssl.certificate.location": str(secured.authority), "ssl.key.location": str(secured.authority.with_name("key.pem"))}
+    assert round_trip({**settings, **own}, topic) == EXPECTED
+    heard: list[KafkaError] = []
+    stranger = Producer({**settings, "error_cb": heard.append})
+    for _ in range(20):
+        stranger.poll(0.2)
+        if heard:
+            break
+    assert heard, "a client without a certificate hears that it cannot connect"
