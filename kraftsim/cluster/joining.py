@@ -15,7 +15,7 @@ ONE_REPLICA = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-"""What Apache Kafka keeps in topics of its own wants three brokers that replicate; those here do not yet."""
+"""What Apache Kafka keeps in topics of its own wants three brokers, and a cluster here may have fewer."""
 
 
 class NothingToJoin(ValueError):

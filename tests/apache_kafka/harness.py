@@ -43,6 +43,7 @@ TOOLS = {
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
 }
 MOVED_IN_4 = {"console-producer": "org.apache.kafka.tools.ConsoleProducer"}

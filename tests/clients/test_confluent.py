@@ -18,8 +18,6 @@ from tests.cluster.running import come_back, noted, wait_until_known
 pytestmark = pytest.mark.interop
 SECONDS = 30.0
 QUIET = {"log_level": 0}
-SENT_AS = {"lz4": "none"}
-"""librdkafka believes in lz4 only where FindCoordinator v0 is advertised (rdkafka_feature.c); it is not built yet."""
 
 
 def consumer_of(cluster: ProcessCluster) -> Consumer:
@@ -94,7 +92,7 @@ def test_records_are_read_back_as_they_were_written(cluster: ProcessCluster, top
         assert [(message.key(), message.value()) for message in own] == wanted
         assert all(message.headers() == [("trace", b"\x00\xff"), ("none", None)] for message in own if message.key() != b"deleted")
     kept = {Compression(batch.compression).name.lower() for batch in batches_on_disk(cluster, topic, 1)}
-    assert kept == {SENT_AS.get(compression, compression)}, "batches are kept as they came"
+    assert kept == {compression}, "batches are kept as they came"
 
 
 def test_several_producers_lose_and_double_nothing_while_a_broker_is_killed(cluster: ProcessCluster, topic: str):
