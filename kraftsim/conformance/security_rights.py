@@ -357,3 +357,22 @@ def cluster_action(target: Target) -> None:
             expect_equal(found.error_code, CLUSTER_FAILED, "AllocateProducerIds")
             envelope = EnvelopeRequest(request_data=inner, request_principal=bob, client_host_address=b"\x7f\0\0\x01")
             expect_equal(peer.ask(envelope, 0, EnvelopeResponse).error_code, CLUSTER_FAILED, "an envelope of somebody who is no broker")
+
+
+@REQUIREMENTS.that(13, "a client that asks is told which of all operations it may carry out", source="KIP-430")
+def own_rights(target: Target) -> None:
+    topic = target.topic()
+    row = MetadataRequestTopic(name=topic.name)
+    asked = MetadataRequest(topics=[row], include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
+
+    def rights(peer: Peer) -> tuple[int, int]:
+        answer = peer.ask(asked, 9, MetadataResponse)
+        return answer.cluster_authorized_operations, answer.topics[0].topic_authorized_operations
+
+    reads = 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE
+    with ruled(target, rule(topic.name, AclOperation.READ)) as peer:
+        expect_equal(rights(peer), (0, reads), "rights to the cluster and to a topic that may be read")
+    with ruled(target, rule(topic.name, AclOperation.READ), rule(CLUSTER_NAME, AclOperation.DESCRIBE, resource=CLUSTER)) as peer:
+        expect_equal(rights(peer), (1 << AclOperation.DESCRIBE, reads), "the same where the cluster may be described")
+    with as_alice(target) as peer:
+        expect_equal(rights(peer)[0], 0, "rights to the cluster of somebody without any")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from kraftsim.node.security import group_guards, metadata_guards, topic_guards
 from kraftsim.node.security.config_guards import look_at_descriptions, look_at_own_alterations
 from kraftsim.node.security.rights import Guard, cluster_guard
+from kraftsim.node.security.told_rights import pass_on, telling_rights
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
 
@@ -15,7 +16,7 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.PRODUCE: topic_guards.look_at_produce,
     ApiKey.FETCH: topic_guards.look_at_fetch,
     ApiKey.LIST_OFFSETS: topic_guards.LIST_OFFSETS,
-    ApiKey.METADATA: metadata_guards.look_at_metadata,
+    ApiKey.METADATA: telling_rights(metadata_guards.look_at_metadata),
     ApiKey.OFFSET_COMMIT: group_guards.look_at_commit,
     ApiKey.OFFSET_FETCH: group_guards.look_at_offsets,
     ApiKey.FIND_COORDINATOR: group_guards.look_at_coordinator,
@@ -23,7 +24,7 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.HEARTBEAT: group_guards.look_at_group,
     ApiKey.LEAVE_GROUP: group_guards.look_at_group,
     ApiKey.SYNC_GROUP: group_guards.look_at_group,
-    ApiKey.DESCRIBE_GROUPS: group_guards.look_at_descriptions,
+    ApiKey.DESCRIBE_GROUPS: telling_rights(group_guards.look_at_descriptions),
     ApiKey.LIST_GROUPS: group_guards.look_at_list,
     ApiKey.DELETE_GROUPS: group_guards.look_at_group_deletion,
     ApiKey.OFFSET_DELETE: group_guards.look_at_offset_deletion,
@@ -39,6 +40,7 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster_guard(AclOperation.DESCRIBE),
     ApiKey.DESCRIBE_PRODUCERS: topic_guards.DESCRIBE_PRODUCERS,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata_guards.look_at_topic_partitions,
+    ApiKey.DESCRIBE_CLUSTER: telling_rights(pass_on),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: telling_rights(metadata_guards.look_at_topic_partitions),
     ApiKey.LIST_CONFIG_RESOURCES: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
 }
