@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from kraftsim.conformance.batches import batch
-from kraftsim.conformance.expect import expect_equal, expect_error
+from kraftsim.conformance.expect import Inapplicable, expect_equal, expect_error
 from kraftsim.conformance.peer import Peer, request_bytes
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_login import log_in, sasl_peer
@@ -66,8 +66,15 @@ def rule(
     )
 
 
+def require_authorizer(target: Target) -> None:
+    """Raise Inapplicable if nobody said that the node has one."""
+    if not target.sasl:
+        raise Inapplicable("no node with an authorizer was named")
+
+
 def create(target: Target, *rules: AclCreation) -> list[tuple[int, str | None]]:
-    """Make rules; return once the broker knows them."""
+    """Make rules; return once the broker knows them. Raises Inapplicable where there is no authorizer."""
+    require_authorizer(target)
     with target.peer() as peer:
         answer = peer.ask(CreateAclsRequest(creations=list(rules)), ACL_VERSION, CreateAclsResponse)
     found = [(row.error_code, row.error_message) for row in answer.results]
@@ -343,6 +350,7 @@ def deletions(target: Target) -> None:
 
 @REQUIREMENTS.that(12, "what only brokers may ask of a controller is refused with error 31 to others", source="KIP-730, ControllerApis")
 def cluster_action(target: Target) -> None:
+    require_authorizer(target)
     inner = request_bytes(CreateTopicsRequest(topics=[CreatableTopic(name=target.fresh_name(), num_partitions=1, replication_factor=1)]), 5, 7)[4:]
     bob = b"\x00\x00\x05User\x04bob\x00\x00"
     with target.controller_peer() as peer:
