@@ -49,10 +49,12 @@ def main() -> int:
             if now - told > SECONDS_BETWEEN_LINES or done == len(chunks):
                 told = now
                 seeds = sum(each.seeds for each in totals.values())
-                left_s = (now - began) / done * (len(chunks) - done)
-                print(
-                    f"{seeds} of {given.seeds * len(chosen)} seeds, {seeds / (now - began):.1f}/s, {left_s:.0f} s left", file=sys.stderr, flush=True
-                )
+                rate = done / (now - began)
+                told_now = f"{seeds} of {given.seeds * len(chosen)} seeds, {seeds / (now - began):.1f}/s, {(len(chunks) - done) / rate:.0f} s left"
+                print(told_now, file=sys.stderr, flush=True)
+            if now - began > given.minutes * 60:
+                pool.shutdown(cancel_futures=True)
+                break
     print("\n".join(_table(totals)))
     return 1 if any(total.broken for total in totals.values()) else 0
 
