@@ -23,7 +23,7 @@ HAS_OUTGOING_NETWORK = sys.platform == "linux"
 CONTROLLERS_MAX = 9
 """Each record is copied by every one of them; Kafka's operators use 3 or 5."""
 INTERNAL_REPLICAS = 3
-"""Kafka keeps its own topics three times and refuses to make them where there are fewer brokers; a smaller cluster is told so, as in Kafka's quick start."""
+"""Kafka keeps its own topics three times, and makes none where there are fewer brokers; a smaller cluster is told so, as in Kafka's quick start."""
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"

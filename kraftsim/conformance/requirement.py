@@ -107,7 +107,21 @@ SECTIONS: Catalogue[Requirements] = Catalogue(
     "kraftsim.conformance",
     "REQUIREMENTS",
     Requirements,
-    apart=("batches", "expect", "group_talk", "junit", "peer", "release_line", "runner", "selection", "settle", "target", "throw_away", "transcript", "wire_bytes"),
+    apart=(
+        "batches",
+        "expect",
+        "group_talk",
+        "junit",
+        "peer",
+        "release_line",
+        "runner",
+        "selection",
+        "settle",
+        "target",
+        "throw_away",
+        "transcript",
+        "wire_bytes",
+    ),
 )
 
 

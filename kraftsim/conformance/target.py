@@ -42,8 +42,11 @@ class Topic:
 
 
 class Target:
-    """A cluster, by the address of one of its brokers; with `controller`, the address of its active controller's own listener, too; with `sasl`, that of a listener
-    that wants to know who a client is, of a node with an authorizer, too."""
+    """A cluster, by the address of one of its brokers.
+
+    `controller` is the address of its active controller's own listener, `sasl` that of a listener that wants to know who a client is, of a node with
+    an authorizer; either may be missing.
+    """
 
     def __init__(self, address: str, controller: str = "", sasl: str = "") -> None:
         split_address(address)
