@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test interop oracle tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-virtual test-real interop oracle tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -39,8 +39,21 @@ $(READY): requirements.lock requirements-java.lock pyproject.toml
 demo: setup ## The main job on real input: brokers and the controller are killed, real producers lose and double nothing, Spark tells the story
 	$(BIN)/python -m demo $(ARGS)
 
-test: lint types doors ## Everything that needs no real client or Apache Kafka: checks, then tests (Spark last)
+test: lint types doors ## Everything that needs no real client or Apache Kafka: checks, then tests on two processors (Spark last)
+ifeq ($(ARGS),)
+	$(PYTEST) tests/house
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-virtual test-real
+else
 	$(PYTEST) -m "not interop" $(ARGS)
+endif
+
+VIRTUAL := tests/core tests/simulate tests/wire
+
+test-virtual: # what is played in virtual time or not in time at all
+	$(PYTEST) -m "not interop" $(VIRTUAL)
+
+test-real: # everything else
+	$(PYTEST) -m "not interop" $(filter-out tests/house $(VIRTUAL),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
 
 interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven are there
 	$(PYTEST) -m interop $(ARGS)
