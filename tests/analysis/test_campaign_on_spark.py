@@ -29,7 +29,7 @@ def test_seeds_are_played_in_tasks_and_both_forms_of_every_invariant_agree(spark
         NAME,
         CHEAP,
         "--seeds",
-        "3",
+        str(len(SEEDS)),
         "--bug",
         BUG,
         "--spark",
