@@ -37,7 +37,7 @@ CORE = Core(
             "forgets-at-a-restart",
             "ProducerStateManager.replay",
             "self.apply(batch, batch.base_offset)",
-            "pass",
+            "None",
             "a batch that comes again after a restart is appended again",
         ),
         _manager.mutant(

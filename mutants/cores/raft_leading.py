@@ -41,7 +41,7 @@ CORE = Core(
             "self._end_of(key, log) for key in [self.own, *self._progress]",
             "brokers' copies count for the majority",
         ),
-        _leadership.mutant("hears-observers", "Leadership.hear", "if not self._is_voter(key):", "if False:", "a leader that no voter hears goes on"),
+        _leadership.mutant("hears-observers", "Leadership.hear", "if self._is_voter(key):", "if True:", "a leader that no voter hears goes on"),
         _leadership.mutant(
             "never-resigns",
             "Leadership.resigns_at_ms",
