@@ -3,6 +3,7 @@
 Nobody can promise anything to a voter that this happens to: what it finds behind its recovery point looks like a torn write.
 """
 
+from kraftsim.faults.damaged_file import hurt_until_healed, sound_files
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf, Spoils
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.damage import Damage
@@ -11,7 +12,7 @@ from kraftsim.world.simulated.damage import Damage
 def strike(strike: Strike) -> None:
     """Flip a bit of the target's disk, kill its process, and start it again; it bites when the byte is read. Healed, the bit is right again."""
     host = strike.simulation.host(strike.target)
-    paths = host.platter.durable_files(strike.file_class())
+    paths = sound_files(host, host.platter.durable_files(strike.file_class()))
     if not paths or not host.is_alive:
         return
     path = strike.random.choice(paths)
@@ -21,17 +22,7 @@ def strike(strike: Strike) -> None:
     wrong = right ^ (1 << strike.random.randrange(8))
     effect = f"byte {position} of {path} was read as {wrong:#04x} in place of {right:#04x}"
     damage = Damage(position=position, right=bytes([right]), wrong=bytes([wrong]), effect=effect, bite=strike.bite)
-    inode.hurt(damage)
-    strike.simulation.kill(host)
-
-    def heal() -> None:
-        found = host.platter.names.get(path)
-        if found is not None:
-            found.mend(damage)
-        strike.start_later(host, 0)
-
-    strike.start_later(host, strike.integer("after_ms"))
-    strike.lasting(heal, strike.integer("duration_ms"))
+    hurt_until_healed(strike, host, path, [damage])
 
 
 FAULT = FaultKind(

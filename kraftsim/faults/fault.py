@@ -111,6 +111,7 @@ APART = (
     "arm",
     "atlas",
     "awaited_frame",
+    "damaged_file",
     "field",
     "frame_over_sockets",
     "recorded_answers",

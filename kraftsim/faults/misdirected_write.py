@@ -3,6 +3,7 @@
 Both come to light with the next incarnation. No file of Kafka's protects itself against this but by the checksums of its batches.
 """
 
+from kraftsim.faults.damaged_file import hurt_until_healed, sound_files
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf, Spoils
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.damage import Damage
@@ -13,7 +14,8 @@ def strike(strike: Strike) -> None:
     """Move a flushed sector, kill the process, and start it again; it bites when one of the two places is read."""
     host = strike.simulation.host(strike.target)
     platter = host.platter
-    paths = [path for path in platter.durable_files(strike.file_class()) if platter.names[path].flushed_bytes >= 2 * SECTOR_BYTES]
+    found = sound_files(host, platter.durable_files(strike.file_class()))
+    paths = [path for path in found if platter.names[path].flushed_bytes >= 2 * SECTOR_BYTES]
     if not paths or not host.is_alive:
         return
     path = strike.random.choice(paths)
@@ -25,19 +27,7 @@ def strike(strike: Strike) -> None:
         Damage(position=there, right=bytes(inode.cache[there : there + SECTOR_BYTES]), wrong=moved, effect=effect, bite=strike.bite),
         Damage(position=belongs, right=moved, wrong=bytes(SECTOR_BYTES), effect=effect, bite=strike.bite),
     ]
-    for damage in damages:
-        inode.hurt(damage)
-    strike.simulation.kill(host)
-
-    def heal() -> None:
-        found = host.platter.names.get(path)
-        if found is not None:
-            for damage in damages:
-                found.mend(damage)
-        strike.start_later(host, 0)
-
-    strike.start_later(host, strike.integer("after_ms"))
-    strike.lasting(heal, strike.integer("duration_ms"))
+    hurt_until_healed(strike, host, path, damages)
 
 
 FAULT = FaultKind(

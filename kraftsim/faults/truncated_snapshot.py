@@ -4,6 +4,7 @@ A node that has the records in its log as well does without the snapshot; anothe
 whole again and the node is started.
 """
 
+from kraftsim.faults.damaged_file import hurt_until_healed, sound_files
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FileClass
@@ -16,7 +17,7 @@ PERMILLE = 1000
 def strike(strike: Strike) -> None:
     """Cut the file, kill the process, and start it again; it bites when somebody reads the file to its end."""
     host = strike.simulation.host(strike.target)
-    paths = [path for path in host.platter.durable_files(FileClass.CHECKPOINT) if path.endswith(SUFFIX)]
+    paths = sound_files(host, [path for path in host.platter.durable_files(FileClass.CHECKPOINT) if path.endswith(SUFFIX)])
     if not paths or not host.is_alive:
         return
     path = paths[-1]
@@ -24,17 +25,7 @@ def strike(strike: Strike) -> None:
     kept_bytes = len(inode.cache) * strike.integer("kept_permille") // PERMILLE
     effect = f"{path} ends after {kept_bytes} of {len(inode.cache)} bytes"
     damage = Damage(position=kept_bytes, right=bytes(inode.cache[kept_bytes:]), wrong=b"", effect=effect, bite=strike.bite)
-    inode.hurt(damage)
-    strike.simulation.kill(host)
-
-    def heal() -> None:
-        found = host.platter.names.get(path)
-        if found is not None:
-            found.mend(damage)
-        strike.start_later(host, 0)
-
-    strike.start_later(host, strike.integer("after_ms"))
-    strike.lasting(heal, strike.integer("duration_ms"))
+    hurt_until_healed(strike, host, path, [damage])
 
 
 FAULT = FaultKind(

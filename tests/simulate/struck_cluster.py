@@ -84,7 +84,7 @@ class StruckCluster:
         host = self.simulation.add_host(f"asker-{self.now_ms}")
         client = InitProducerIdClient(self.simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=host.name, retry_backoff_ms=20)
         asking = self.simulation.spawn(host, client.ask(IDS))
-        self.simulation.run_for(FAULT_SECONDS)
+        self.simulation.run_for(seconds)
         struck.end()
         for each in self.cluster.hosts.values():
             if not each.is_alive:

@@ -7,11 +7,13 @@ import pytest
 
 from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed
 from kraftsim.faults.arm import arm
+from kraftsim.faults.damaged_file import sound_files
 from kraftsim.faults.fault import FAULTS, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk
 from kraftsim.world.simulated import Simulation
+from kraftsim.world.simulated.damage import Damage
 from kraftsim.world.simulated.disk_faults import LyingFlush, Slowness, SlowTail, StuckFlush
-from kraftsim.world.simulated.inode import SECTOR_BYTES, Fate
+from kraftsim.world.simulated.inode import SECTOR_BYTES, Fate, Inode
 from kraftsim.world.simulated.platter import Names, Wreck
 from protocol.errors import ErrorCode
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
@@ -102,6 +104,31 @@ def test_a_snapshot_that_is_cut_short_keeps_a_node_from_starting_if_its_log_begi
         assert cluster.of(DiskFailed, BROKER)[0].reason.startswith("it ends at position")
         assert "is damaged" in cluster.of(NodeFailed, BROKER)[0].reason
         assert cluster.host(BROKER).process.incarnation == 3
+
+
+def test_an_old_snapshot_that_is_damaged_takes_the_node_down_when_it_is_looked_at() -> None:
+    """The node runs on the newest one; whether the oldest has had its time cannot be read from it any more."""
+    with struck_cluster(settings={"metadata.log.max.record.bytes.between.snapshots": "500"}) as cluster:
+        cluster.simulation.run_for(10)
+        platter = cluster.host(BROKER).platter
+        snapshots = [path for path in platter.durable_files(FileClass.CHECKPOINT) if path.endswith(".checkpoint")]
+        assert len(snapshots) > 2
+        oldest = platter.names[snapshots[0]]
+        oldest.hurt(Damage(position=0, right=bytes(oldest.cache), wrong=b"", effect="", bite=lambda effect: None))
+        cluster.simulation.kill(cluster.host(BROKER))
+        cluster.simulation.restart(cluster.host(BROKER))
+        cluster.simulation.run_for(65)
+        (failed,) = cluster.of(NodeFailed, BROKER)
+        assert "the oldest snapshot is damaged: it ends at position 0" in failed.reason
+
+
+def test_a_file_that_is_damaged_is_not_damaged_again() -> None:
+    """Two damages that overlap could not be healed apart: whichever went first would leave what the other had done."""
+    with Simulation(1) as simulation:
+        host = simulation.add_host("node")
+        host.platter.names = {"whole": Inode(b"abcdef"), "cut": Inode(b"abcdef")}
+        host.platter.names["cut"].hurt(Damage(position=3, right=b"def", wrong=b"", effect="", bite=lambda effect: None))
+        assert sound_files(host, ["whole", "cut"]) == ["whole"]
 
 
 def test_a_broker_without_its_disk_is_another_directory() -> None:

@@ -6,6 +6,7 @@ request: nodes call themselves by their id, and other clients whatever they like
 
 import asyncio
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from socket import SO_LINGER, SOL_SOCKET
@@ -171,7 +172,7 @@ class Relay:
         self._proxy.relays.pop(self.number, None)
 
 
-class _End(asyncio.Protocol):
+class _End(asyncio.Protocol, ABC):
     """What both ends have in common: bytes go into one flow, and the pace of writing concerns the other."""
 
     def __init__(self, relay: Relay) -> None:
@@ -219,11 +220,13 @@ class _End(asyncio.Protocol):
         if flow is not None:
             flow.unblock()
 
+    @abstractmethod
     def _into(self) -> Flow | None:
-        raise NotImplementedError
+        """Return the flow that takes what this end says."""
 
+    @abstractmethod
     def _out_of(self) -> Flow | None:
-        raise NotImplementedError
+        """Return the flow that brings what this end is told."""
 
 
 class NearEnd(_End):

@@ -6,6 +6,7 @@ Source: org.apache.kafka.image.publisher.{SnapshotGenerator, SnapshotEmitter}, k
 """
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
@@ -15,7 +16,7 @@ from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.events.raft import SnapshotWritten
 from kraftsim.node.raft.raft_node import RaftNode
-from kraftsim.node.raft.snapshot_files import DIRECTORY
+from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.node.shell import NodeShell
 from protocol.batches import RecordBatch, split_batches
 from protocol.metadata.registry import build_record, parse_record
@@ -41,11 +42,13 @@ class Snapshotting:
         self._is_due = asyncio.Event()
 
     async def run(self) -> None:
-        """Write and clean until cancelled; a disk that refuses takes the node down."""
+        """Write and clean until cancelled; a disk that refuses, or gives a snapshot back damaged, takes the node down."""
         try:
             await self._run()
         except OSError as refused:
             self._shell.lose_disk(DIRECTORY, "snapshot", refused)
+        except DamagedSnapshot as damaged:
+            self._shell.lose_disk(DIRECTORY, "snapshot", OSError(errno.EIO, f"the oldest snapshot is damaged: {damaged}"))
 
     async def _run(self) -> None:
         interval_ms = self._config.metadata_log_max_snapshot_interval_ms
