@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from protocol import compression
+from protocol import compressed_blocks
 from protocol.batches import COVERED_POSITION, RecordBatch, TimestampType, build_batch
 from protocol.compression import Compression, compress, decompress
 from protocol.control_records import (
@@ -37,7 +37,7 @@ MESSAGE_CRC_POSITION = 12
 
 def check_batches(data: bytes) -> None:
     """Read batches of any format, and do with them all that a broker does; the first byte chooses formats and codecs."""
-    compression.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
+    compressed_blocks.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
     choice, data = data[0] if data else 0, with_right_checksums(data[1:])
     refused: MalformedMessage | None = None
     splitter = split_any_batches(data)
@@ -73,7 +73,7 @@ def check_batches(data: bytes) -> None:
 
 def check_codec(data: bytes) -> None:
     """Unpack a block; the first byte chooses the codec and the message format. What was unpacked is packed and unpacked again."""
-    compression.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
+    compressed_blocks.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
     if not data:
         return
     codec, magic = Compression(data[0] % len(Compression)), data[0] // len(Compression) % 3

@@ -8,7 +8,8 @@ import zlib
 import cramjam
 import pytest
 
-from protocol.compression import XERIAL_HEADER, Compression, compress, decompress
+from protocol.compressed_blocks import XERIAL_HEADER
+from protocol.compression import Compression, compress, decompress
 from protocol.lz4_frames import HEADER as LZ4_FRAME_HEADER
 from protocol.lz4_frames import with_right_checksum
 from protocol.malformed_batches import UndecodableRecords
@@ -129,7 +130,7 @@ def test_undecodable_data_is_one_kind_of_error(codec: Compression) -> None:
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
 def test_a_small_block_cannot_fill_the_memory(codec, monkeypatch):
     """A batch of a megabyte may unpack to gigabytes; the limit is lowered here to keep the test quick."""
-    monkeypatch.setattr("protocol.compression.PLAIN_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("protocol.compressed_blocks.PLAIN_BYTES_MAX", 1 << 20)
     at_the_limit, above = bytes(1 << 20), bytes((1 << 20) + 1)
     assert decompress(codec, compress(codec, at_the_limit)) == at_the_limit
     with pytest.raises(UndecodableRecords):

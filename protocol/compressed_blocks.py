@@ -1,0 +1,153 @@
+"""How a compressed block is packed and unpacked: gzip, snappy, lz4 and zstd, in the framings Kafka's clients write.
+
+Snappy is read raw and in xerial's framing and written in the latter; lz4 is framed differently for message format 0. How much a block can hold when
+it is unpacked is known before that is done, so that broken data is told from large data, and neither costs more room than its size can justify.
+Loaded when the first compressed batch is met: loading the codecs takes longer than most of a node.
+Source: KIP-110 (zstd), KAFKA-3160 (lz4 header checksum), CompressionType, SnappyOutputStream.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+
+import cramjam
+
+from protocol import lz4_frames, zstd_frames
+from protocol.compression import Bytes, Compression
+from protocol.malformed_batches import UndecodableRecords
+
+PLAIN_BYTES_MAX = 128 * 1024 * 1024
+"""What a block may hold when it is unpacked. Kafka unpacks as a stream and has no such limit; one small batch must not fill a node."""
+
+GZIP_WINDOW_BITS = 31  # zlib's 15 bits of window, plus 16 for the gzip header and trailer
+GZIP_MAGIC = b"\x1f\x8b"
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest compatible version
+XERIAL_BLOCK_BYTES = 32 * 1024
+XERIAL_BLOCK_LENGTH = struct.Struct(">i")
+SNAPPY_RATIO_MAX = 64  # of any element, so of a block
+
+
+def pack(codec: Compression, data: Bytes, magic: int) -> bytes:
+    """Return data as one compressed block for a message format; NONE returns it unchanged."""
+    if codec is Compression.LZ4 and magic == 0:
+        return lz4_frames.build_frame(memoryview(data), with_wrong_checksum=True)
+    return COMPRESSORS[codec](data)
+
+
+def unpack(codec: Compression, data: Bytes, magic: int) -> bytes:
+    """Return what was compressed for a message format. Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX."""
+    try:
+        if codec is Compression.LZ4 and magic == 0:
+            return _decompress_lz4(lz4_frames.with_right_checksum(memoryview(data)))
+        return DECOMPRESSORS[codec](data)
+    except (zlib.error, cramjam.DecompressionError, struct.error, ValueError) as failure:
+        raise UndecodableRecords(f"{codec.name.lower()}: {failure}") from failure
+
+
+def _compress_gzip(data: Bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=GZIP_WINDOW_BITS)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _decompress_gzip(data: Bytes) -> bytes:
+    """Read one or more gzip members, as Java's GZIPInputStream does: what follows them and is none is ignored."""
+    plain = bytearray()
+    rest = bytes(data)
+    while True:
+        decompressor = zlib.decompressobj(wbits=GZIP_WINDOW_BITS)
+        plain += decompressor.decompress(rest, PLAIN_BYTES_MAX - len(plain) + 1)
+        _require_bounded(len(plain))
+        if not decompressor.eof:
+            raise ValueError("the data ends inside a gzip member")
+        rest = decompressor.unused_data
+        if not rest.startswith(GZIP_MAGIC):
+            return bytes(plain)
+
+
+def _compress_snappy(data: Bytes) -> bytes:
+    view = memoryview(data)
+    chunks = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        chunks += (XERIAL_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(chunks)
+
+
+def _decompress_snappy(data: Bytes) -> bytes:
+    view = memoryview(data)
+    if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _decompress_raw_snappy(view, 0)
+    if len(view) < len(XERIAL_HEADER):
+        raise ValueError("the data ends inside its header")
+    return b"".join(_xerial_blocks(view[len(XERIAL_HEADER) :]))  # writers disagree in the versions behind the magic, not in what they mean
+
+
+def _decompress_raw_snappy(view: memoryview, before_bytes: int) -> bytes:
+    """Unpack one block, whose size stands at its beginning; `before_bytes` were unpacked already."""
+    plain_bytes = int(cramjam.snappy.decompress_raw_len(view))
+    _require_bounded(before_bytes + plain_bytes)
+    if plain_bytes > SNAPPY_RATIO_MAX * len(view):
+        raise ValueError(f"{len(view)} bytes cannot stand for {plain_bytes}")
+    return bytes(cramjam.snappy.decompress_raw(view))
+
+
+def _xerial_blocks(view: memoryview) -> list[bytes]:
+    plain: list[bytes] = []
+    plain_bytes = 0
+    position = 0
+    while position < len(view):
+        (length,) = XERIAL_BLOCK_LENGTH.unpack_from(view, position)
+        position += XERIAL_BLOCK_LENGTH.size
+        if not 0 <= length <= len(view) - position:
+            raise ValueError(f"a block of {length} bytes where {len(view) - position} are left")
+        plain.append(_decompress_raw_snappy(view[position : position + length], plain_bytes))
+        plain_bytes += len(plain[-1])
+        position += length
+    return plain
+
+
+def _compress_lz4(data: Bytes) -> bytes:
+    return lz4_frames.build_frame(memoryview(data), with_wrong_checksum=False)
+
+
+def _decompress_lz4(data: Bytes) -> bytes:
+    view = memoryview(data)
+    bounds = lz4_frames.frame_bounds(view)
+    return _unpack_into_room(cramjam.lz4.decompress_into, view[: bounds.end_position], bounds.plain_bytes_max)
+
+
+def _compress_zstd(data: Bytes) -> bytes:
+    return bytes(cramjam.zstd.compress(data))
+
+
+def _decompress_zstd(data: Bytes) -> bytes:
+    view = memoryview(data)
+    return _unpack_into_room(cramjam.zstd.decompress_into, view, zstd_frames.plain_bytes_bound(view))
+
+
+def _unpack_into_room(decompress_into: Callable[[Bytes, bytearray], int], data: memoryview, bound: int) -> bytes:
+    """Unpack what needs `bound` bytes at most. Where that is more than is allowed, it may still need less: the codec finds out."""
+    room = bytearray(min(bound, PLAIN_BYTES_MAX))
+    return bytes(memoryview(room)[: decompress_into(data, room)])
+
+
+def _require_bounded(plain_bytes: int) -> None:
+    if plain_bytes > PLAIN_BYTES_MAX:
+        raise ValueError(f"more than {PLAIN_BYTES_MAX} bytes when unpacked")
+
+
+COMPRESSORS: Mapping[Compression, Callable[[Bytes], bytes]] = {
+    Compression.NONE: bytes,
+    Compression.GZIP: _compress_gzip,
+    Compression.SNAPPY: _compress_snappy,
+    Compression.LZ4: _compress_lz4,
+    Compression.ZSTD: _compress_zstd,
+}
+DECOMPRESSORS: Mapping[Compression, Callable[[Bytes], bytes]] = {
+    Compression.NONE: bytes,
+    Compression.GZIP: _decompress_gzip,
+    Compression.SNAPPY: _decompress_snappy,
+    Compression.LZ4: _decompress_lz4,
+    Compression.ZSTD: _decompress_zstd,
+}
