@@ -120,6 +120,8 @@ class NodeConfig:
     controller_quota_window_size_seconds: int = setting("controller.quota.window.size.seconds", integer(at_least=1), "1")
     quota_window_num: int = setting("quota.window.num", integer(at_least=1), "11")
     quota_window_size_seconds: int = setting("quota.window.size.seconds", integer(at_least=1), "1")
+    replication_quota_window_num: int = setting("replication.quota.window.num", integer(at_least=1), "11")
+    replication_quota_window_size_seconds: int = setting("replication.quota.window.size.seconds", integer(at_least=1), "1")
     max_request_partition_size_limit: int = setting("max.request.partition.size.limit", integer(at_least=1), "2000")
     max_incremental_fetch_session_cache_slots: int = setting("max.incremental.fetch.session.cache.slots", integer(at_least=0), "1000")
 

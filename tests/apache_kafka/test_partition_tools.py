@@ -12,12 +12,14 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
 from tests.apache_kafka.harness import run_java
+from tests.cluster.asking import asking, batch_of
 
 pytestmark = pytest.mark.interop
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 SECONDS = 30.0
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
 Tool = Callable[..., str]
 
 
@@ -28,7 +30,7 @@ def tool() -> Iterator[Tool]:
         class_path(DEFAULT_RELEASE)
     except Missing as lack:
         pytest.skip(str(lack))
-    with EmbeddedCluster(ClusterSpec(brokers=2, port=free_port_range(2))) as cluster:
+    with EmbeddedCluster(ClusterSpec(brokers=2, port=free_port_range(2), settings={"replica.fetch.backoff.ms": "100"})) as cluster:
         broker = cluster.bootstrap.partition(",")[0]
 
         def run(main_class: str, *arguments: str, fails: bool = False) -> str:
@@ -36,6 +38,7 @@ def tool() -> Iterator[Tool]:
             assert (done.returncode != 0) is fails, done.stdout + done.stderr
             return done.stdout + done.stderr
 
+        run.broker = broker  # type: ignore[attr-defined]
         yield run
 
 
@@ -76,3 +79,28 @@ def test_a_move_is_begun_and_completed(tool, tmp_path: Path):
         assert time.monotonic() < give_up_at, "the move is not completed"
     assert "Reassignment of partition moved-0 is completed." in tool(REASSIGN, "--verify", *file)
     assert "Leader: 2\tReplicas: 2\tIsr: 2" in tool(TOPICS, "--describe", "--topic", "moved")
+
+
+def test_a_move_is_held_back_and_let_go(tool, tmp_path: Path):
+    """kafka-reassign-partitions --throttle: the copy goes on no faster, until it is set anew; --verify takes the limits off again (KIP-73)."""
+    tool(TOPICS, "--create", "--topic", "slow", "--replica-assignment", "1")
+    with asking(tool.broker) as first:
+        first.wait_for_leaders("slow", 1)
+        for _ in range(30):
+            assert first.produce("slow", batch_of([bytes(100_000)]), acks=1).error_code == 0
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [1, 2]}]}))
+    file = ("--reassignment-json-file", str(plan))
+    assert "The inter-broker throttle limit was set to 10000 B/s" in tool(REASSIGN, "--execute", *file, "--throttle", "10000")
+    limits = {broker: tool(CONFIGS, "--describe", "--entity-type", "brokers", "--entity-name", broker) for broker in ("1", "2")}
+    for said in limits.values():
+        assert "leader.replication.throttled.rate=10000 " in said and "follower.replication.throttled.rate=10000 " in said, said
+    assert "Reassignment of partition slow-0 is still in progress." in tool(REASSIGN, "--verify", *file)
+    tool(REASSIGN, "--execute", "--additional", *file, "--throttle", "1000000000")
+    give_up_at = time.monotonic() + SECONDS
+    while "No partition reassignments found." not in tool(REASSIGN, "--list"):
+        assert time.monotonic() < give_up_at, "the move is not completed"
+    said = tool(REASSIGN, "--verify", *file)
+    assert "Clearing broker-level throttles on brokers 1,2" in said and "Clearing topic-level throttles on topic slow" in said
+    assert "throttled" not in tool(CONFIGS, "--describe", "--entity-type", "brokers", "--entity-name", "2")
+    assert "throttled" not in tool(CONFIGS, "--describe", "--entity-type", "topics", "--entity-name", "slow")

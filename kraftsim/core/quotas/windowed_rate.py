@@ -1,6 +1,6 @@
 """A rate over the last seconds, measured in windows, and the pause that brings it back to its limit.
 
-Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate}, kafka.server.QuotaUtils.
+Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, SimpleRate}, kafka.server.QuotaUtils.
 """
 
 import math
@@ -48,7 +48,7 @@ class WindowedRate:
 
     def span_ms(self, now_ms: int) -> int:
         """Return over how long the rate is taken."""
-        elapsed_ms = now_ms - self._windows[0].started_ms if self._windows else 0
+        elapsed_ms = self._elapsed_ms(now_ms)
         full_count = elapsed_ms // self._window_ms
         missing_count = max(self._window_count - 1 - full_count, 0)
         return elapsed_ms + missing_count * self._window_ms
@@ -57,3 +57,19 @@ class WindowedRate:
         """Return after how many milliseconds without anything the rate is at its limit again; 0 if it is not above it."""
         rate = self.measure(now_ms)
         return math.floor((rate - limit) / limit * self.span_ms(now_ms) + 0.5) if rate > limit else 0
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        return now_ms - self._windows[0].started_ms if self._windows else 0
+
+
+class SteadyRate(WindowedRate):
+    """Is taken over the time since the first thing that counts, and over one window at least: it does not let a second's worth of ten pass at once.
+
+    Source: org.apache.kafka.common.metrics.stats.SimpleRate.
+    """
+
+    __slots__ = ()
+
+    def span_ms(self, now_ms: int) -> int:
+        """Return over how long the rate is taken."""
+        return max(self._elapsed_ms(now_ms), self._window_ms)

@@ -26,6 +26,7 @@ from kraftsim.node.broker.partitions import NO_BROKER_EPOCH, PartitionKey, Parti
 from kraftsim.node.broker.producer_ids import ProducerIds
 from kraftsim.node.broker.registration import Registration
 from kraftsim.node.broker.replication.replication import Replication
+from kraftsim.node.broker.replication.throttles import ReplicationThrottles
 from kraftsim.node.broker.topic_creation import TopicCreation
 from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.call import Handler
@@ -93,8 +94,10 @@ class Broker:
         self._heartbeats = channel(name="heartbeat", retry_timeout_ms=config.broker_session_timeout_ms // HEARTBEAT_SHARE)
         self._forwarded = channel(name="forwarding")
         self._alterations = channel(name="alter-partition")
+        self.throttles = ReplicationThrottles(config, world.clock)
         self.replication = Replication(
             self.shell,
+            throttle=self.throttles.follower,
             image=lambda: self.image,
             broker_epoch=lambda: self.broker_epoch,
             own_versions=spoken_versions(parts.release.broker_apis),
@@ -261,6 +264,8 @@ class Broker:
         """Act by what changed in the metadata."""
         if changes.registries:
             self.quotas.follow(image.registries.quotas.records())
+        if changes.configs or changes.topics:
+            self.throttles.follow(image)
         await self.partitions.follow(image, changes)
         if any(image.topic_by_id(topic_id) is None for topic_id, _ in changes.partitions):
             self.groups.on_topics_deleted()

@@ -96,6 +96,8 @@ class DelayedFetch:
             throttled.throttle_time_ms = pause_ms
             self.deferred.complete(throttled)
             return
+        if reader.held_back_bytes:
+            self._broker.throttles.leader.record(reader.held_back_bytes)
         if reader.conversion is not None:
             reader.conversion.convert()
         self.deferred.complete(self._context.finish(response))
@@ -144,6 +146,8 @@ class FetchReader:
         self._leader_endpoints: dict[int, NodeEndpoint] = {}
         self.conversion = DownConversion(version) if version < FIRST_VERSION_OF_FORMAT_2 else None
         self.size_bytes = 0
+        self.held_back_bytes = 0
+        """How much of that is for replicas whose copying is held back to a rate (KIP-73)."""
         self.has_news = not any(topic.partitions for topic in topics)
 
     @property
@@ -250,6 +254,10 @@ class FetchReader:
         """Read whole batches; the first one that the request gets may be larger than it allows, or a consumer would never get past it."""
         if bounds.end_offset <= bounds.first_offset:
             return EMPTY
+        throttle = self._broker.throttles.leader
+        is_held_back = self._follower_id >= 0 and throttle.is_set and throttle.holds(hosted.topic, hosted.partition)
+        if is_held_back and throttle.is_exceeded and not self._is_in_sync(hosted):
+            return EMPTY
         bytes_max = min(asked.partition_max_bytes, self._bytes_left)
         records: Chunk | FileSlice
         if self.conversion is None:
@@ -258,8 +266,14 @@ class FetchReader:
             yields = self._version >= FIRST_VERSION_WITH_YIELDING_LIMITS and not self.size_bytes
             records = hosted.log.read_cut(bounds.first_offset, bytes_max, bounds.end_offset, at_least_one=yields)
         self.size_bytes += len(records)
+        if is_held_back:
+            self.held_back_bytes += len(records)
         self._bytes_left = max(self._bytes_left - len(records), 0)
         return records
+
+    def _is_in_sync(self, hosted: HostedPartition) -> bool:
+        reign = hosted.replica.reign
+        return reign is not None and self._follower_id in reign.in_sync
 
     @staticmethod
     def _aborted(hosted: HostedPartition, asked: FetchPartition, records: Chunk | FileSlice) -> list[AbortedTransaction]:

@@ -25,6 +25,7 @@ from kraftsim.core.partitions.kept_fetch_session import FetchPlan, KeptFetchSess
 from kraftsim.core.partitions.read_bounds import Diverging
 from kraftsim.events.partitions import CopyingFailed
 from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.replication.throttles import ReplicationThrottle
 from kraftsim.node.outbound import PeerConnection, VersionRange
 from kraftsim.node.shell import NodeShell
 from protocol.api_keys import ApiKey
@@ -49,11 +50,15 @@ PartitionKey = tuple[str, int]
 
 @dataclass(slots=True)
 class _Copied:
-    """A partition that is copied; nothing is asked for it before `not_before_ms` of the monotonic clock."""
+    """A partition that is copied; nothing is asked for it before `not_before_ms` of the monotonic clock.
+
+    `lag`: how many records it was behind what is replicated, when the leader said so last; a replica without any is in sync for all that it knows.
+    """
 
     hosted: HostedPartition
     following: Following
     not_before_ms: int = 0
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,7 @@ class FetcherPorts:
     own_versions: dict[int, VersionRange]
     on_moved: Callable[[PartitionKey], None]
     disk_failed: Callable[[str, str, OSError], None]
+    throttle: ReplicationThrottle
 
 
 class ReplicaFetcher:
@@ -126,9 +132,15 @@ class ReplicaFetcher:
                 await self._back_off_all(str(failure))
 
     async def _round(self) -> None:
-        """Ask once for every partition that may be asked for."""
+        """Ask once for every partition that may be asked for, and is not held back."""
         now_ms = self._now_ms()
         due = [(each, wish) for each in self._copied.values() if each.not_before_ms <= now_ms and (wish := each.following.wish()) is not None]
+        if due and self._ports.throttle.is_set:
+            free = self._not_held_back(due)
+            if not free:
+                await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
+                return
+            due = free
         if not due:
             await self._sleep()
             return
@@ -138,6 +150,17 @@ class ReplicaFetcher:
             await self._ask_offsets(connection, lost)
             return
         await self._fetch(connection, [(each, wish) for each, wish in due if isinstance(wish, FetchWish)])
+
+    def _not_held_back(self, due: list[tuple[_Copied, FetchWish | OffsetWish]]) -> list[tuple[_Copied, FetchWish | OffsetWish]]:
+        """Leave out the partitions that have had their share for now; what is in sync is none of them."""
+        throttle = self._ports.throttle
+        if not throttle.is_exceeded:
+            return due
+        return [
+            (each, wish)
+            for each, wish in due
+            if each.lag == 0 or isinstance(wish, OffsetWish) or not throttle.holds(each.hosted.topic, each.hosted.partition)
+        ]
 
     async def _sleep(self) -> None:
         """Wait until somebody may be asked for, or something else is to be copied."""
@@ -286,7 +309,11 @@ class ReplicaFetcher:
             diverging=diverging,
         )
         if isinstance(step, Accept):
-            await self._append(each, row.records or EMPTY, step)
+            records = row.records or EMPTY
+            if self._ports.throttle.is_set and self._ports.throttle.holds(each.hosted.topic, each.hosted.partition):
+                self._ports.throttle.record(len(records))
+            await self._append(each, records, step)
+            each.lag = max(row.high_watermark - each.hosted.replica.log_end_offset, 0)
         else:
             await self._carry_out(each, step)
         return step is not IGNORE

@@ -13,6 +13,7 @@ from kraftsim.core.partitions.in_sync_replicas import IsrProposal
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.replication.fetcher import FetcherPorts, ReplicaFetcher
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
+from kraftsim.node.broker.replication.throttles import ReplicationThrottle
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.shell import NodeShell
@@ -34,8 +35,10 @@ class Replication:
         channel: ControllerChannel,
         on_moved: Callable[[PartitionKey], None],
         disk_failed: Callable[[str, str, OSError], None],
+        throttle: ReplicationThrottle,
     ) -> None:
         self._shell = shell
+        self._throttle = throttle
         self._image = image
         self._broker_epoch = broker_epoch
         self._own_versions = dict(own_versions)
@@ -90,6 +93,7 @@ class Replication:
                 own_versions=self._own_versions,
                 on_moved=self._on_moved,
                 disk_failed=self._disk_failed,
+                throttle=self._throttle,
             )
             fetcher = self._fetchers[leader_id, number] = ReplicaFetcher(self._shell, leader_id, number, ports)
         return fetcher
