@@ -19,12 +19,13 @@ class ClientInitialized(Event):
 
 
 class RecordSent(Event):
-    """A client handed a record to its producer. The outcome is unknown until acknowledged or failed."""
+    """A client handed a record to its producer, within a transaction ('' without). The outcome is unknown until acknowledged or failed."""
 
     client_id: str
     topic: str
     partition: int
     record_key: str
+    transaction: str = ""
 
 
 class RecordAcknowledged(Event):
@@ -49,13 +50,14 @@ class RecordFailed(Event):
 
 
 class RecordRead(Event):
-    """A consumer returned a record to the application."""
+    """A consumer returned a record to the application; is_read_committed: one that leaves out what is aborted or not decided."""
 
     client_id: str
     topic: str
     partition: int
     record_key: str
     offset: int
+    is_read_committed: bool = False
 
 
 class ClientStopped(Event):

@@ -4,7 +4,10 @@ from kraftsim.events.event import Event
 
 
 class BatchAppended(Event):
-    """A batch is in the leader's log (not necessarily flushed). first_offset and last_offset are inside; base_sequence is -1 without producer id."""
+    """A batch is in the leader's log (not necessarily flushed). first_offset and last_offset are inside; base_sequence is -1 without producer id.
+
+    is_transactional: it holds records of a transaction; the marker that ends one is another fact.
+    """
 
     topic: str
     partition: int
@@ -18,6 +21,7 @@ class BatchAppended(Event):
     record_count: int
     size_bytes: int
     crc: int
+    is_transactional: bool = False
 
 
 class DuplicateAnswered(Event):
@@ -100,6 +104,7 @@ class BatchReplicated(Event):
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
+    is_transactional: bool = False
 
 
 class PartitionHighWatermarkMoved(Event):
@@ -184,6 +189,7 @@ class FinalBatch(Event):
     is_control: bool
     crc: int
     broker: str = ""
+    is_transactional: bool = False
 
 
 class FinalLog(Event):
@@ -205,4 +211,49 @@ class FinalRecord(Event):
     partition: int
     offset: int
     record_key: str
+    broker: str = ""
+
+
+class FinalMarker(Event):
+    """At the end of a run: a transaction of a producer ends here in the log of `broker`, by a coordinator of that epoch."""
+
+    topic: str
+    partition: int
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    broker: str = ""
+
+
+class FinalTransaction(Event):
+    """At the end of a run: a record of `__transaction_state` in the log of `broker`.
+
+    state is the number of a TransactionState (-1: the id was forgotten); partitions is a list with commas of TOPIC-PARTITION.
+    """
+
+    partition: int
+    offset: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: int
+    partitions: str
+    broker: str = ""
+
+
+class FinalOffset(Event):
+    """At the end of a run: an offset that a group committed, as `__consumer_offsets` has it in the log of `broker` (-1: it was forgotten).
+
+    offsets_partition and log_offset say where the record stands; producer_id is that of the transaction it belongs to, -1 without.
+    """
+
+    offsets_partition: int
+    log_offset: int
+    group_id: str
+    topic: str
+    partition: int
+    committed_offset: int
+    producer_id: int
     broker: str = ""

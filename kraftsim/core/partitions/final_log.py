@@ -6,8 +6,10 @@ Source: org.apache.kafka.storage.internals.log.LogSegment.recover.
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
+from kraftsim.core.partitions.final_coordination import final_coordination, final_markers
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalBatch, FinalLog, FinalRecord
 from protocol.batches import RecordBatch, split_batches
@@ -28,7 +30,8 @@ class LogName(NamedTuple):
 def final_log_events(files: Mapping[str, bytes], *, with_records: bool = True) -> Iterator[Event]:
     """Yield FinalLog, then its FinalBatch and FinalRecord events, for each log among the files, sorted by broker, topic and partition.
 
-    `files` maps 'NODE/TOPIC-PARTITION/BASE_OFFSET.log' to the segment's bytes; other paths are ignored. Control batches are listed without records.
+    `files` maps 'NODE/TOPIC-PARTITION/BASE_OFFSET.log' to the segment's bytes; other paths are ignored. Control batches are listed without records,
+    the markers in them as FinalMarker; what coordinators wrote follows as FinalTransaction and FinalOffset.
     """
     for name, segments in sorted(_segments_by_log(files).items()):
         yield from _events_of_log(name, segments, with_records)
@@ -71,8 +74,12 @@ def _events_of_log(name: LogName, segments: list[tuple[int, bytes]], with_record
             is_control=batch.is_control,
             crc=batch.crc,
             broker=name.broker,
+            is_transactional=batch.is_transactional,
         )
     yield from records
+    for batch in batches if with_records else ():
+        with suppress(MalformedMessage):  # nobody can load what is written so: that is for others to say
+            yield from (final_markers if batch.is_control else final_coordination)(name.topic, name.partition, name.broker, batch)
 
 
 def _intact_batches(segments: list[tuple[int, bytes]]) -> Iterator[RecordBatch]:

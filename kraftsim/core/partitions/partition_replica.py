@@ -257,6 +257,7 @@ class PartitionReplica:
                 producer_id=batch.producer_id,
                 producer_epoch=batch.producer_epoch,
                 base_sequence=batch.base_sequence,
+                is_transactional=batch.is_transactional and not batch.is_control,
             )
         )
         return aborted
@@ -374,6 +375,7 @@ class PartitionReplica:
                 record_count=batch.record_count,
                 size_bytes=batch.size_bytes,
                 crc=batch.crc,
+                is_transactional=batch.is_transactional and not batch.is_control,
             )
         )
         assert self.reign is not None, "only a leader appends"
