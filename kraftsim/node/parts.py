@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
+from kraftsim.core.metadata.activation import PastTold
 from kraftsim.core.metadata.broker_configs import static_settings
 from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode
 from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.metadata.image import ImageWithoutZooKeeper, MetadataImage
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
@@ -40,6 +41,7 @@ from kraftsim.releases.traits import (
     PRODUCER_ID_EXPIRATION,
     RETRIABLE_BLOCK_TIMEOUT,
     VERIFIED_TRANSACTIONS,
+    WITHOUT_ZOOKEEPER,
 )
 from protocol.config_resources import ConfigResourceType
 
@@ -64,7 +66,7 @@ class Parts:
     bounds_min_in_sync_replicas: bool
     keeps_shutdown_epoch: bool
     has_pre_vote: bool
-    migrates_in_transactions: bool
+    past_told: PastTold
     ignores_case_of_group_states: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
     latest_batch_state_manager: type[ProducerStateManager] = LatestBatchStateManager
@@ -94,7 +96,8 @@ class Parts:
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
             has_pre_vote=release.has(PRE_VOTE),
-            migrates_in_transactions=release.has(MIGRATES_IN_TRANSACTIONS),
+            past_told=_past_told(release),
+            metadata_image=ImageWithoutZooKeeper if release.has(WITHOUT_ZOOKEEPER) else MetadataImage,
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
         )
 
@@ -128,6 +131,12 @@ class Parts:
             resource_types=self.resource_types,
             updates_features_atomically=self.release.has(ATOMIC_FEATURE_UPDATES),
         )
+
+
+def _past_told(release: Release) -> PastTold:
+    if release.has(WITHOUT_ZOOKEEPER):
+        return PastTold.NEVER
+    return PastTold.IN_TRANSACTIONS if release.has(MIGRATES_IN_TRANSACTIONS) else PastTold.WHERE_IT_CAN_BE
 
 
 def prefetching_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:

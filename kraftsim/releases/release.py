@@ -4,7 +4,7 @@ Four axes of versions stay apart: the release of a binary (here), the level of t
 per connection), and the version of a record.   Source: KIP-584, KIP-778.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kraftsim.releases.traits import Trait
@@ -18,8 +18,8 @@ VersionRange = tuple[int, int]
 class Release:
     """A persona is the last patch of its line: historical bugs come only by switch.
 
-    `broker_apis` and `controller_apis` are Kafka's ranges on that kind of listener, for the APIs that are built. `metadata_version` is the level of a
-    fresh cluster, `supported_features` maps a feature to its (lowest, highest) level. Traits stand in the order in which they came.
+    `broker_apis` and `controller_apis` are Kafka's ranges on that kind of listener; a node offers those that are built. `metadata_version` is the
+    level of a fresh cluster, `supported_features` maps a feature to its (lowest, highest) level. Traits stand in the order in which they came.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Release:
         supported_features: Mapping[str, VersionRange],
         broker_apis: Mapping[ApiKey, VersionRange],
         controller_apis: Mapping[ApiKey, VersionRange],
+        lost_apis: Collection[ApiKey] = (),
         gained: Iterable[Trait],
     ) -> "Release":
         """Return a later release: what is named here is new or changed, everything else stays."""
@@ -55,7 +56,11 @@ class Release:
             metadata_version=metadata_version,
             metadata_version_name=metadata_version_name,
             supported_features=dict(supported_features),
-            broker_apis={**self.broker_apis, **broker_apis},
-            controller_apis={**self.controller_apis, **controller_apis},
+            broker_apis=_changed(self.broker_apis, broker_apis, lost_apis),
+            controller_apis=_changed(self.controller_apis, controller_apis, lost_apis),
             traits=(*self.traits, *gained),
         )
+
+
+def _changed(before: Mapping[ApiKey, VersionRange], now: Mapping[ApiKey, VersionRange], lost: Collection[ApiKey]) -> dict[ApiKey, VersionRange]:
+    return {key: versions for key, versions in {**before, **now}.items() if key not in lost}

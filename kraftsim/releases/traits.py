@@ -56,6 +56,9 @@ DIRECTORY_IDS = Trait(name="directory-ids", since_release="3.7", why="KIP-858")
 MIGRATES_IN_TRANSACTIONS = Trait(name="migrates-in-transactions", since_release="3.9", why="KAFKA-17457")
 """No cluster below 3.6-IV1 is migrated from ZooKeeper: an empty log says only from there on that it never was (before: from 3.4-IV0 on)."""
 
+WITHOUT_ZOOKEEPER = Trait(name="without-zookeeper", since_release="4.0", why="KIP-833")
+"""The metadata log does not say whether it came from ZooKeeper; where an older one does, that is passed over."""
+
 PRE_VOTE = Trait(name="pre-vote", since_release="4.0", why="KIP-996")
 """A voter asks whether it would be elected before it raises the epoch (before: it raises it at once)."""
 

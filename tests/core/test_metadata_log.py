@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.activation import bootstrap_at, bootstrap_records, takeover_records
+from kraftsim.core.metadata.activation import PastTold, bootstrap_at, bootstrap_records, takeover_records
 from kraftsim.core.metadata.controller_state import ControllerState, kinds_of
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.metadata_level import MetadataLevel
@@ -35,17 +35,18 @@ def new_state() -> ControllerState:
 
 
 @pytest.mark.parametrize(
-    ("level", "is_3_9", "kinds"),
+    ("level", "past_told", "kinds"),
     [
-        (7, False, "FeatureLevelRecord"),
-        (11, False, "FeatureLevelRecord,ZkMigrationStateRecord"),
-        (11, True, "FeatureLevelRecord"),
-        (21, True, "BeginTransactionRecord,FeatureLevelRecord,ZkMigrationStateRecord,EndTransactionRecord"),
+        (7, PastTold.WHERE_IT_CAN_BE, "FeatureLevelRecord"),
+        (11, PastTold.WHERE_IT_CAN_BE, "FeatureLevelRecord,ZkMigrationStateRecord"),
+        (11, PastTold.IN_TRANSACTIONS, "FeatureLevelRecord"),
+        (21, PastTold.IN_TRANSACTIONS, "BeginTransactionRecord,FeatureLevelRecord,ZkMigrationStateRecord,EndTransactionRecord"),
+        (21, PastTold.NEVER, "BeginTransactionRecord,FeatureLevelRecord,EndTransactionRecord"),
     ],
 )
-def test_an_empty_log_begins_with_the_level_of_the_cluster(level: int, is_3_9: bool, kinds: str) -> None:
-    """Since 3.4 also with the migration state (by 3.9 not below 3.6: KAFKA-17457), since 3.6 inside a transaction."""
-    records = bootstrap_records(bootstrap_at(level), migrates_in_transactions=is_3_9)
+def test_an_empty_log_begins_with_the_level_of_the_cluster(level: int, past_told: PastTold, kinds: str) -> None:
+    """Since 3.4 also with the migration state (by 3.9 not below 3.6: KAFKA-17457; not since 4.0), since 3.6 inside a transaction."""
+    records = bootstrap_records(bootstrap_at(level), past_told)
     assert kinds_of(records) == kinds
     assert FeatureLevelRecord(name="metadata.version", feature_level=level) in records
 

@@ -2,10 +2,14 @@
 
 import pytest
 
+from kraftsim.core.metadata.activation import bootstrap_at
+from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
 from kraftsim.releases import traits
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, release, releases
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import Trait
+from protocol.api_keys import ApiKey
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
 
 
 @pytest.mark.parametrize("known", releases(), ids=lambda known: known.name)
@@ -15,26 +19,59 @@ def test_apis_stand_on_the_listeners_that_kafka_gives_them(known: Release) -> No
     assert all("controller" in key.listeners for key in known.controller_apis)
 
 
-def test_releases_stand_oldest_first_and_the_newest_is_the_default() -> None:
-    """A later one lacks nothing that an earlier one has."""
+def test_releases_stand_oldest_first() -> None:
+    """A later one lacks no trait that an earlier one has."""
     names = [known.name for known in releases()]
-    assert names == ["3.5", "3.9"] and names[-1] == DEFAULT_RELEASE
+    assert names == ["3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4"] and DEFAULT_RELEASE == "3.9"
     for earlier, later in zip(releases(), releases()[1:], strict=False):
         assert later.traits[: len(earlier.traits)] == earlier.traits
         assert earlier.metadata_version < later.metadata_version
 
 
-@pytest.mark.parametrize(("name", "level"), [("3.5", (11, "3.5-IV2")), ("3.9", (21, "3.9-IV0"))])
-def test_a_fresh_cluster_is_at_the_newest_level_of_its_release(name: str, level: tuple[int, str]) -> None:
-    """And supports every level from the first with KRaft."""
+@pytest.mark.parametrize("known", releases(), ids=lambda known: known.name)
+def test_a_fresh_cluster_is_at_the_newest_level_of_its_release(known: Release) -> None:
+    """And supports every level from the first with KRaft, or, since 4.0, from the last of 3.3."""
+    level = known.metadata_version
+    assert METADATA_VERSIONS[level].name == known.metadata_version_name and known.metadata_version_name.startswith(f"{known.name}-")
+    assert known.supported_features["metadata.version"] == (1 if known.name < "4" else 7, level)
+
+
+ELR, GROUPS, SHARES, STREAMS, TRANSACTIONS = (
+    "eligible.leader.replicas.version",
+    "group.version",
+    "share.version",
+    "streams.version",
+    "transaction.version",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "levels"),
+    [
+        ("3.9", {}),
+        ("4.0", {GROUPS: 1, TRANSACTIONS: 2}),
+        ("4.1", {ELR: 1, GROUPS: 1, TRANSACTIONS: 2}),
+        ("4.2", {ELR: 1, GROUPS: 1, SHARES: 1, STREAMS: 1, TRANSACTIONS: 2}),
+        ("4.4", {ELR: 1, GROUPS: 1, SHARES: 2, STREAMS: 1, TRANSACTIONS: 2}),
+    ],
+)
+def test_a_fresh_cluster_has_the_features_of_its_release(name: str, levels: dict[str, int]) -> None:
+    """As ApiVersions of fresh clusters say (asked of 4.0.2, 4.1.2, 4.2.2, 4.4.0); metadata.version is written first, the rest by name."""
     known = release(name)
-    assert (known.metadata_version, known.metadata_version_name) == level
-    assert known.supported_features["metadata.version"] == (1, level[0])
+    bootstrap = bootstrap_at(known.metadata_version, known.supported_features)
+    told = [(record.name, record.feature_level) for record in bootstrap.records if isinstance(record, FeatureLevelRecord)]
+    assert told == [("metadata.version", known.metadata_version), *sorted(levels.items())]
 
 
 def test_brokers_wait_for_producer_ids_before_3_6() -> None:
     """The difference that a client sees first."""
-    assert [known.has(traits.PREFETCHED_PRODUCER_IDS) for known in releases()] == [False, True]
+    assert [known.name for known in releases() if not known.has(traits.PREFETCHED_PRODUCER_IDS)] == ["3.5"]
+
+
+def test_what_went_with_4_0_is_not_offered_any_more() -> None:
+    """ControlledShutdown was for ZooKeeper; old versions went by KIP-896."""
+    assert ApiKey.CONTROLLED_SHUTDOWN in release("3.9").controller_apis and ApiKey.CONTROLLED_SHUTDOWN not in release("4.1").controller_apis
+    assert (release("3.9").broker_apis[ApiKey.FETCH], release("4.1").broker_apis[ApiKey.FETCH]) == ((0, 17), (4, 18))
 
 
 def test_a_release_has_the_traits_that_came_with_it_or_before_it() -> None:
@@ -47,8 +84,8 @@ def test_a_release_has_the_traits_that_came_with_it_or_before_it() -> None:
 
 def test_an_unknown_release_is_refused_with_the_names_there_are() -> None:
     """So that a typing error ends in one line."""
-    with pytest.raises(KeyError, match=r"no release is called 3\.7 \(there are: "):
-        release("3.7")
+    with pytest.raises(KeyError, match=r"no release is called 3\.4 \(there are: "):
+        release("3.4")
 
 
 def _release_of(trait: Trait) -> tuple[int, ...]:

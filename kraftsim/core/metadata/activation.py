@@ -3,9 +3,12 @@
 Source: org.apache.kafka.controller.ActivationRecordsGenerator, BootstrapMetadata.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
+from kraftsim.core.metadata.feature_levels import default_levels
 from kraftsim.core.metadata.metadata_level import FEATURE, MetadataLevel
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m21_zk_migration_state import NONE, ZkMigrationStateRecord
@@ -16,6 +19,7 @@ from protocol.schema import Message
 
 BOOTSTRAP: Final = "Bootstrap records"
 FAILOVER: Final = "Controller failover"
+NOTHING_ELSE: Final[Mapping[str, tuple[int, int]]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,19 +30,32 @@ class Bootstrap:
     metadata_version: int
 
 
-def bootstrap_at(metadata_version: int) -> Bootstrap:
-    """Return what a cluster begins with that is told nothing but its level."""
-    return Bootstrap(records=(FeatureLevelRecord(name=FEATURE, feature_level=metadata_version),), metadata_version=metadata_version)
+def bootstrap_at(metadata_version: int, supported: Mapping[str, tuple[int, int]] = NOTHING_ELSE) -> Bootstrap:
+    """Return what a cluster begins with that is told nothing but its level: that, and what goes with it of the features that are `supported`."""
+    levels = {FEATURE: metadata_version, **default_levels(metadata_version, supported)}
+    records = tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())
+    return Bootstrap(records=records, metadata_version=metadata_version)
 
 
-def bootstrap_records(bootstrap: Bootstrap, *, migrates_in_transactions: bool = True) -> list[Message]:
-    """Return what an empty log begins with: what the cluster is given, and that there never was a ZooKeeper.
+class PastTold(Enum):
+    """Where a new log says that there never was a ZooKeeper."""
 
-    That is said wherever it can be, or, by releases that migrate no cluster without transactions, only from the level on that has them.
-    """
+    WHERE_IT_CAN_BE = "from 3.4-IV0 on"
+    IN_TRANSACTIONS = "from 3.6-IV1 on"
+    """By releases that migrate no cluster without metadata transactions."""
+    NEVER = "at no level"
+
+
+def bootstrap_records(bootstrap: Bootstrap, past_told: PastTold = PastTold.IN_TRANSACTIONS) -> list[Message]:
+    """Return what an empty log begins with: what the cluster is given, and, where the release says so, that there never was a ZooKeeper."""
     level = MetadataLevel(bootstrap.metadata_version)
     records = list(bootstrap.records)
-    if level.has_transactions or (level.has_migration_state and not migrates_in_transactions):
+    says_past = {
+        PastTold.WHERE_IT_CAN_BE: level.has_migration_state,
+        PastTold.IN_TRANSACTIONS: level.has_transactions,
+        PastTold.NEVER: False,
+    }
+    if says_past[past_told]:
         records.append(ZkMigrationStateRecord(zk_migration_state=NONE))
     return [BeginTransactionRecord(name=BOOTSTRAP), *records, EndTransactionRecord()] if level.has_transactions else records
 

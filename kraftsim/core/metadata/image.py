@@ -63,6 +63,9 @@ class ImageChanges:
 class MetadataImage:
     """Fed with committed records only, so nothing here is ever undone."""
 
+    remembers_zookeeper = True
+    """Whether a snapshot says where the cluster came from."""
+
     def __init__(self) -> None:
         self.highest_offset = NO_OFFSET
         """The last offset that the image contains; also that of control records (`skip`)."""
@@ -86,6 +89,10 @@ class MetadataImage:
     def finalized_features(self) -> Mapping[str, int]:
         """feature -> level, sorted by name."""
         return dict(sorted(self._features.items()))
+
+    def level_of(self, feature: str) -> int:
+        """Return the finalized level of a feature; 0 where it has none."""
+        return self._features.get(feature, 0)
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         """Return a registration, fenced or not, or None."""
@@ -246,3 +253,9 @@ class MetadataImage:
             self._features[record.name] = record.feature_level
         else:
             self._features.pop(record.name, None)
+
+
+class ImageWithoutZooKeeper(MetadataImage):
+    """The image of 4.0 and later, whose snapshots do not say any more whether the cluster came from ZooKeeper."""
+
+    remembers_zookeeper = False

@@ -33,7 +33,7 @@ def _features(image: MetadataImage) -> Iterator[Message]:
         yield FeatureLevelRecord(name=FEATURE, feature_level=levels.pop(FEATURE))
     for name, level in levels.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
-    if image.metadata_level.has_migration_state:
+    if image.metadata_level.has_migration_state and image.remembers_zookeeper:
         yield image.registries.migration_state
 
 

@@ -11,12 +11,12 @@ from functools import partial
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
-from kraftsim.core.metadata.metadata_level import KRAFT_VERSION
 from kraftsim.core.partitions.fetch_sessions import FetchSessions
 from kraftsim.core.raft.voter_set import VoterNode
 from kraftsim.events.nodes import NodeStopped
-from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
+from kraftsim.node.api_offer import ApiOffer, spoken_versions
 from kraftsim.node.broker.client_quotas import ClientQuotas, throttled
+from kraftsim.node.broker.cluster_features import ClusterFeatures
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.groups.group_coordinator import GroupCoordinator
@@ -74,6 +74,7 @@ class Broker:
         self._is_decided = asyncio.Event()
         """Set once it is known whether the broker came into service."""
         self.shell = NodeShell(world, config, self._on_death)
+        self.features = ClusterFeatures(lambda: self.image, self._quorum_level)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, world.random("fetch sessions"))
         self.deletions: Purgatory[PartitionKey] = Purgatory()
@@ -206,14 +207,6 @@ class Broker:
         """The epoch of this incarnation's registration; -1 before it has one."""
         return NO_BROKER_EPOCH if self._lifecycle is None else self._lifecycle.broker_epoch
 
-    def finalized_features(self) -> FinalizedFeatures:
-        """Return the levels of the cluster; before anything is applied there are none. That of the quorum is in no record but in its voters."""
-        levels = self.image.finalized_features
-        kraft_version = self._raft.quorum.voters.kraft_version if self._raft is not None else 0
-        if levels and kraft_version:
-            levels = {**levels, KRAFT_VERSION: kraft_version}
-        return FinalizedFeatures(levels, self.image.highest_offset)
-
     def settings(self) -> BrokerSettings:
         """Return what holds for this broker: what was set while brokers run, and what its properties say."""
         return broker_settings(self.config, self.image)
@@ -299,6 +292,9 @@ class Broker:
                 await self._lifecycle.may_stop.wait()
         except TimeoutError:
             return
+
+    def _quorum_level(self) -> int:
+        return 0 if self._raft is None else self._raft.quorum.voters.kraft_version
 
     def _on_death(self) -> None:
         self._is_decided.set()

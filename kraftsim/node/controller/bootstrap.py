@@ -25,7 +25,7 @@ def load_bootstrap(disk: Disk, release: Release, directory: str) -> Bootstrap:
     try:
         records = parse_metadata_snapshot(disk.read(BOOTSTRAP_CHECKPOINT)).records
     except FileNotFoundError:
-        return bootstrap_at(release.metadata_version)
+        return bootstrap_at(release.metadata_version, release.supported_features)
     except MalformedFile as malformed:
         raise ConfigError(f"{path} cannot be read: {malformed}") from malformed
     levels = [record for record in records if isinstance(record, FeatureLevelRecord)]

@@ -10,7 +10,7 @@ from protocol.api_keys import ApiKey
 
 def handle(broker: Broker, call: Call) -> Answer:
     """Answer 0, or INVALID_REQUEST for a software name that is none."""
-    return broker.offer.answer(call, broker.finalized_features())
+    return broker.offer.answer(call, broker.features.finalized())
 
 
 HANDLER = Handler(key=ApiKey.API_VERSIONS, handle=handle)

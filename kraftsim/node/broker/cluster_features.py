@@ -1,0 +1,30 @@
+"""The levels of the cluster's features as a broker knows them: what it tells clients, and by what it goes itself.
+
+They follow the metadata log, so they change while the broker runs.   Source: KIP-584, org.apache.kafka.metadata.MetadataCache.features.
+"""
+
+from collections.abc import Callable
+
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.metadata.metadata_level import KRAFT_VERSION
+from kraftsim.node.api_offer import FinalizedFeatures
+
+
+class ClusterFeatures:
+    """`kraft_version` is the level of the quorum, which is in no record but in its voters."""
+
+    def __init__(self, image: Callable[[], MetadataImage], kraft_version: Callable[[], int]) -> None:
+        self._image = image
+        self._kraft_version = kraft_version
+
+    def level(self, name: str) -> int:
+        """Return the finalized level of a feature such as transaction.version; 0 where it has none."""
+        return self._kraft_version() if name == KRAFT_VERSION else self._image().level_of(name)
+
+    def finalized(self) -> FinalizedFeatures:
+        """Return all levels, and the offset of the last metadata record applied; before anything is applied there are none."""
+        image = self._image()
+        levels, kraft_version = image.finalized_features, self._kraft_version()
+        if levels and kraft_version:
+            levels = {**levels, KRAFT_VERSION: kraft_version}
+        return FinalizedFeatures(levels, image.highest_offset)

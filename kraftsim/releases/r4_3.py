@@ -1,0 +1,30 @@
+"""Apache Kafka 4.3: log directories can be cordoned (KIP-1066).
+
+A delta of 4.2.   Source: the message definitions in the jars of 4.3.1.
+"""
+
+from kraftsim.releases import r4_2
+from protocol.api_keys import ApiKey
+
+RELEASE = r4_2.RELEASE.followed_by(
+    name="4.3",
+    patch="4.3.1",
+    metadata_version=30,
+    metadata_version_name="4.3-IV0",
+    supported_features={
+        "eligible.leader.replicas.version": (0, 1),
+        "group.version": (0, 1),
+        "kraft.version": (0, 1),
+        "metadata.version": (7, 30),
+        "share.version": (0, 1),
+        "streams.version": (0, 1),
+        "transaction.version": (0, 2),
+    },
+    broker_apis={
+        ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
+    },
+    controller_apis={
+        ApiKey.BROKER_HEARTBEAT: (0, 2),
+    },
+    gained=(),
+)
