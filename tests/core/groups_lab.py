@@ -7,25 +7,31 @@ from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.groups.joining import JoinAsked
 from kraftsim.core.groups.membership import SyncAsked
 from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.outbox import Append, CoordinatorRecord, Reply, Stored
+from kraftsim.core.groups.outbox import Append, CoordinatorRecord, Reply, Stored, WritingProducer
+from kraftsim.core.groups.transactional_committing import TransactionalCommitAsked
+from kraftsim.events.event import Event
 from protocol.batches import RecordBatch, build_batch
+from protocol.control_records import build_transaction_marker
 from protocol.errors import ErrorCode
 from protocol.records import Record
 
 WALL_MS = 1_700_000_000_000
 SESSION_MS, REBALANCE_MS = 10_000, 20_000
 GROUP = "g"
+PRODUCER_ID = 4000
 
 
 class GroupsLab:
     """One shard. `holds_back`: appends wait in `held` for `store`."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, shard_class: type[GroupShard] = GroupShard, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
-        self.shard = GroupShard(self.settings)
+        self.events: list[Event] = []
+        self.shard = shard_class(self.settings, 7, self.events.append)
         self.now_ms = 0
         self.answers: dict[int, GroupAnswer] = {}
         self.records: list[CoordinatorRecord] = []
+        self.log: list[RecordBatch] = []
         self.held: list[tuple[int, int]] = []
         self.holds_back = False
         self._waiters = 0
@@ -46,6 +52,7 @@ class GroupsLab:
                 assert isinstance(effect, Append)
                 first_offset = len(self.records)
                 self.records += effect.records
+                self.log.append(batch_of(*effect.records, offset=first_offset, **of_producer(effect.producer)))
                 if effect.token is not None:
                     self.held.append((effect.token, first_offset))
                     if not self.holds_back:
@@ -140,6 +147,42 @@ class GroupsLab:
         self.settle()
         return self._waiters
 
+    def commit_in_transaction(
+        self,
+        offset: int,
+        *,
+        producer_id: int = PRODUCER_ID,
+        member_id: str = "",
+        generation_id: int = -1,
+        instance: str | None = None,
+        partition: int = 0,
+        metadata: str = "",
+    ) -> int:
+        """Commit an offset of topic t in a transaction."""
+        self._waiters += 1
+        asked = TransactionalCommitAsked(
+            transactional_id="x",
+            group_id=GROUP,
+            producer=WritingProducer(producer_id, 0),
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=instance,
+            offsets=[OffsetAsked(topic="t", partition=partition, offset=offset, leader_epoch=-1, metadata=metadata)],
+        )
+        self.shard.commit_in_transaction(self._waiters, asked, self.now)
+        self.settle()
+        return self._waiters
+
+    def end_transaction(self, *, commits: bool, producer_id: int = PRODUCER_ID) -> None:
+        """Write the marker of a producer's transaction."""
+        marker_offset = len(self.records)
+        self.records.append(CoordinatorRecord(b"marker", None))
+        marker = build_transaction_marker(
+            producer_id=producer_id, producer_epoch=0, commits=commits, coordinator_epoch=0, timestamp=0, base_offset=marker_offset
+        )
+        self.log.append(RecordBatch(marker))
+        self.shard.end_transaction(producer_id, 0, marker_offset, is_commit=commits)
+
     def committed(self, partition: int = 0, *, require_stable: bool = False) -> int | ErrorCode | None:
         """The committed offset of a partition of topic t, or why it is not told."""
         found = self.shard.fetch_offsets(GROUP, [("t", partition)], require_stable=require_stable)[0]
@@ -172,15 +215,23 @@ class GroupsLab:
 
     def reloaded(self) -> "GroupsLab":
         """Another coordinator that has read the same log."""
-        other = GroupsLab()
-        for offset, record in enumerate(self.records):
-            other.shard.replay(batch_of(record, offset))
-        other.records = list(self.records)
+        other = GroupsLab(type(self.shard))
+        for batch in self.log:
+            other.shard.replay(batch)
+        other.records, other.log = list(self.records), list(self.log)
         other.shard.begin(other.now)
         other.settle()
         return other
 
 
-def batch_of(record: CoordinatorRecord, offset: int, **fields: object) -> RecordBatch:
-    """A record as a batch of its own."""
-    return RecordBatch(build_batch([Record(key=record.key, value=record.value)], base_offset=offset, **fields))  # type: ignore[arg-type]
+def batch_of(*records: CoordinatorRecord, offset: int, **fields: object) -> RecordBatch:
+    """Records as a batch of their own."""
+    rows = [Record(key=record.key, value=record.value) for record in records]
+    return RecordBatch(build_batch(rows, base_offset=offset, **fields))  # type: ignore[arg-type]
+
+
+def of_producer(producer: WritingProducer | None) -> dict[str, object]:
+    """What a batch says of the producer in whose transaction it is."""
+    if producer is None:
+        return {}
+    return {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch, "base_sequence": 0, "transactional": True}

@@ -3,15 +3,10 @@
 import pytest
 
 from kraftsim.core.groups.answers import CommitAnswer
-from kraftsim.core.groups.group_offsets import CommittedOffset
-from kraftsim.core.groups.group_records import offset_record
-from protocol.batches import RecordBatch
-from protocol.control_records import build_transaction_marker
 from protocol.errors import ErrorCode
-from tests.core.groups_lab import GROUP, GroupsLab, batch_of
+from tests.core.groups_lab import GROUP, GroupsLab
 
 RETENTION_MS = 10080 * 60_000
-PRODUCER_ID = 4000
 
 
 @pytest.mark.parametrize(
@@ -145,18 +140,3 @@ def test_offsets_of_topics_that_are_deleted_are_forgotten():
     lab.settle()
     assert lab.committed() is None
     assert not lab.reloaded().shard.groups
-
-
-@pytest.mark.parametrize(("commits", "expected"), [(True, 7), (False, 5)])
-def test_a_transactional_commit_counts_when_its_marker_is_read(commits, expected):
-    """KIP-447: until then who wants stable offsets has to wait."""
-    lab = GroupsLab()
-    lab.commit(5)
-    offset = CommittedOffset(offset=7, leader_epoch=-1, metadata="", commit_timestamp=0)
-    lab.shard.replay(
-        batch_of(offset_record(GROUP, ("t", 0), offset), 1, producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=0, transactional=True)
-    )
-    assert (lab.committed(), lab.committed(require_stable=True)) == (5, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    marker = build_transaction_marker(producer_id=PRODUCER_ID, producer_epoch=0, commits=commits, coordinator_epoch=0, timestamp=0)
-    lab.shard.replay(RecordBatch(marker))
-    assert lab.committed(require_stable=True) == expected

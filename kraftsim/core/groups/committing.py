@@ -14,6 +14,7 @@ from kraftsim.core.groups.group_offsets import NO_EXPIRY, CommittedOffset, Topic
 from kraftsim.core.groups.group_records import offset_record
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.moment import Moment
+from kraftsim.core.groups.offset_notes import OffsetNotes
 from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox, Stored
 from kraftsim.core.groups.rebalance import Rebalance
 from protocol.errors import ErrorCode
@@ -46,10 +47,11 @@ class CommitAsked(Struct, frozen=True, kw_only=True):
 class Committing:
     """The rules for commits to the groups of one coordinator."""
 
-    def __init__(self, settings: GroupSettings, outbox: Outbox, rebalance: Rebalance) -> None:
+    def __init__(self, settings: GroupSettings, outbox: Outbox, rebalance: Rebalance, notes: OffsetNotes) -> None:
         self._settings = settings
         self._outbox = outbox
         self._rebalance = rebalance
+        self._notes = notes
 
     def commit(self, group: ClassicGroup, waiter: int, asked: CommitAsked, now: Moment) -> None:
         """Take offsets, or say why not. A member that commits is alive."""
@@ -77,36 +79,46 @@ class Committing:
 
     def _store(self, group: ClassicGroup, waiter: int, asked: CommitAsked, now: Moment) -> None:
         errors: list[ErrorCode] = []
-        pended: list[tuple[TopicPartition, CommittedOffset]] = []
+        sent: list[tuple[TopicPartition, CommittedOffset]] = []
         for each in asked.offsets:
             if len(each.metadata) > self._settings.offset_metadata_max_bytes:
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(ErrorCode.NONE)
-            pended.append(((each.topic, each.partition), _offset_of(each, asked.retention_ms, now)))
-        if not pended:
+            sent.append(((each.topic, each.partition), offset_of(each, now, asked.retention_ms)))
+        if not sent:
             self._outbox.reply(waiter, CommitAnswer(tuple(errors)))
             return
         records: list[CoordinatorRecord] = []
-        for partition, offset in pended:
-            group.offsets.pend(partition, offset)
+        for partition, offset in sent:
+            group.offsets.send(partition, offset)
             records.append(offset_record(group.group_id, partition, offset))
 
         def on_stored(stored: Stored) -> None:
-            for index, (partition, offset) in enumerate(pended):
+            for index, (partition, offset) in enumerate(sent):
                 if group.is_in(GroupState.DEAD):
                     break
-                if stored.error is ErrorCode.NONE:
-                    group.offsets.commit(partition, offset, _at(offset, stored.base_offset + index))
-                else:
+                if stored.error is not ErrorCode.NONE:
                     group.offsets.fail(partition, offset)
+                    continue
+                placed = placed_at(offset, stored.base_offset + index)
+                is_current = group.offsets.commit(partition, offset, placed)
+                self._notes.committed(
+                    group.group_id,
+                    partition,
+                    placed,
+                    member_id=asked.member_id,
+                    generation_id=asked.generation_id,
+                    is_current=is_current,
+                )
             answers = [stored.error if error is ErrorCode.NONE else error for error in errors]
             self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
 
         self._outbox.store_offsets(records, on_stored)
 
 
-def _offset_of(asked: OffsetAsked, retention_ms: int, now: Moment) -> CommittedOffset:
+def offset_of(asked: OffsetAsked, now: Moment, retention_ms: int = NO_RETENTION_MS) -> CommittedOffset:
+    """Return what is to be committed, before it has a place in the log."""
     return CommittedOffset(
         offset=asked.offset,
         leader_epoch=asked.leader_epoch,
@@ -116,7 +128,8 @@ def _offset_of(asked: OffsetAsked, retention_ms: int, now: Moment) -> CommittedO
     )
 
 
-def _at(offset: CommittedOffset, record_offset: int) -> CommittedOffset:
+def placed_at(offset: CommittedOffset, record_offset: int) -> CommittedOffset:
+    """Return a committed offset with the place of its record."""
     return CommittedOffset(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,

@@ -8,17 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kraftsim.core.groups.answers import CommitAnswer, JoinAnswer, SyncAnswer
-from kraftsim.core.groups.classic_group import CONSUMER_PROTOCOL, ClassicGroup, GroupState
+from kraftsim.core.groups.classic_group import CONSUMER_PROTOCOL, NO_STATE_TIMESTAMP, ClassicGroup, GroupState
 from kraftsim.core.groups.committing import CommitAsked, Committing
-from kraftsim.core.groups.group_offsets import CommittedOffset, TopicPartition
+from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from kraftsim.core.groups.group_records import group_tombstone, offset_tombstone, read_offset, restore_group
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.joining import JoinAsked, Joining
 from kraftsim.core.groups.membership import Membership, SyncAsked
 from kraftsim.core.groups.moment import Moment
+from kraftsim.core.groups.offset_notes import OffsetNotes, unheard
 from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox
 from kraftsim.core.groups.rebalance import Rebalance
 from kraftsim.core.groups.timers import TimerKind, Timers
+from kraftsim.core.groups.transactional_committing import TransactionalCommitAsked, TransactionalCommitting
+from kraftsim.events.event import Event
 from protocol.batches import RecordBatch
 from protocol.control_records import ControlType, control_type
 from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -37,9 +40,15 @@ class FoundOffset:
 
 
 class GroupShard:
-    """Groups by name, in the order in which they became known."""
+    """Groups by name, in the order in which they became known. `number` is that of the partition."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    offsets_class: type[GroupOffsets] = GroupOffsets
+    """What keeps the offsets of each group."""
+    transactional_committing_class: type[TransactionalCommitting] = TransactionalCommitting
+    """Who judges and writes the commits of transactions."""
+
+    def __init__(self, settings: GroupSettings, number: int = 0, note: Callable[[Event], None] = unheard) -> None:
+        self._notes = notes = OffsetNotes(note, number)
         self.groups: dict[str, ClassicGroup] = {}
         self.outbox = Outbox()
         self.timers = Timers()
@@ -47,7 +56,8 @@ class GroupShard:
         self._rebalance = Rebalance(settings, self.outbox, self.timers)
         self._joining = Joining(settings, self.outbox, self.timers, self._rebalance)
         self._membership = Membership(self.outbox, self.timers, self._rebalance)
-        self._committing = Committing(settings, self.outbox, self._rebalance)
+        self._committing = Committing(settings, self.outbox, self._rebalance, notes)
+        self._transactional = self.transactional_committing_class(settings, self.outbox, notes)
 
     # Members -------------------------------------------------------------------------------------------------------------------------------
 
@@ -61,7 +71,7 @@ class GroupShard:
             if asked.member_id:
                 self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id))
                 return
-            group = self.groups[asked.group_id] = ClassicGroup(asked.group_id, now.wall_ms)
+            group = self._new_group(asked.group_id, now.wall_ms)
         self._joining.join(group, waiter, asked, now)
 
     def sync(self, waiter: int, asked: SyncAsked, now: Moment) -> None:
@@ -97,8 +107,33 @@ class GroupShard:
             if asked.generation_id >= 0:
                 self.outbox.reply(waiter, CommitAnswer((ErrorCode.ILLEGAL_GENERATION,) * len(asked.offsets)))
                 return
-            group = self.groups[asked.group_id] = ClassicGroup(asked.group_id, now.wall_ms)
+            group = self._new_group(asked.group_id, now.wall_ms)
         self._committing.commit(group, waiter, asked, now)
+
+    def commit_in_transaction(self, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+        """Answer with a CommitAnswer once the offsets are replicated: judged and appended in one step. A group that nobody knows is made."""
+        self._transactional.commit(self.group_of_transaction(asked.group_id, now), waiter, asked, now)
+
+    def refuse_in_transaction(self, asked: TransactionalCommitAsked, now: Moment) -> ErrorCode | None:
+        """Return why a group would not take a transactional commit now, without writing anything."""
+        return self._transactional.refuse(self.group_of_transaction(asked.group_id, now), asked)
+
+    def group_of_transaction(self, group_id: str, now: Moment) -> ClassicGroup:
+        """Return the group that a transaction commits for; one that nobody knows is made, whoever is to be refused then."""
+        return self.groups.get(group_id) or self._new_group(group_id, now.wall_ms)
+
+    def end_transaction(self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool) -> None:
+        """The marker of a producer's transaction is replicated: what waited for it counts, or never will."""
+        for group in self.groups.values():
+            for ended in group.offsets.end_transaction(producer_id, is_commit=is_commit):
+                self._notes.ended(
+                    group.group_id,
+                    ended,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    marker_offset=marker_offset,
+                    is_commit=is_commit,
+                )
 
     def fetch_offsets(self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool) -> list[FoundOffset]:
         """Return the committed offsets of partitions, or (None) of all that have one."""
@@ -106,13 +141,19 @@ class GroupShard:
         if group is None or group.is_in(GroupState.DEAD):
             return [FoundOffset(partition, None) for partition in partitions or ()]
         offsets = group.offsets
-        found = []
-        for partition in offsets.committed if partitions is None else partitions:
-            if require_stable and offsets.is_unstable(partition):
-                found.append(FoundOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            else:
-                found.append(FoundOffset(partition, offsets.committed.get(partition)))
+        found = [
+            FoundOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if self.withholds(group, partition, require_stable=require_stable)
+            else FoundOffset(partition, offsets.committed.get(partition))
+            for partition in (list(offsets.committed) if partitions is None else partitions)
+        ]
+        for each in found:
+            self._notes.told(group_id, each.partition, each.offset, each.error, require_stable=require_stable)
         return found
+
+    def withholds(self, group: ClassicGroup, partition: TopicPartition, *, require_stable: bool) -> bool:
+        """Tell whether an offset is not told because it may be replaced at any moment (KIP-447); who wants any offset is told the former one."""
+        return require_stable and group.offsets.is_unstable(partition)
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition], now: Moment) -> list[ErrorCode] | ErrorCode:
         """Forget offsets that no member reads; return how each partition went, or why none was looked at (OffsetDelete)."""
@@ -138,7 +179,7 @@ class GroupShard:
         if not group.is_in(GroupState.EMPTY):
             return ErrorCode.NON_EMPTY_GROUP
         group.enter(GroupState.DEAD, now.wall_ms)
-        self._forget(group, list(group.offsets.committed), now)
+        self._forget(group, group.offsets.known(), now)
         return ErrorCode.NONE
 
     def expire_offsets(self, now: Moment) -> None:
@@ -149,7 +190,7 @@ class GroupShard:
     def forget_topics(self, is_there: Callable[[str], bool], now: Moment) -> None:
         """Forget the offsets of topics that are deleted."""
         for group in list(self.groups.values()):
-            self._forget(group, [partition for partition in group.offsets.committed if not is_there(partition[0])], now)
+            self._forget(group, [partition for partition in group.offsets.known() if not is_there(partition[0])], now)
 
     def _expired(self, group: ClassicGroup, now_ms: int) -> list[TopicPartition]:
         retention_ms, offsets = self._settings.offsets_retention_ms, group.offsets
@@ -164,7 +205,10 @@ class GroupShard:
 
     def _forget(self, group: ClassicGroup, partitions: Sequence[TopicPartition], now: Moment) -> None:
         """Forget offsets, and the group if nothing is left of it; nobody waits for the tombstones."""
-        records: list[CoordinatorRecord] = [offset_tombstone(group.group_id, partition) for partition in group.offsets.forget(partitions)]
+        forgotten = group.offsets.forget(partitions)
+        records: list[CoordinatorRecord] = [offset_tombstone(group.group_id, partition) for partition in forgotten]
+        for partition in forgotten:
+            self._notes.forgotten(group.group_id, partition)
         if group.is_in(GroupState.EMPTY) and group.offsets.is_empty:
             group.enter(GroupState.DEAD, now.wall_ms)
         if group.is_in(GroupState.DEAD):
@@ -219,12 +263,12 @@ class GroupShard:
                 group.offsets.forget([partition])
             return
         if group is None:
-            group = self.groups[key.group] = ClassicGroup(key.group)
+            group = self._new_group(key.group)
         stored = read_offset(value, record_offset)
         if producer_id is None:
             group.offsets.replay(partition, stored)
         else:
-            group.offsets.pend_of_producer(producer_id, partition, stored)
+            group.offsets.replay_pending(producer_id, partition, stored)
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         known = self.groups.get(group_id)
@@ -233,13 +277,16 @@ class GroupShard:
                 offsets = known.offsets
                 del self.groups[group_id]
                 if not offsets.is_empty:
-                    self.groups[group_id] = ClassicGroup(group_id)
-                    self.groups[group_id].offsets = offsets
+                    self._new_group(group_id).offsets = offsets
             return
         group = restore_group(group_id, value)
-        if known is not None:
-            group.offsets = known.offsets
+        group.offsets = self.offsets_class() if known is None else known.offsets
         self.groups[group_id] = group
+
+    def _new_group(self, group_id: str, wall_ms: int = NO_STATE_TIMESTAMP) -> ClassicGroup:
+        group = self.groups[group_id] = ClassicGroup(group_id, wall_ms)
+        group.offsets = self.offsets_class()
+        return group
 
     def begin(self, now: Moment) -> None:
         """Everything in the log is replayed: members have whole sessions from now on, and groups that hold nothing are forgotten."""
@@ -247,10 +294,18 @@ class GroupShard:
             if not group.members and group.offsets.is_empty and group.generation_id == 0:
                 del self.groups[group.group_id]
                 continue
+            self._note_loaded(group)
             for member in group.members.values():
                 self._rebalance.renew_session(member, now)
             if len(group.members) > self._settings.max_size:
                 self._rebalance.prepare(group, now)
+
+    def _note_loaded(self, group: ClassicGroup) -> None:
+        for partition, stored in group.offsets.committed.items():
+            self._notes.loaded(group.group_id, partition, stored)
+        for producer_id, offsets in group.offsets.pending.items():
+            for partition, stored in offsets.items():
+                self._notes.loaded(group.group_id, partition, stored, producer_id)
 
     def end(self, now: Moment) -> None:
         """Another broker answers for these groups from now on: send those away who wait."""

@@ -50,11 +50,23 @@ class Reply(Struct, frozen=True):
     answer: GroupAnswer
 
 
+class WritingProducer(Struct, frozen=True):
+    """The producer in whose transaction records are written. `guard` is what the verification of the transaction gave it, if there was one."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: int | None = None
+
+
 class Append(Struct, frozen=True):
-    """Append records to the coordinator's partition in one batch. With a token, say how it ended: `Outbox.stored`; with None nobody asks."""
+    """Append records to the coordinator's partition in one batch, of a producer's transaction if there is one.
+
+    With a token, say how it ended: `Outbox.stored`; with None nobody asks.
+    """
 
     records: tuple[CoordinatorRecord, ...]
     token: int | None
+    producer: WritingProducer | None = None
 
 
 Effect = Reply | Append
@@ -87,14 +99,20 @@ class Outbox:
         """Have the record of a group appended, and go on once it is replicated, or is not."""
         self._store((record,), on_stored, OF_GROUPS)
 
-    def store_offsets(self, records: Sequence[CoordinatorRecord], on_stored: OnStored) -> None:
+    def store_offsets(self, records: Sequence[CoordinatorRecord], on_stored: OnStored, producer: WritingProducer | None = None) -> None:
         """Have the records of offsets appended, and go on once they are replicated, or are not."""
-        self._store(records, on_stored, OF_OFFSETS)
+        self._store(records, on_stored, OF_OFFSETS, producer)
 
-    def _store(self, records: Sequence[CoordinatorRecord], on_stored: OnStored, errors: Mapping[ErrorCode, ErrorCode]) -> None:
+    def _store(
+        self,
+        records: Sequence[CoordinatorRecord],
+        on_stored: OnStored,
+        errors: Mapping[ErrorCode, ErrorCode],
+        producer: WritingProducer | None = None,
+    ) -> None:
         self._token_count += 1
         self._waiting[self._token_count] = on_stored, errors
-        self._effects.append(Append(tuple(records), self._token_count))
+        self._effects.append(Append(tuple(records), self._token_count, producer))
 
     def write(self, records: Sequence[CoordinatorRecord]) -> None:
         """Have records appended that nobody waits for."""

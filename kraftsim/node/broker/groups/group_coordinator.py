@@ -100,7 +100,8 @@ class GroupCoordinator:
             self._world.note(GroupsUnloaded(partition=number))
             known = None
         if known is None and hosted is not None and hosted.replica.is_leader:
-            led = self._partitions[number] = CoordinatedPartition(hosted, GroupShard(self._settings), self._log, self._world.clock)
+            shard = GroupShard(self._settings, number, self._world.note)
+            led = self._partitions[number] = CoordinatedPartition(hosted, shard, self._log, self._world.clock)
             self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
 
     def on_topics_deleted(self) -> None:

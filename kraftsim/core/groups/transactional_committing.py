@@ -1,0 +1,107 @@
+"""Who may commit offsets for a group as part of a transaction, and how such a commit is written down: it waits for the marker.
+
+The producer is judged by the log that the commit goes to, the transaction by its own coordinator before anybody comes here; here only the group
+judges. Both happen in one step with the append: a rebalance in between would let in the offsets of a member that has lost its partitions
+(KAFKA-15784). Who names no member is not fenced: an old client, or a producer that reads without a group.
+Source: kafka.coordinator.group.GroupCoordinator.{doTxnCommitOffsets, validateOffsetCommit}, KIP-98, KIP-447.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from kraftsim.core.groups.answers import CommitAnswer
+from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
+from kraftsim.core.groups.committing import OffsetAsked, offset_of, placed_at
+from kraftsim.core.groups.group_offsets import CommittedOffset, TopicPartition
+from kraftsim.core.groups.group_records import offset_record
+from kraftsim.core.groups.group_settings import GroupSettings
+from kraftsim.core.groups.moment import Moment
+from kraftsim.core.groups.offset_notes import OffsetNotes
+from kraftsim.core.groups.outbox import Outbox, Stored, WritingProducer
+from protocol.errors import ErrorCode
+
+
+class TransactionalCommitAsked(Struct, frozen=True, kw_only=True):
+    """A request to commit in a transaction. `generation_id` is negative, and `member_id` empty, from whoever names no member."""
+
+    transactional_id: str
+    group_id: str
+    producer: WritingProducer
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    offsets: Sequence[OffsetAsked]
+
+
+class TransactionalCommitting:
+    """The rules for transactional commits to the groups of one coordinator."""
+
+    def __init__(self, settings: GroupSettings, outbox: Outbox, notes: OffsetNotes) -> None:
+        self._settings = settings
+        self._outbox = outbox
+        self._notes = notes
+
+    def commit(self, group: ClassicGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+        """Take offsets, or say why not. The session of a member goes on as it was."""
+        error = self.refuse(group, asked)
+        if error is not None:
+            self._outbox.reply(waiter, CommitAnswer((error,) * len(asked.offsets)))
+            return
+        self._store(group, waiter, asked, now)
+
+    def refuse(self, group: ClassicGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
+        """Return why a group does not take offsets from a member.
+
+        Comes back with COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION. A rebalance that is not over refuses
+        nobody: whoever is to join again may still commit what it has read.
+        """
+        if group.is_in(GroupState.DEAD):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if asked.generation_id < 0 and (group.is_in(GroupState.EMPTY) or (not asked.member_id and asked.group_instance_id is None)):
+            return None
+        error = group.validate_member(asked.member_id, asked.group_instance_id)
+        if error is not None:
+            return error
+        return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
+
+    def _store(self, group: ClassicGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        errors = [too_large if len(each.metadata) > self._settings.offset_metadata_max_bytes else ErrorCode.NONE for each in asked.offsets]
+        sent: list[tuple[TopicPartition, CommittedOffset]] = [
+            ((each.topic, each.partition), offset_of(each, now)) for each, error in zip(asked.offsets, errors, strict=True) if error is ErrorCode.NONE
+        ]
+        if not sent:
+            self._outbox.reply(waiter, CommitAnswer(tuple(errors)))
+            return
+        producer_id = asked.producer.producer_id
+        for partition, offset in sent:
+            group.offsets.send_of_producer(producer_id, partition, offset)
+
+        def on_stored(stored: Stored) -> None:
+            for index, (partition, offset) in enumerate(sent):
+                if group.is_in(GroupState.DEAD):
+                    break
+                if stored.error is not ErrorCode.NONE:
+                    group.offsets.fail_of_producer(producer_id, partition, offset)
+                    continue
+                placed = placed_at(offset, stored.base_offset + index)
+                if group.offsets.pend(producer_id, partition, offset, placed):
+                    self._note_pending(asked, partition, placed)
+            answers = [stored.error if error is ErrorCode.NONE else error for error in errors]
+            self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
+
+        records = [offset_record(group.group_id, partition, offset) for partition, offset in sent]
+        self._outbox.store_offsets(records, on_stored, asked.producer)
+
+    def _note_pending(self, asked: TransactionalCommitAsked, partition: TopicPartition, placed: CommittedOffset) -> None:
+        self._notes.pending(
+            asked.group_id,
+            partition,
+            placed,
+            transactional_id=asked.transactional_id,
+            producer_id=asked.producer.producer_id,
+            producer_epoch=asked.producer.producer_epoch,
+            member_id=asked.member_id,
+            generation_id=asked.generation_id,
+        )
