@@ -284,10 +284,12 @@ def build_batch(
     control: bool = False,
     append_timestamp: int | None = None,
     delete_horizon_ms: int | None = None,
+    last_offset: int | None = None,
 ) -> bytes:
     """Return a batch of at least one record; records with an offset keep it, the others count on from the one before.
 
     With an append timestamp the batch says that the broker's clock stamped it; a delete horizon takes the place of the base timestamp (KIP-534).
+    `last_offset` is where the batch says it ends, if that is not its last record: compaction has taken others away.
     """
     built = build_records(records, base_offset, delete_horizon_ms)
     body = compress(compression, built.body)
@@ -295,7 +297,7 @@ def build_batch(
     attributes |= LOG_APPEND_TIME_BIT * (append_timestamp is not None) | DELETE_HORIZON_BIT * (delete_horizon_ms is not None)
     covered = COVERED_HEADER.pack(
         attributes,
-        built.last_offset - base_offset,
+        (built.last_offset if last_offset is None else last_offset) - base_offset,
         built.base_timestamp,
         built.max_timestamp if append_timestamp is None else append_timestamp,
         producer_id,

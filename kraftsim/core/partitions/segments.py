@@ -14,6 +14,8 @@ WEEK_MS: Final = 7 * 86_400_000
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """Index entries hold offsets relative to the base offset, as int32."""
 NO_TIMESTAMP: Final = -1
+OFFSET_ENTRY_BYTES: Final = 8
+TIME_ENTRY_BYTES: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,21 @@ class Segment:
     def age_timestamp(self) -> int:
         """By what its age is told: the newest timestamp of its records; without any, when it was last written to or opened."""
         return self.max_timestamp if self.max_timestamp != NO_TIMESTAMP else self.last_written_ms
+
+    @property
+    def first_timestamp(self) -> int | None:
+        """The greatest timestamp of its first batch; None if it has none, or if that is not known."""
+        return self._first_timestamp
+
+    @property
+    def offset_index_bytes(self) -> int:
+        """How long its offset index is."""
+        return len(self._entry_offsets) * OFFSET_ENTRY_BYTES
+
+    @property
+    def time_index_bytes(self) -> int:
+        """How long its time index is."""
+        return len(self._entry_timestamps) * TIME_ENTRY_BYTES
 
     def restore(self, size_bytes: int, offsets: Sequence[OffsetEntry], times: Sequence[TimeEntry], first_timestamp: int | None) -> None:
         """Take from its indexes what is in a segment up to size_bytes; `first_timestamp` is the greatest of its first batch, where that is known."""
@@ -220,6 +237,14 @@ class SegmentList:
         """Return the first segment that has the greatest timestamp of the log; None if no record has one."""
         newest = max(self._segments, key=lambda segment: segment.max_timestamp, default=None)
         return newest if newest is not None and newest.max_timestamp != NO_TIMESTAMP else None
+
+    def replace(self, former: Sequence[Segment], segment: Segment) -> None:
+        """Put one segment in the place of neighbours, of which none is active; it begins where the first of them did."""
+        first = bisect_left(self._base_offsets, segment.base_offset)
+        end = first + len(former)
+        assert self._segments[first:end] == list(former) and end < len(self._segments), f"{segment.base_offset} replaces closed segments"
+        self._segments[first:end] = [segment]
+        self._base_offsets[first:end] = [segment.base_offset]
 
     def remove_before(self, offset: int) -> list[Segment]:
         """Drop the segments all of whose offsets lie before an offset, and return them; the active one stays."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraftsim.core.partitions.batch_rules import AppendRules
+from kraftsim.core.partitions.cleaning import CleaningRules
 from kraftsim.core.partitions.retention import RetentionRules
 from kraftsim.core.partitions.segments import SegmentSettings
 from protocol.compression import Compression
@@ -19,11 +20,29 @@ def append_rules(configs: Mapping[str, str], *, replica_count: int, bounds_min_i
         max_message_bytes=int(configs["max.message.bytes"]),
         segment_bytes=int(configs["segment.bytes"]),
         keeps_append_time=configs["message.timestamp.type"] == "LogAppendTime",
-        is_compacted="compact" in configs["cleanup.policy"].replace(" ", "").split(","),
+        is_compacted=has_policy(configs, "compact"),
         timestamp_before_max_ms=_timestamp_limit(configs, "before"),
         timestamp_after_max_ms=_timestamp_limit(configs, "after"),
         min_in_sync_replicas=min(demanded, replica_count) if bounds_min_in_sync_replicas else demanded,
         compression=_compression(configs["compression.type"]),
+    )
+
+
+def has_policy(configs: Mapping[str, str], policy: str) -> bool:
+    """Return whether cleanup.policy names one of `compact` and `delete`. `configs` are the effective ones."""
+    return policy in configs["cleanup.policy"].replace(" ", "").split(",")
+
+
+def cleaning_rules(configs: Mapping[str, str]) -> CleaningRules:
+    """Return when and how a log is compacted. `configs` are the effective ones."""
+    return CleaningRules(
+        is_compacted=has_policy(configs, "compact"),
+        min_cleanable_ratio=float(configs["min.cleanable.dirty.ratio"]),
+        min_compaction_lag_ms=int(configs["min.compaction.lag.ms"]),
+        max_compaction_lag_ms=int(configs["max.compaction.lag.ms"]),
+        delete_retention_ms=int(configs["delete.retention.ms"]),
+        segment_bytes=int(configs["segment.bytes"]),
+        index_bytes=int(configs["segment.index.bytes"]),
     )
 
 
@@ -33,10 +52,14 @@ def converts_down(configs: Mapping[str, str]) -> bool:
 
 
 def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
-    """Return when segments roll and how dense their indexes are. `configs` are the effective ones."""
+    """Return when segments roll and how dense their indexes are. `configs` are the effective ones.
+
+    What must be compacted in time must be out of the active segment by then (KIP-354).
+    """
+    segment_ms, max_lag_ms = int(configs["segment.ms"]), int(configs["max.compaction.lag.ms"])
     return SegmentSettings(
         segment_bytes=int(configs["segment.bytes"]),
-        segment_ms=int(configs["segment.ms"]),
+        segment_ms=min(segment_ms, max_lag_ms) if has_policy(configs, "compact") and max_lag_ms > 0 else segment_ms,
         index_interval_bytes=int(configs["index.interval.bytes"]),
     )
 
@@ -44,7 +67,7 @@ def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
 def retention_rules(configs: Mapping[str, str]) -> RetentionRules:
     """Return how long records are kept. `configs` are the effective ones."""
     return RetentionRules(
-        is_deleted="delete" in configs["cleanup.policy"].replace(" ", "").split(","),
+        is_deleted=has_policy(configs, "delete"),
         retention_ms=int(configs["retention.ms"]),
         retention_bytes=int(configs["retention.bytes"]),
     )

@@ -1,0 +1,221 @@
+"""What compaction leaves of each batch: the last record of every key, tombstones and markers for a while, and what producers must find again.
+
+A batch keeps its base offset, its last offset and its sequences whatever goes out of it: so offsets do not move, and a producer whose last batch it
+is goes on where it was. A tombstone, or the marker of a transaction of which nothing is left, is stamped with the time at which it may go when it is
+first cleaned (KIP-534).
+Source: kafka.log.{Cleaner.{buildOffsetMap, cleanInto}, CleanedTransactionMetadata}, MemoryRecords.filterTo.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from heapq import heappop, heappush
+from typing import Final
+
+from kraftsim.core.partitions.cleaning import OffsetMap
+from kraftsim.core.producer_state.entry import ProducerStateEntry
+from kraftsim.core.producer_state.transactions import marker_of
+from protocol.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
+from protocol.disk.transaction_index import AbortedTransaction
+from protocol.records import Record
+
+NO_DATA: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LastOfProducer:
+    """What must stay of a producer that is remembered: its last batch of records, or (`last_data_offset` is -1) a marker of its epoch."""
+
+    last_data_offset: int
+    producer_epoch: int
+
+
+def lasts_of(entries: Mapping[int, ProducerStateEntry]) -> dict[int, LastOfProducer]:
+    """Return what must stay of every producer that is remembered, by its id."""
+    return {
+        producer_id: LastOfProducer(entry.retained[-1].last_offset if entry.retained else NO_DATA, entry.producer_epoch)
+        for producer_id, entry in entries.items()
+    }
+
+
+class CleanedTransactions:
+    """Follows the transactions through a log: which batches were aborted, and which markers have nothing left that they speak of.
+
+    `add` the aborted transactions of a segment before its batches; what was aborted and still has records comes back from `kept`.
+    """
+
+    def __init__(self) -> None:
+        self._aborted: list[tuple[int, int, AbortedTransaction]] = []
+        self._begun: dict[int, AbortedTransaction] = {}
+        self._has_records: set[int] = set()
+        """Aborted and begun, and records of them have been met: producer ids. Only asked for membership."""
+        self._committed: set[int] = set()
+        """Producers of whose present transaction, not an aborted one, records have been met. Only asked for membership."""
+        self._kept: list[AbortedTransaction] = []
+
+    def add(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Hear of aborted transactions that touch what comes next."""
+        for each in aborted:
+            heappush(self._aborted, (each.first_offset, each.last_offset, each))
+
+    def kept(self) -> list[AbortedTransaction]:
+        """Return the aborted transactions whose markers have come since the last call and whose records had been there."""
+        kept, self._kept = self._kept, []
+        return kept
+
+    def may_go(self, batch: RecordBatch) -> bool:
+        """Tell of the next batch whether it is aborted or, if it is a marker, whether nothing of its transaction was met."""
+        while self._aborted and self._aborted[0][0] <= batch.last_offset:
+            aborted = heappop(self._aborted)[2]
+            self._begun.setdefault(aborted.producer_id, aborted)
+        if batch.is_control:
+            return self._marker_may_go(batch)
+        if not batch.is_transactional:
+            return False
+        if batch.producer_id in self._begun:
+            self._has_records.add(batch.producer_id)
+            return True
+        self._committed.add(batch.producer_id)
+        return False
+
+    def _marker_may_go(self, batch: RecordBatch) -> bool:
+        if not batch.record_count:
+            return True
+        marker = marker_of(batch)
+        if marker is None:
+            return False
+        producer_id = batch.producer_id
+        if not marker.is_abort:
+            had_records = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not had_records
+        aborted = self._begun.pop(producer_id, None)
+        if aborted is None or producer_id not in self._has_records:
+            return True
+        self._has_records.discard(producer_id)
+        self._kept.append(aborted)
+        return False
+
+
+class KeyScan:
+    """Fills a map with the last offset of each key, batch by batch."""
+
+    def __init__(self, offsets: OffsetMap, first_offset: int, aborted: Iterable[AbortedTransaction]) -> None:
+        self._offsets = offsets
+        self._first_offset = first_offset
+        self._transactions = CleanedTransactions()
+        self._transactions.add(aborted)
+
+    def take(self, batch: RecordBatch) -> bool:
+        """Look at the next batch; False if the map has no room for all of its keys: then no more is looked at. Raises MalformedBatch."""
+        may_go = self._transactions.may_go(batch)
+        if not batch.is_control and not may_go:
+            offsets, first_offset = self._offsets, self._first_offset
+            for record in batch.records():
+                if record.key is not None and record.offset >= first_offset and not offsets.put(record.key, record.offset):
+                    return False
+        if batch.last_offset >= self._first_offset:
+            self._offsets.latest_offset = batch.last_offset
+        return True
+
+    def end_segment(self, next_base_offset: int) -> None:
+        """A segment was looked at as a whole, whatever offsets are missing at its end."""
+        self._offsets.latest_offset = next_base_offset - 1
+
+
+class Retention(Enum):
+    """What is to become of a batch without records that stay."""
+
+    DELETE = auto()
+    """All of it goes, unseen."""
+    DELETE_EMPTY = auto()
+    """It goes if none of its records stays."""
+    RETAIN_EMPTY = auto()
+    """Its header stays."""
+
+
+@dataclass(slots=True)
+class CleaningCounts:
+    """What a cleaning has read and kept."""
+
+    read_bytes: int = 0
+    read_records: int = 0
+    kept_bytes: int = 0
+    kept_records: int = 0
+
+
+class BatchCleaner:
+    """Says of each batch, in order, what is left of it. `now_ms` is the wall clock at the beginning of the cleaning."""
+
+    def __init__(self, offsets: OffsetMap, *, end_offset: int, now_ms: int, delete_retention_ms: int) -> None:
+        self.transactions = CleanedTransactions()
+        self.counts = CleaningCounts()
+        self.lasts: Mapping[int, LastOfProducer] = {}
+        """What must stay of whom."""
+        self._offsets = offsets
+        self._end_offset = end_offset
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+
+    def clean(self, batch: RecordBatch) -> bytes | memoryview | None:
+        """Return what is left of the next batch: itself if all of it stays, None if nothing does. Raises MalformedBatch."""
+        self.counts.read_bytes += batch.size_bytes
+        may_go = self.transactions.may_go(batch)
+        goes = may_go
+        if batch.is_control:
+            goes = may_go and batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= self._now_ms
+        retention = self._retention(batch, goes)
+        if retention is Retention.DELETE:
+            return None
+        all_of_it = list(batch.records())
+        kept = [] if goes else [record for record in all_of_it if batch.is_control or self._stays(batch, record)]
+        self.counts.read_records += len(all_of_it)
+        left = self._left(batch, kept, len(kept) == len(all_of_it), owes_horizon=may_go and batch.is_control, retention=retention)
+        if left is not None:
+            self.counts.kept_records += len(kept)
+            self.counts.kept_bytes += len(left)
+        return left
+
+    def _retention(self, batch: RecordBatch, goes: bool) -> Retention:
+        if batch.has_producer_id and self._is_last_of_producer(batch):
+            return Retention.RETAIN_EMPTY
+        if batch.next_offset == self._end_offset:
+            return Retention.RETAIN_EMPTY  # where the next segment begins must be told by what is cleaned
+        return Retention.DELETE if goes else Retention.DELETE_EMPTY
+
+    def _is_last_of_producer(self, batch: RecordBatch) -> bool:
+        last = self.lasts.get(batch.producer_id)
+        if last is None:
+            return False
+        if last.last_data_offset == NO_DATA:
+            return batch.is_control and batch.producer_epoch == last.producer_epoch
+        return batch.last_offset == last.last_data_offset
+
+    def _stays(self, batch: RecordBatch, record: Record) -> bool:
+        if record.offset > self._offsets.latest_offset:
+            return True
+        if record.key is None or record.offset < self._offsets.last_offset_of(record.key):
+            return False
+        return record.value is not None or batch.delete_horizon_ms is None or self._now_ms < batch.delete_horizon_ms
+
+    def _left(self, batch: RecordBatch, kept: list[Record], is_whole: bool, *, owes_horizon: bool, retention: Retention) -> bytes | memoryview | None:
+        if not kept:
+            return build_empty_batch(batch) if retention is Retention.RETAIN_EMPTY else None
+        owes_horizon = owes_horizon or any(record.value is None for record in kept)
+        horizon_ms = self._horizon_ms if owes_horizon and batch.delete_horizon_ms is None else batch.delete_horizon_ms
+        if is_whole and horizon_ms == batch.delete_horizon_ms:
+            return batch.view()
+        return build_batch(
+            kept,
+            base_offset=batch.base_offset,
+            leader_epoch=batch.partition_leader_epoch,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            compression=batch.compression,
+            transactional=batch.is_transactional,
+            control=batch.is_control,
+            append_timestamp=batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None,
+            delete_horizon_ms=horizon_ms,
+            last_offset=batch.last_offset,
+        )
