@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from kraftsim.conformance.batches import LEADER, NONE, produce_request, wall_ms
 from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import fetch_request
-from kraftsim.conformance.peer import Peer, request_bytes
+from kraftsim.conformance.peer import Peer, PeerClosed, request_bytes
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
@@ -33,6 +33,9 @@ PAUSE_MS = range(400, 1500)
 SOON_SECONDS = 0.35
 ANSWERS_MAX = 20
 PAUSE = "pause"
+CREATIONS = "connection_creation_rate"
+CONNECTIONS, ALLOWED_MIN, ALLOWED_MAX = 20, 8, 13
+"""How many connect at once, and how many of them may be let in: ten, and others may connect or be forgotten meanwhile."""
 
 
 @contextmanager
@@ -183,3 +186,39 @@ def mutations(target: Target) -> None:
         expect(3000 < first[PAUSE] < 4500, f"8 partitions above the bucket, 2 per second: {first[PAUSE]} ms")
     with _limited(target, target.address, other, MUTATIONS, 2.0), target.peer() as peer:
         expect_equal(_create(peer, other, version, (three, 1)), {three: ErrorCode.NONE, PAUSE: 0}, "a topic of a client below its rate")
+
+
+@REQUIREMENTS.that(7, "connections from an address above its rate are closed unheard after a while, and the others are served", source="KIP-612")
+def connections(target: Target) -> None:
+    """A rate of 1 lets ten in at once: a young rate is taken over ten seconds."""
+    version = target.newest(ApiKey.ALTER_CLIENT_QUOTAS)
+    anybody = [EntityData(entity_type="ip", entity_name=None)]
+    with target.peer() as before, ExitStack() as opened:
+
+        def alter(operation: OpData) -> None:
+            asked = AlterClientQuotasRequest(entries=[QuotaAlteration(entity=anybody, ops=[operation])])
+            expect_error(before.ask(asked, version, AlterClientQuotasResponse).entries[0].error_code, ErrorCode.NONE, "the quota of all addresses")
+
+        alter(OpData(key=CREATIONS, value=1.0, remove=False))
+        try:
+            time.sleep(SOON_SECONDS)
+            peers = [opened.enter_context(target.peer()) for _ in range(CONNECTIONS)]
+            fates = [_is_served(peer, target.newest(ApiKey.METADATA)) for peer in peers]
+        finally:
+            alter(OpData(key=CREATIONS, value=0.0, remove=True))
+        expect(ALLOWED_MIN <= sum(fates) <= ALLOWED_MAX, f"{sum(fates)} of {CONNECTIONS} connections were served")
+        expect(all(fates[:ALLOWED_MIN]), "the first connections were not served")
+    settled(lambda: _is_served_now(target), bool, "connections without a quota are served")
+
+
+def _is_served(peer: Peer, version: int) -> bool:
+    try:
+        _metadata(peer, "anybody", version)
+    except PeerClosed:
+        return False
+    return True
+
+
+def _is_served_now(target: Target) -> bool:
+    with target.peer() as peer:
+        return _is_served(peer, target.newest(ApiKey.METADATA))

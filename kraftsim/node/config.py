@@ -21,6 +21,7 @@ from kraftsim.node.config_keys import (
     addresses,
     boolean,
     choice,
+    counts,
     endpoints,
     initial_controllers,
     integer,
@@ -71,6 +72,10 @@ class NodeConfig:
     socket_request_max_bytes: int = setting("socket.request.max.bytes", integer(at_least=1), "104857600")
     socket_listen_backlog_size: int = setting("socket.listen.backlog.size", integer(at_least=1), "50")
     connections_max_idle_ms: int = setting("connections.max.idle.ms", long_integer(), "600000")
+    max_connections: int = setting("max.connections", integer(at_least=0), "2147483647")
+    max_connections_per_ip: int = setting("max.connections.per.ip", integer(at_least=0), "2147483647")
+    max_connections_per_ip_overrides: Mapping[str, int] = setting("max.connections.per.ip.overrides", counts)
+    max_connection_creation_rate: int = setting("max.connection.creation.rate", integer(at_least=0), "2147483647")
     request_timeout_ms: int = setting("request.timeout.ms", integer(at_least=0), "30000")
 
     # security; what a listener may have of its own is in node/security/listener_settings.py

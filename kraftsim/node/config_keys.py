@@ -118,6 +118,17 @@ def addresses(text: str) -> tuple[tuple[str, int], ...]:
     return parse_addresses(text)
 
 
+def counts(text: str) -> dict[str, int]:
+    """Name -> how many, as NAME:COUNT between commas."""
+    found = {}
+    for part in names(text):
+        name, colon, count = part.rpartition(":")
+        if not (name and colon and count.isdecimal()):
+            raise ValueError(f"expected NAME:COUNT, got {part}")
+        found[name.strip()] = int(count)
+    return found
+
+
 def protocol_map(text: str) -> dict[str, str]:
     """Listener name -> security protocol, both upper case."""
     pairs = [part.partition(":") for part in names(text)]

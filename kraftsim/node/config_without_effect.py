@@ -13,8 +13,6 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "log.cleaner.enable",
         "log.cleanup.policy",
         "log.flush.scheduler.interval.ms",
-        "max.connections",
-        "max.connections.per.ip",
         "metric.reporters",
         "num.io.threads",
         "num.network.threads",

@@ -44,6 +44,7 @@ Asked = RequestHead | Call
 """What was asked, as far as an answer or a refusal needs to know."""
 ClientBytes = tuple[bytes, int, str | None]
 """How a client names itself, as bytes; where the body begins in a frame, its size included; and the name."""
+Told = Callable[["ServerConnection"], None]
 CLIENT_ID_POSITION = 12
 """Where the client id begins in a frame, its own size first; from there to the body all requests of a client are mostly alike."""
 UNKNOWN_CLIENT: ClientBytes = (b"", CLIENT_ID_POSITION + 1, None)
@@ -69,7 +70,7 @@ class FrameServer(Protocol):
 class ServerConnection(asyncio.Protocol):
     """A connection that a peer opened. `number` is unique in this incarnation of the node."""
 
-    def __init__(self, shell: "NodeShell", server: FrameServer, listener: str, on_lost: Callable[["ServerConnection"], None]) -> None:
+    def __init__(self, shell: "NodeShell", server: FrameServer, listener: str, on_made: "Told", on_lost: "Told") -> None:
         self.number = shell.next_connection_number()
         self.listener = listener
         self.peer = "?"
@@ -88,7 +89,7 @@ class ServerConnection(asyncio.Protocol):
         self._serve_run = server.serve_run
         self._read_head = server.read_head
         self._serve_request = server.serve
-        self._on_lost = on_lost
+        self._on_made, self._on_lost = on_made, on_lost
         self._idle_s = shell.config.connections_max_idle_ms / 1000
         self._inbox = Inbox(self.frame_bytes_max)
         self._loop = asyncio.get_running_loop()
@@ -103,7 +104,7 @@ class ServerConnection(asyncio.Protocol):
         """How many have paused writing and not resumed it: the transport, while the peer does not read; quotas, while the client is to be silent."""
         self._is_read_paused = False
         self._has_peer_finished = False
-        self._last_heard = self._loop.time()
+        self.last_heard = self._loop.time()
         self._idle_alarm: asyncio.TimerHandle | None = None
 
     # The transport's side ------------------------------------------------------------------------------------------------------------------
@@ -121,10 +122,11 @@ class ServerConnection(asyncio.Protocol):
         self._shell.world.note(ConnectionOpened(connection=self.number, listener=self.listener, peer=self.peer))
         if self._idle_s > 0:
             self._idle_alarm = self._loop.call_later(self._idle_s, self._on_idle_alarm)
+        self._on_made(self)
 
     def data_received(self, data: bytes) -> None:
         """Serve every frame that is now complete, or let it wait behind the one in process."""
-        self._last_heard = self._loop.time()
+        self.last_heard = self._loop.time()
         if self.close_reason is None:
             self._inbox.take(data)
             self._serve()
@@ -424,7 +426,7 @@ class ServerConnection(asyncio.Protocol):
             self._serve()
 
     def _on_heard(self) -> None:
-        self._last_heard = self._loop.time()
+        self.last_heard = self._loop.time()
 
     def _change_receiver(self) -> None:
         """Receive large frames into memory of their own, and small ones as ever."""
@@ -462,7 +464,7 @@ class ServerConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _on_idle_alarm(self) -> None:
-        quiet_s = self._loop.time() - self._last_heard
+        quiet_s = self._loop.time() - self.last_heard
         if quiet_s >= self._idle_s and self._is_sending:
             self.close_reason = self.close_reason or REASON_IDLE
             self.abort()  # the rest would be waited for as long as the client likes

@@ -6,11 +6,15 @@ Source: kafka.network.SocketServer (Acceptor).
 import asyncio
 from collections.abc import Iterable
 
+from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
+from kraftsim.core.quotas.connection_limits import ConnectionLimits, connection_settings
 from kraftsim.events.nodes import ListenerOpened
 from kraftsim.node.connection import REASON_STOPPING, ServerConnection
+from kraftsim.node.doorkeeper import Doorkeeper
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.security.sasl_gate import GuardedServer
 from kraftsim.node.shell import NodeShell
+from protocol.metadata.m14_client_quota import ClientQuotaRecord
 
 
 class ListenerError(OSError):
@@ -24,6 +28,10 @@ class Listeners:
         self._shell = shell
         self._servers: list[asyncio.AbstractServer] = []
         self._connections: dict[int, ServerConnection] = {}
+        config = shell.config
+        limits = ConnectionLimits(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        self.door = Doorkeeper(limits, shell.world.clock, self._connections.values)
+        self.follow(BrokerSettings(static=static_settings(config.given)))
         self.bound: dict[str, Endpoint] = {}
         """listener name -> where it really listens (a port of 0 is replaced)."""
 
@@ -31,6 +39,17 @@ class Listeners:
     def connection_count(self) -> int:
         """How many clients are connected."""
         return len(self._connections)
+
+    def follow(self, settings: BrokerSettings) -> None:
+        """Let other settings hold, of how many connections there may be and how fast they may come."""
+        config = self._shell.config
+        names = [endpoint.listener for endpoint in config.listeners]
+        self.door.limits.follow(connection_settings(settings, names, config.inter_broker_listener_name))
+        self.door.look_again()
+
+    def follow_quotas(self, records: Iterable[ClientQuotaRecord]) -> None:
+        """Let other quotas of addresses hold."""
+        self.door.limits.follow_ips(records)
 
     async def open(self, endpoints: Iterable[Endpoint], server: GuardedServer) -> None:
         """Bind and accept. Raises ListenerError naming the listener; what was opened before it is closed again."""
@@ -63,7 +82,7 @@ class Listeners:
         security = self._shell.security
 
         def accept() -> ServerConnection:
-            connection = ServerConnection(self._shell, server, endpoint.listener, self._forget)
+            connection = ServerConnection(self._shell, server, endpoint.listener, self.door.knock, self._forget)
             self._connections[connection.number] = connection
             if (gate := security.gate(self._shell, server, endpoint.listener)) is not None:
                 connection.serve_through(gate)
@@ -82,3 +101,4 @@ class Listeners:
 
     def _forget(self, connection: ServerConnection) -> None:
         self._connections.pop(connection.number, None)
+        self.door.left(connection)

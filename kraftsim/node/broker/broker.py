@@ -257,6 +257,9 @@ class Broker:
         """Act by what changed in the metadata."""
         if changes.registries:
             self.quotas.follow(image.registries.quotas.records())
+            self._listeners.follow_quotas(image.registries.quotas.records())
+        if changes.configs:
+            self._listeners.follow(self.settings())
         if changes.configs or changes.topics:
             self.throttles.follow(image)
         await self.partitions.follow(image, changes)

@@ -37,7 +37,7 @@ TLS_KEYS: Final = frozenset(
 _OF_A_MECHANISM = "|".join(name.lower() for name in MECHANISMS)
 _PREFIXED = re.compile(
     rf"listener\.name\.[a-z0-9_.\-]+?\.(?:(?:{_OF_A_MECHANISM})\.(?:sasl\.jaas\.config|connections\.max\.reauth\.ms)"
-    r"|sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms|ssl\.[a-z.]+)"
+    r"|sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms|max\.connections|max\.connection\.creation\.rate|ssl\.[a-z.]+)"
 )
 
 
