@@ -1,0 +1,371 @@
+"""The rules of a transactional producer: which question comes next, what an answer means, and when a transaction is over.
+
+A stepper around the sending half. One question to a coordinator is under way at a time; which one comes next follows from the state, so that nothing
+is queued and nothing can be forgotten. With transaction.version 1 a partition is added before it is written to and the epoch stays; with version 2
+brokers add partitions themselves, and every end of a transaction brings the next epoch.
+Source: KIP-98, KIP-360, KIP-588, KIP-890, org.apache.kafka.clients.producer.internals.{TransactionManager, Sender}.
+"""
+
+from collections.abc import Mapping
+
+from kraftsim.core.clients.gated_producer import GatedProducer
+from kraftsim.core.clients.producer_steps import (
+    AskProducerId,
+    FlushAsked,
+    Identity,
+    IdentityTaken,
+    MetadataArrived,
+    MetadataLost,
+    OutgoingRecord,
+    ProduceAnswered,
+    ProduceLost,
+    ProducerEffect,
+    ProducerInput,
+    RecordGiven,
+    RecordGivenUp,
+    TimePassed,
+    TopicPartition,
+)
+from kraftsim.core.clients.transaction_errors import FATAL_FOR_BATCHES, Meaning, meaning_of
+from kraftsim.core.clients.transaction_steps import (
+    AbortAsked,
+    AddOffsets,
+    AddPartitions,
+    Answered,
+    BeginAsked,
+    CommitAsked,
+    CommitOffsets,
+    CoordinatorFound,
+    CoordinatorKind,
+    CoordinatorLost,
+    EndTransaction,
+    FindCoordinator,
+    GroupIdentity,
+    IdTaken,
+    InitAsked,
+    InitProducerId,
+    OffsetsAccepted,
+    OffsetsGiven,
+    Outcome,
+    ProducerErred,
+    ProducerState,
+    Question,
+    QuestionLost,
+    SendQuestion,
+    TransactionalEffect,
+    TransactionalInput,
+    TransactionalSettings,
+    TransactionSettled,
+)
+from protocol.errors import ErrorCode
+
+IMPLICIT_SINCE = 2
+"""The transaction.version with which brokers add partitions themselves and epochs end with transactions (KIP-890)."""
+IN_DOUBT = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING, ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR)
+
+
+class TransactionalProducer:
+    """One producer with one transactional id. Call `step` for everything that happens, and again no later than `wake_at_ms`."""
+
+    def __init__(self, settings: TransactionalSettings) -> None:
+        self._settings = settings
+        self._sender = GatedProducer(settings.producer, self._may_send_to)
+        self.state = ProducerState.UNINITIALISED
+        self.error_code = ErrorCode.NONE
+        self.identity: Identity | None = None
+        self.is_implicit = False
+        """Whether the present transaction is one of transaction.version 2."""
+        self._transaction_version = 0
+        self._coordinators: dict[CoordinatorKind, int] = {}
+        self._looks_for: CoordinatorKind | None = None
+        self._asked: Question | None = None
+        self._not_before_ms = 0
+        self._new_partitions: dict[TopicPartition, None] = {}
+        self._partitions: dict[TopicPartition, None] = {}
+        self._group: GroupIdentity | None = None
+        self._offsets: dict[TopicPartition, int] = {}
+        self._added_groups: dict[str, None] = {}
+        self._has_begun_at_coordinator = False
+        self._needs_next_epoch = False
+        self._effects: list[TransactionalEffect] = []
+
+    @property
+    def record_count(self) -> int:
+        """How many records are neither delivered nor given up."""
+        return self._sender.record_count
+
+    @property
+    def has_offsets_to_send(self) -> bool:
+        """Whether offsets wait for the group's coordinator."""
+        return bool(self._offsets)
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When TimePassed is due even if nothing else happens; None: never."""
+        moments = [self._sender.wake_at_ms]
+        if self._asked is None and self._looks_for is None and self._next_question() is not None:
+            moments.append(self._not_before_ms)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def step(self, happened: TransactionalInput, now_ms: int) -> list[TransactionalEffect]:
+        """Take note of what happened and return what to do, in order."""
+        self._effects = []
+        match happened:
+            case InitAsked() | BeginAsked() | OffsetsGiven() | CommitAsked() | AbortAsked():
+                self._on_application(happened, now_ms)
+            case CoordinatorFound() | CoordinatorLost() | Answered() | QuestionLost():
+                self._on_coordinator(happened, now_ms)
+            case RecordGiven(record):
+                self._give(record, now_ms)
+            case FlushAsked() | TimePassed() | MetadataArrived() | MetadataLost() | ProduceAnswered() | ProduceLost():
+                self._pass_on(happened, now_ms)
+        self._go_on(now_ms)
+        effects, self._effects = self._effects, []
+        return effects
+
+    # The application ------------------------------------------------------------------------------------------------------------------------------
+
+    def _on_application(self, happened: InitAsked | BeginAsked | OffsetsGiven | CommitAsked | AbortAsked, now_ms: int) -> None:
+        match happened:
+            case InitAsked():
+                assert self.state is ProducerState.UNINITIALISED, "a producer is initialised once"
+                self.state = ProducerState.INITIALISING
+            case BeginAsked():
+                assert self.state is ProducerState.READY, f"no transaction begins while the producer is {self.state.name}"
+                self.state = ProducerState.IN_TRANSACTION
+                self.is_implicit = self._settings.uses_implicit_adding and self._transaction_version >= IMPLICIT_SINCE
+            case OffsetsGiven(group=group, offsets=offsets):
+                assert self.state is ProducerState.IN_TRANSACTION and not self._offsets, "offsets are given within a transaction, group after group"
+                self._group, self._offsets = group, dict(offsets)
+            case CommitAsked():
+                assert self.state is ProducerState.IN_TRANSACTION, f"nothing is committed while the producer is {self.state.name}"
+                self.state = ProducerState.COMMITTING
+                self._pass_on(FlushAsked(), now_ms)
+            case AbortAsked():
+                assert self.state in (ProducerState.IN_TRANSACTION, ProducerState.ABORTABLE_ERROR), f"no abort while {self.state.name}"
+                self.state = ProducerState.ABORTING
+                self._drop_unsent()
+                self._offsets, self._new_partitions = {}, {}
+
+    def _give(self, record: OutgoingRecord, now_ms: int) -> None:
+        assert self.state is ProducerState.IN_TRANSACTION, "records are sent within a transaction"
+        if record.where not in self._partitions:
+            (self._partitions if self.is_implicit else self._new_partitions)[record.where] = None
+            self._has_begun_at_coordinator = self._has_begun_at_coordinator or self.is_implicit
+        self._pass_on(RecordGiven(record), now_ms)
+
+    def _may_send_to(self, where: TopicPartition) -> bool:
+        return where in self._partitions and self.state is not ProducerState.FATAL_ERROR
+
+    # The sending half -----------------------------------------------------------------------------------------------------------------------------
+
+    def _pass_on(self, happened: ProducerInput, now_ms: int) -> None:
+        self._take(self._sender.step(happened, now_ms))
+
+    def _take(self, effects: list[ProducerEffect]) -> None:
+        for effect in effects:
+            assert not isinstance(effect, AskProducerId | IdentityTaken), "the identity comes from the coordinator"
+            self._effects.append(effect)
+            if isinstance(effect, RecordGivenUp):
+                self._on_given_up(effect)
+
+    def _on_given_up(self, given_up: RecordGivenUp) -> None:
+        """A record that is lost takes its transaction along; INVALID_PRODUCER_EPOCH, too, for the coordinator knows who is fenced (KIP-588)."""
+        if given_up.error_code in FATAL_FOR_BATCHES:
+            self._fail(given_up.error_code, given_up.reason)
+        elif self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
+            self._need_abort(given_up.error_code, given_up.reason)
+
+    def _drop_unsent(self) -> None:
+        self._take(self._sender.drop_unsent(ErrorCode.TRANSACTION_ABORTABLE))
+
+    # Coordinators ---------------------------------------------------------------------------------------------------------------------------------
+
+    def _on_coordinator(self, happened: CoordinatorFound | CoordinatorLost | Answered | QuestionLost, now_ms: int) -> None:
+        match happened:
+            case CoordinatorFound(kind=kind, broker_id=broker_id, transaction_version=transaction_version):
+                self._looks_for = None
+                self._coordinators[kind] = broker_id
+                if kind is CoordinatorKind.TRANSACTION:
+                    self._transaction_version = transaction_version
+            case CoordinatorLost(kind=kind, error_code=error_code):
+                self._looks_for = None
+                self._not_before_ms = now_ms + self._settings.producer.retry_backoff_ms
+                if error_code is not None and not error_code.retriable:
+                    self._fail_by_meaning(kind, error_code)
+            case QuestionLost():
+                question = self._take_question()
+                self._coordinators.pop(_kind_of(question), None)
+                self._not_before_ms = now_ms + self._settings.producer.retry_backoff_ms
+            case Answered():
+                self._answer(self._take_question(), happened, now_ms)
+
+    def _take_question(self) -> Question:
+        question, self._asked = self._asked, None
+        assert question is not None, "an answer comes only to a question"
+        return question
+
+    def _answer(self, question: Question, answer: Answered, now_ms: int) -> None:
+        error = _decisive(question, answer)
+        meaning = meaning_of(question, error)
+        if isinstance(question, EndTransaction) and self.state is ProducerState.ABORTING and meaning is Meaning.ABORT_AND_BUMP:
+            self._needs_next_epoch, meaning = True, Meaning.DONE
+        match meaning:
+            case Meaning.DONE:
+                self._done(question, answer, now_ms)
+            case Meaning.RETRY:
+                self._keep_accepted(question, answer.errors)
+                is_busy = isinstance(question, AddPartitions) and error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._partitions
+                self._not_before_ms = now_ms + (self._settings.busy_backoff_ms if is_busy else self._settings.producer.retry_backoff_ms)
+            case Meaning.FIND_AGAIN:
+                self._keep_accepted(question, answer.errors)
+                self._coordinators.pop(_kind_of(question), None)
+                self._not_before_ms = now_ms + self._settings.producer.retry_backoff_ms
+            case Meaning.ABORT | Meaning.ABORT_AND_BUMP:
+                self._needs_next_epoch = self._needs_next_epoch or meaning is Meaning.ABORT_AND_BUMP
+                self._need_abort(error, f"{type(question).__name__} was refused")
+            case Meaning.FATAL:
+                self._fail(error, f"{type(question).__name__} was refused")
+
+    def _done(self, question: Question, answer: Answered, now_ms: int) -> None:
+        match question:
+            case InitProducerId():
+                assert answer.identity is not None, "InitProducerId brings an identity"
+                self.state, self._needs_next_epoch = ProducerState.READY, False
+                self._effects.append(IdTaken(answer.identity))
+                self._use(answer.identity)
+            case AddPartitions(partitions=partitions):
+                self._has_begun_at_coordinator = True
+                for where in partitions:
+                    self._new_partitions.pop(where, None)
+                    self._partitions[where] = None
+                self._pass_on(TimePassed(), now_ms)
+            case AddOffsets(group_id=group_id):
+                self._has_begun_at_coordinator = True
+                self._added_groups[group_id] = None
+            case CommitOffsets():
+                self._has_begun_at_coordinator = True
+                self._keep_accepted(question, {where: ErrorCode.NONE for where, _ in question.offsets})
+            case EndTransaction(is_commit=is_commit):
+                self._settle(Outcome.COMMITTED if is_commit else Outcome.ABORTED, answer.identity)
+
+    def _keep_accepted(self, question: Question, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        """Take what was accepted of offsets out of what is to be sent."""
+        if not isinstance(question, CommitOffsets):
+            return
+        accepted = tuple((where, offset) for where, offset in question.offsets if errors.get(where) is ErrorCode.NONE)
+        for where, _ in accepted:
+            self._offsets.pop(where, None)
+        if accepted:
+            self._effects.append(OffsetsAccepted(identity=question.identity, group=question.group, offsets=accepted))
+
+    # States ---------------------------------------------------------------------------------------------------------------------------------------
+
+    def _use(self, identity: Identity) -> None:
+        if identity != self.identity:
+            self._effects.append(IdentityTaken(identity))
+        self.identity = identity
+        self._sender.use(identity)
+
+    def _settle(self, outcome: Outcome, identity: Identity | None) -> None:
+        """The transaction is over; where a sequence was lost the next epoch is asked for, unless the end has brought one."""
+        assert self.identity is not None, "a transaction has an identity"
+        self._effects.append(TransactionSettled(outcome=outcome, identity=self.identity, error_code=self.error_code))
+        self.error_code = ErrorCode.NONE
+        self._partitions, self._new_partitions, self._offsets, self._added_groups = {}, {}, {}, {}
+        self._has_begun_at_coordinator = False
+        if identity is not None and identity != self.identity:
+            self._needs_next_epoch = False
+            self.state = ProducerState.READY
+            self._use(identity)
+        elif self._needs_next_epoch or self._sender.has_lost_sequence:
+            self._needs_next_epoch, self.state = True, ProducerState.INITIALISING
+        else:
+            self.state = ProducerState.READY
+
+    def _need_abort(self, error_code: ErrorCode, reason: str) -> None:
+        if self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
+            self.state, self.error_code = ProducerState.ABORTABLE_ERROR, error_code
+            self._offsets = {}
+            self._effects.append(ProducerErred(error_code=error_code, reason=reason, is_fatal=False))
+
+    def _fail(self, error_code: ErrorCode, reason: str) -> None:
+        if self.state is ProducerState.FATAL_ERROR:
+            return
+        was_open = self.state in IN_DOUBT
+        self.state, self.error_code = ProducerState.FATAL_ERROR, error_code
+        self._effects.append(ProducerErred(error_code=error_code, reason=reason, is_fatal=True))
+        if was_open and self.identity is not None:
+            self._effects.append(TransactionSettled(outcome=Outcome.UNKNOWN, identity=self.identity, error_code=error_code))
+        self._drop_unsent()
+
+    def _fail_by_meaning(self, kind: CoordinatorKind, error_code: ErrorCode) -> None:
+        if kind is CoordinatorKind.GROUP and error_code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            self._need_abort(error_code, "the group may not be used")
+        else:
+            self._fail(error_code, "FindCoordinator was refused")
+
+    # What comes next ------------------------------------------------------------------------------------------------------------------------------
+
+    def _go_on(self, now_ms: int) -> None:
+        while self._asked is None and self._looks_for is None:
+            question = self._next_question()
+            if question is None:
+                if not self._is_over_without_asking():
+                    return
+                self._settle(Outcome.COMMITTED if self.state is ProducerState.COMMITTING else Outcome.ABORTED, None)
+                continue
+            if self._not_before_ms > now_ms:
+                return
+            kind = _kind_of(question)
+            if kind in self._coordinators:
+                self._asked = question
+                # Where nothing is added beforehand, an answer that gets lost may hide a transaction that was begun.
+                self._has_begun_at_coordinator = self._has_begun_at_coordinator or isinstance(question, CommitOffsets)
+                self._effects.append(SendQuestion(broker_id=self._coordinators[kind], question=question, is_implicit=self.is_implicit))
+            else:
+                self._looks_for = kind
+                self._effects.append(FindCoordinator(kind=kind, key=self._key_of(question)))
+
+    def _next_question(self) -> Question | None:
+        transactional_id = self._settings.transactional_id
+        if self.state is ProducerState.INITIALISING:
+            timeout_ms = self._settings.transaction_timeout_ms
+            return InitProducerId(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, identity=self.identity)
+        if self.state not in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING, ProducerState.ABORTING):
+            return None
+        assert self.identity is not None, "a transaction has an identity"
+        if self._new_partitions:
+            return AddPartitions(transactional_id=transactional_id, identity=self.identity, partitions=tuple(self._new_partitions))
+        if self._offsets:
+            assert self._group is not None, "offsets are a group's"
+            if not self.is_implicit and self._group.group_id not in self._added_groups:
+                return AddOffsets(transactional_id=transactional_id, identity=self.identity, group_id=self._group.group_id)
+            offsets = tuple(self._offsets.items())
+            return CommitOffsets(transactional_id=transactional_id, identity=self.identity, group=self._group, offsets=offsets)
+        if self.state is ProducerState.IN_TRANSACTION or not self._may_end() or not self._has_begun_at_coordinator:
+            return None
+        return EndTransaction(transactional_id=transactional_id, identity=self.identity, is_commit=self.state is ProducerState.COMMITTING)
+
+    def _may_end(self) -> bool:
+        """A commit waits until everything is delivered, an abort until the fate of everything sent is known."""
+        return not self._sender.record_count if self.state is ProducerState.COMMITTING else not self._sender.has_sent
+
+    def _is_over_without_asking(self) -> bool:
+        """Whether a transaction ends of which the coordinator never heard."""
+        is_ending = self.state in (ProducerState.COMMITTING, ProducerState.ABORTING)
+        return is_ending and self._may_end() and not self._has_begun_at_coordinator
+
+    def _key_of(self, question: Question) -> str:
+        return question.group.group_id if isinstance(question, CommitOffsets) else self._settings.transactional_id
+
+
+def _kind_of(question: Question) -> CoordinatorKind:
+    return CoordinatorKind.GROUP if isinstance(question, CommitOffsets) else CoordinatorKind.TRANSACTION
+
+
+def _decisive(question: Question, answer: Answered) -> ErrorCode:
+    """Return the error that decides: of several the first that is fatal, then the first that can be retried, then any."""
+    errors = [answer.error_code, *answer.errors.values()]
+    rank = {Meaning.FATAL: 0, Meaning.FIND_AGAIN: 1, Meaning.RETRY: 2, Meaning.ABORT_AND_BUMP: 3, Meaning.ABORT: 3, Meaning.DONE: 4}
+    return min(errors, key=lambda error: rank[meaning_of(question, error)])

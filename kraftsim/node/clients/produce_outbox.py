@@ -1,0 +1,141 @@
+"""How a producer's batches reach brokers: one queue a broker while its connection is being opened, so that the order of requests is kept.
+
+Source: org.apache.kafka.clients.producer.internals.Sender.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from kraftsim.core.clients.producer_steps import (
+    MetadataArrived,
+    MetadataLost,
+    OutgoingBatch,
+    PartitionAnswer,
+    ProduceAnswered,
+    ProduceLost,
+    SendProduce,
+    TopicPartition,
+)
+from kraftsim.node.clients.cluster_connections import ClusterConnections, error_of
+from kraftsim.node.outbound import NoCommonVersion, PeerConnection
+from kraftsim.node.tasks import NodeTasks
+from protocol.api_keys import ApiKey
+from protocol.batches import build_batch
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.records import Record
+from protocol.schema import Message
+
+ACKS_ALL = -1
+LAST_EXPLICIT_VERSION = 11
+"""Up to here a transactional batch finds its partition added by the producer; later versions have the broker add it (KIP-890)."""
+LAST_VERSION_WITH_TOPIC_NAMES = 12
+
+
+class ProduceOutbox:
+    """Sends what the rules want sent, and tells them what became of it."""
+
+    def __init__(
+        self,
+        connections: ClusterConnections,
+        tasks: NodeTasks,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        settle: Callable[[ProduceAnswered | ProduceLost], None],
+        fail: Callable[[BaseException], None],
+        transactional_id: str | None = None,
+    ) -> None:
+        self._connections = connections
+        self._tasks = tasks
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._settle = settle
+        self._fail = fail
+        self._transactional_id = transactional_id
+        self._waiting: dict[int, deque[tuple[SendProduce, bool]]] = {}
+        self.is_closed = False
+
+    def put(self, request: SendProduce, *, is_implicit: bool = False) -> None:
+        """Send now if there is a connection; else queue up for one."""
+        waiting = self._waiting.get(request.broker_id)
+        if waiting is not None:
+            waiting.append((request, is_implicit))
+            return
+        connection = self._connections.open_to_broker(request.broker_id)
+        if connection is not None:
+            self._send(connection, request, is_implicit)
+        else:
+            self._waiting[request.broker_id] = deque([(request, is_implicit)])
+            self._tasks.spawn(self._connect_for(request.broker_id), f"{self._client_id}-connect-{request.broker_id}")
+
+    async def _connect_for(self, broker_id: int) -> None:
+        try:
+            connection = await self._connections.to_broker(broker_id)
+        except OSError:
+            for request, _ in self._waiting.pop(broker_id):
+                self._settle(ProduceLost(request.request_id))
+        else:
+            for request, is_implicit in self._waiting.pop(broker_id):
+                self._send(connection, request, is_implicit)
+
+    def _send(self, connection: PeerConnection, request: SendProduce, is_implicit: bool) -> None:
+        def take(answer: Message | OSError) -> None:
+            if self.is_closed:
+                return
+            if isinstance(answer, OSError):
+                self._settle(ProduceLost(request.request_id))
+            else:
+                assert isinstance(answer, ProduceResponse), "Produce was asked"
+                self._settle(ProduceAnswered(request.request_id, _partition_answers(answer)))
+
+        try:
+            is_explicit = self._transactional_id is not None and not is_implicit
+            version = min(connection.version_for(ApiKey.PRODUCE), LAST_EXPLICIT_VERSION if is_explicit else LAST_VERSION_WITH_TOPIC_NAMES)
+            connection.send(self._request(request), take, api_version=version)
+        except NoCommonVersion as error:
+            self._fail(error)
+        except OSError:
+            self._settle(ProduceLost(request.request_id))
+
+    def _request(self, request: SendProduce) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        for batch in request.batches:
+            topic = topics.setdefault(batch.where.topic, TopicProduceData(name=batch.where.topic))
+            topic.partition_data.append(PartitionProduceData(index=batch.where.partition, records=self._bytes_of(batch)))
+        transactional_id, timeout_ms = self._transactional_id, self._timeout_ms
+        return ProduceRequest(transactional_id=transactional_id, acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+    def _bytes_of(self, batch: OutgoingBatch) -> bytes:
+        assert batch.identity is not None, "a batch on its way has an identity"
+        return build_batch(
+            [Record(offset, record.timestamp_ms, record.key.encode(), record.value, ()) for offset, record in enumerate(batch.records)],
+            producer_id=batch.identity.producer_id,
+            producer_epoch=batch.identity.producer_epoch,
+            base_sequence=batch.base_sequence,
+            transactional=self._transactional_id is not None,
+        )
+
+
+async def leaders_of(connections: ClusterConnections, topics: Sequence[str]) -> MetadataArrived | MetadataLost:
+    """Ask any broker who leads the partitions of topics."""
+    try:
+        answer = await connections.metadata(topics)
+    except OSError:
+        return MetadataLost()
+    leaders = {
+        TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
+        for topic in answer.topics
+        for partition in topic.partitions
+        if partition.leader_id >= 0
+    }
+    return MetadataArrived(leaders)
+
+
+def _partition_answers(response: ProduceResponse) -> tuple[PartitionAnswer, ...]:
+    return tuple(
+        PartitionAnswer(
+            where=TopicPartition(topic.name, partition.index), error_code=error_of(partition.error_code), base_offset=partition.base_offset
+        )
+        for topic in response.responses
+        for partition in topic.partition_responses
+    )
