@@ -104,6 +104,7 @@ class PeerConnection(asyncio.Protocol):
         self._request_timeout_ms = request_timeout_ms
         self._own_versions = own_versions
         self._peer_versions: dict[int, VersionRange] = {}
+        self._peer_features: dict[str, int] = {}
         self._versions: dict[int, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transport: asyncio.Transport | None = None
@@ -169,6 +170,10 @@ class PeerConnection(asyncio.Protocol):
         if version is None:
             version = self._versions[api_key] = self._common_version(api_key)
         return version
+
+    def finalized_level(self, feature: str) -> int:
+        """Return the level of a feature of the peer's cluster as it was when the connection was made; 0: the feature is not finalized."""
+        return self._peer_features.get(feature, 0)
 
     def _common_version(self, api_key: int) -> int:
         theirs = self._peer_versions.get(api_key)
@@ -276,6 +281,7 @@ class PeerConnection(asyncio.Protocol):
         if answer.error_code != ErrorCode.NONE:
             raise Disconnected(f"{self._peer} answered ApiVersions with error {answer.error_code}")
         self._peer_versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        self._peer_features = {row.name: row.max_version_level for row in answer.finalized_features}
 
     async def _log_in(self, security: LinkSecurity) -> None:
         """Say who this side is, if the peer wants to know."""
