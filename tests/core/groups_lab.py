@@ -60,7 +60,7 @@ class GroupsLab:
 
     def store(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
         """Say how one of the appends that wait has ended."""
-        token, first_offset = self.held.pop(index)
+        token, first_offset = self.held[index] if error is ErrorCode.REQUEST_TIMED_OUT else self.held.pop(index)
         self.shard.outbox.stored(token, Stored(error, first_offset, self.now))
         self.settle()
 

@@ -67,10 +67,9 @@ def test_of_two_commits_the_one_that_stands_later_in_the_log_wins():
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
-        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
 def test_a_commit_that_is_not_replicated_does_not_count(error, told):
@@ -81,6 +80,20 @@ def test_a_commit_that_is_not_replicated_does_not_count(error, told):
     lab.store(error)
     assert lab.answers[waiter] == CommitAnswer((told,))
     assert lab.committed(require_stable=True) == 5
+
+
+def test_a_commit_that_is_replicated_too_late_or_too_little_is_refused_and_counts_all_the_same():
+    """It will count for the next coordinator, who knows the log only. Until that is settled nobody is told anything for sure."""
+    lab = GroupsLab()
+    lab.holds_back = True
+    waiters = [lab.commit(5), lab.commit(6)]
+    lab.store(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    lab.store(ErrorCode.REQUEST_TIMED_OUT)
+    codes = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
+    assert [lab.answers[waiter] for waiter in waiters] == [CommitAnswer((code,)) for code in codes]
+    assert (lab.committed(), lab.committed(require_stable=True)) == (5, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    lab.store()
+    assert [each.committed(require_stable=True) for each in (lab, lab.reloaded())] == [6, 6]
 
 
 def test_metadata_that_is_too_long_is_refused():

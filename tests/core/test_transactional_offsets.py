@@ -139,7 +139,6 @@ def test_a_marker_without_anything_pending_changes_nothing():
         (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
 def test_what_is_not_written_is_not_pending(error, told):
@@ -150,6 +149,26 @@ def test_what_is_not_written_is_not_pending(error, told):
     lab.store(error)
     assert lab.answers[waiter] == CommitAnswer((told,))
     assert lab.committed(require_stable=True) is None
+
+
+@pytest.mark.parametrize(("ends", "expected"), [(ErrorCode.NONE, 6), (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)])
+def test_what_takes_too_long_is_refused_and_pending_once_it_is_replicated(ends, expected):
+    lab = GroupsLab()
+    lab.holds_back = True
+    waiter = lab.commit_in_transaction(6)
+    lab.store(ErrorCode.REQUEST_TIMED_OUT)
+    assert lab.answers[waiter] == CommitAnswer((ErrorCode.REQUEST_TIMED_OUT,))
+    lab.store(ends)
+    lab.end_transaction(commits=True)
+    assert lab.committed(require_stable=True) == expected
+
+
+def test_a_marker_ends_nothing_that_stands_behind_it():
+    lab = GroupsLab()
+    lab.commit_in_transaction(5)
+    lab.commit_in_transaction(6, partition=1)
+    lab.shard.end_transaction(PRODUCER_ID, 0, 1, is_commit=True)
+    assert (lab.committed(), lab.committed(1, require_stable=True)) == (5, UNSTABLE)
 
 
 def test_an_offset_that_may_be_replaced_does_not_expire_and_keeps_its_group():

@@ -98,8 +98,9 @@ class Committing:
             for index, (partition, offset) in enumerate(sent):
                 if group.is_in(GroupState.DEAD):
                     break
-                if stored.error is not ErrorCode.NONE:
-                    group.offsets.fail(partition, offset)
+                if not stored.is_replicated:
+                    if stored.error is not ErrorCode.REQUEST_TIMED_OUT:
+                        group.offsets.fail(partition, offset)
                     continue
                 placed = placed_at(offset, stored.base_offset + index)
                 is_current = group.offsets.commit(partition, offset, placed)
@@ -111,8 +112,9 @@ class Committing:
                     generation_id=asked.generation_id,
                     is_current=is_current,
                 )
-            answers = [stored.error if error is ErrorCode.NONE else error for error in errors]
-            self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
+            if not stored.is_late:
+                answers = [stored.error if error is ErrorCode.NONE else error for error in errors]
+                self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
 
         self._outbox.store_offsets(records, on_stored)
 

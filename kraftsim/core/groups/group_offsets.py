@@ -115,10 +115,16 @@ class GroupOffsets:
         if known is None or known.record_offset < stored.record_offset:
             self._pending[producer_id][partition] = stored
 
-    def end_transaction(self, producer_id: int, *, is_commit: bool) -> list[EndedOffset]:
-        """The marker of a producer's transaction is in the log: return what became of each offset that waited for it."""
-        ended = self._pending.pop(producer_id, {})
-        return [EndedOffset(partition, stored, is_commit and self.materialise(partition, stored)) for partition, stored in ended.items()]
+    def end_transaction(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> list[EndedOffset]:
+        """The marker of a producer's transaction is in the log: return what became of each offset that waited for it.
+
+        What stands behind the marker belongs to the producer's next transaction, and waits for that.
+        """
+        offsets = self._pending.get(producer_id, {})
+        ended = [(partition, stored) for partition, stored in offsets.items() if stored.record_offset < marker_offset]
+        for partition, _ in ended:
+            _remove(self._pending, producer_id, partition)
+        return [EndedOffset(partition, stored, is_commit and self.materialise(partition, stored)) for partition, stored in ended]
 
     def materialise(self, partition: TopicPartition, stored: CommittedOffset) -> bool:
         """Let a pending offset count, unless the record of a later commit is in the log; tell whether it does."""

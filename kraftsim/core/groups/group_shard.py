@@ -125,7 +125,7 @@ class GroupShard:
     def end_transaction(self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction is replicated: what waited for it counts, or never will."""
         for group in self.groups.values():
-            for ended in group.offsets.end_transaction(producer_id, is_commit=is_commit):
+            for ended in group.offsets.end_transaction(producer_id, marker_offset, is_commit=is_commit):
                 self._notes.ended(
                     group.group_id,
                     ended,
@@ -243,7 +243,7 @@ class GroupShard:
         if batch.is_control:
             for record in batch.records():
                 for group in self.groups.values():
-                    group.offsets.end_transaction(batch.producer_id, is_commit=control_type(record.key) is ControlType.COMMIT)
+                    group.offsets.end_transaction(batch.producer_id, record.offset, is_commit=control_type(record.key) is ControlType.COMMIT)
             return
         for record in batch.records():
             parsed = None if record.key is None else parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value)

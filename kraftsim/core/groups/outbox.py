@@ -36,6 +36,10 @@ OF_OFFSETS: Final = {
 """GroupMetadataManager.storeOffsets."""
 
 
+REPLICATED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+"""How an append ends whose records are on all replicas in sync."""
+
+
 class CoordinatorRecord(Struct, frozen=True):
     """One record of the coordinator's topic; a value of None is a tombstone."""
 
@@ -73,14 +77,29 @@ Effect = Reply | Append
 
 
 class Stored(Struct, frozen=True):
-    """How an append ended: NONE once it is on all replicas that are in sync, with the offset of its first record; else why it is not."""
+    """How an append ended: NONE once it is on all replicas that are in sync, with the offset of its first record; else why it is not.
+
+    `is_replicated`: it is there for good, though there may be an error, too: the replicas in sync are too few by then. `is_late`: whoever waited was
+    told before that it took too long.
+    """
 
     error: ErrorCode
     base_offset: int
     now: Moment
+    is_replicated: bool = False
+    is_late: bool = False
 
 
 OnStored = Callable[[Stored], None]
+
+
+class Awaited(Struct):
+    """Who waits for an append. With `outlasts_answer` it is waited for even when the answer is given."""
+
+    on_stored: OnStored
+    errors: Mapping[ErrorCode, ErrorCode]
+    outlasts_answer: bool
+    is_answered: bool = False
 
 
 class Outbox:
@@ -88,7 +107,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
-        self._waiting: dict[int, tuple[OnStored, Mapping[ErrorCode, ErrorCode]]] = {}
+        self._waiting: dict[int, Awaited] = {}
         self._token_count = 0
 
     def reply(self, waiter: int, answer: GroupAnswer) -> None:
@@ -97,21 +116,15 @@ class Outbox:
 
     def store_group(self, record: CoordinatorRecord, on_stored: OnStored) -> None:
         """Have the record of a group appended, and go on once it is replicated, or is not."""
-        self._store((record,), on_stored, OF_GROUPS)
+        self._store((record,), Awaited(on_stored, OF_GROUPS, outlasts_answer=False))
 
     def store_offsets(self, records: Sequence[CoordinatorRecord], on_stored: OnStored, producer: WritingProducer | None = None) -> None:
-        """Have the records of offsets appended, and go on once they are replicated, or are not."""
-        self._store(records, on_stored, OF_OFFSETS, producer)
+        """Have the records of offsets appended, and go on once they are replicated, or are not; perhaps twice: what took too long may end well."""
+        self._store(records, Awaited(on_stored, OF_OFFSETS, outlasts_answer=True), producer)
 
-    def _store(
-        self,
-        records: Sequence[CoordinatorRecord],
-        on_stored: OnStored,
-        errors: Mapping[ErrorCode, ErrorCode],
-        producer: WritingProducer | None = None,
-    ) -> None:
+    def _store(self, records: Sequence[CoordinatorRecord], awaited: Awaited, producer: WritingProducer | None = None) -> None:
         self._token_count += 1
-        self._waiting[self._token_count] = on_stored, errors
+        self._waiting[self._token_count] = awaited
         self._effects.append(Append(tuple(records), self._token_count, producer))
 
     def write(self, records: Sequence[CoordinatorRecord]) -> None:
@@ -124,6 +137,21 @@ class Outbox:
         return effects
 
     def stored(self, token: int, stored: Stored) -> None:
-        """Go on after an append."""
-        on_stored, errors = self._waiting.pop(token)
-        on_stored(Stored(errors.get(stored.error, stored.error), stored.base_offset, stored.now))
+        """Go on after an append. Of offsets that took too long it may be told again how they ended after all."""
+        waiting = self._waiting[token]
+        if stored.error is ErrorCode.REQUEST_TIMED_OUT and waiting.outlasts_answer:
+            waiting.is_answered = True
+        else:
+            del self._waiting[token]
+        told = Stored(
+            error=waiting.errors.get(stored.error, stored.error),
+            base_offset=stored.base_offset,
+            now=stored.now,
+            is_replicated=stored.error in REPLICATED,
+            is_late=waiting.is_answered and token not in self._waiting,
+        )
+        waiting.on_stored(told)
+
+    def is_awaited(self, token: int) -> bool:
+        """Tell whether anybody still wants to know how an append ends."""
+        return token in self._waiting

@@ -82,14 +82,16 @@ class TransactionalCommitting:
             for index, (partition, offset) in enumerate(sent):
                 if group.is_in(GroupState.DEAD):
                     break
-                if stored.error is not ErrorCode.NONE:
-                    group.offsets.fail_of_producer(producer_id, partition, offset)
+                if not stored.is_replicated:
+                    if stored.error is not ErrorCode.REQUEST_TIMED_OUT:
+                        group.offsets.fail_of_producer(producer_id, partition, offset)
                     continue
                 placed = placed_at(offset, stored.base_offset + index)
                 if group.offsets.pend(producer_id, partition, offset, placed):
                     self._note_pending(asked, partition, placed)
-            answers = [stored.error if error is ErrorCode.NONE else error for error in errors]
-            self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
+            if not stored.is_late:
+                answers = [stored.error if error is ErrorCode.NONE else error for error in errors]
+                self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
 
         records = [offset_record(group.group_id, partition, offset) for partition, offset in sent]
         self._outbox.store_offsets(records, on_stored, asked.producer)
