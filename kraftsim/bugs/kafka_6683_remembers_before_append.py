@@ -19,8 +19,8 @@ class RemembersAtOnce(PartitionReplica):
 
     __slots__ = ()
 
-    def _decide_place(self, batch: RecordBatch, now_ms: int) -> AppendDecision | Duplicate | Refusal:
-        decision = super()._decide_place(batch, now_ms)
+    def _decide_place(self, batch: RecordBatch, now_ms: int, guard: int | None = None) -> AppendDecision | Duplicate | Refusal:
+        decision = super()._decide_place(batch, now_ms, guard)
         if isinstance(decision, AppendDecision):
             super()._remember(decision)
         return decision

@@ -1,9 +1,21 @@
 """Every event class by its kind; importing this module loads the whole catalogue."""
 
-from kraftsim.events import clients, connections, groups, metadata, nodes, partitions, producer_ids, raft, runs, transactional_clients
+from kraftsim.events import (
+    clients,
+    connections,
+    groups,
+    metadata,
+    nodes,
+    partition_transactions,
+    partitions,
+    producer_ids,
+    raft,
+    runs,
+    transactional_clients,
+)
 from kraftsim.events.event import Event
 
-MODULES = (nodes, connections, producer_ids, partitions, metadata, raft, groups, clients, transactional_clients, runs)
+MODULES = (nodes, connections, producer_ids, partitions, partition_transactions, metadata, raft, groups, clients, transactional_clients, runs)
 
 KINDS: dict[str, type[Event]] = dict(sorted(Event.kinds.items()))
 """kind -> event class, sorted by kind."""

@@ -150,6 +150,7 @@ class NodeConfig:
 
     transactional_id_expiration_ms: int = setting("transactional.id.expiration.ms", integer(at_least=1), "604800000")
     transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms", integer(at_least=1), "900000")
+    transaction_partition_verification_enable: bool = setting("transaction.partition.verification.enable", boolean, "true")
 
     # consumer groups
     group_initial_rebalance_delay_ms: int = setting("group.initial.rebalance.delay.ms", integer(), "3000")

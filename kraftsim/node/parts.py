@@ -24,6 +24,7 @@ from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProd
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.events.event import Event
+from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.config import LATEST_BATCH, NodeConfig
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
@@ -72,6 +73,7 @@ class Parts:
     latest_batch_state_manager: type[ProducerStateManager] = LatestBatchStateManager
     """The variant of KIP-758, of a node that asks for it (kraftsim.producer.state)."""
     partition_replica: type[PartitionReplica] = PartitionReplica
+    aborted_lists: type[AbortedLists] = AbortedLists
     producer_snapshots: type[ProducerSnapshots] = ProducerSnapshots
     idempotent_producer: type[IdempotentProducer] = IdempotentProducer
     """The rules of our own clients: theirs are replaced for bugs of clients."""
@@ -110,7 +112,7 @@ class Parts:
         policy = ProducerStatePolicy(
             unknown_producer=self.unknown_producer,
             expiration_ms=config.producer_id_expiration_ms if self.expires_producer_ids else config.transactional_id_expiration_ms,
-            verifies_transactions=self.verifies_transactions,
+            verifies_transactions=self.verifies_transactions and config.transaction_partition_verification_enable,
             sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )
         keeps_latest_only = config.producer_state == LATEST_BATCH

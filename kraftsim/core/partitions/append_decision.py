@@ -1,15 +1,20 @@
 """Where a batch goes into the log of its leader, before it is written.   Source: UnifiedLog.append."""
 
+from kraftsim.core.partitions.end_marker import EndMarker
 from protocol.batches import RecordBatch
 
 
 class AppendDecision:
     """A batch with the place it gets in the log. Write `chunks()`, then call `apply_append`; nothing may come in between."""
 
-    __slots__ = ("append_timestamp", "batch", "first_offset", "last_offset", "leader_epoch")
+    __slots__ = ("append_timestamp", "batch", "first_offset", "last_offset", "leader_epoch", "marker")
 
-    def __init__(self, batch: RecordBatch, first_offset: int, leader_epoch: int, append_timestamp: int | None) -> None:
+    def __init__(
+        self, batch: RecordBatch, first_offset: int, leader_epoch: int, append_timestamp: int | None, marker: EndMarker | None = None
+    ) -> None:
         self.batch = batch
+        self.marker = marker
+        """What the batch is, where it ends a transaction; None for records."""
         self.first_offset = first_offset
         self.last_offset = first_offset + batch.last_offset_delta
         self.leader_epoch = leader_epoch

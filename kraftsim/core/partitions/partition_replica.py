@@ -12,32 +12,18 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, AppendRules, refuse_acks, refuse_batch
+from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, AppendRules, refuse_acks, refuse_batch, refuse_size_in_log
+from kraftsim.core.partitions.end_marker import EndMarker, end_marker_of
 from kraftsim.core.partitions.following import Following
 from kraftsim.core.partitions.in_sync_replicas import After, IsrProposal
 from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH, LeaderEpochs
 from kraftsim.core.partitions.record_conversion import LogPlace, NothingToAppend, UncheckedRecords, converted, recompressed
 from kraftsim.core.partitions.reign import Appointment, Eligible, Reign, ReignRules
+from kraftsim.core.partitions.replica_notes import ReplicaNotes
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import (
-    BatchAppended,
-    BatchReplicated,
-    DuplicateAnswered,
-    IsrChangeAsked,
-    IsrChanged,
-    LeaderElected,
-    LeaderFollowed,
-    LeadershipLost,
-    LogStartMoved,
-    PartitionHighWatermarkMoved,
-    PartitionTruncated,
-    ProduceRefused,
-    ProducerSnapshotTaken,
-    ProducerStateExpired,
-)
-from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
+from protocol.batches import RecordBatch
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
 
@@ -70,8 +56,9 @@ class PartitionReplica:
     """
 
     __slots__ = (
+        "_bound_at",
         "_name",
-        "_note",
+        "_tell",
         "epochs",
         "following",
         "high_watermark",
@@ -115,7 +102,9 @@ class PartitionReplica:
         """The epoch of the leader that is known here, whoever it is."""
         self.reign: Reign | None = None
         self.following: Following | None = None
-        self._note = note
+        self._bound_at: int | None = None
+        """The last stable offset as it was told last, while a transaction binds it."""
+        self._tell = ReplicaNotes(topic, partition, note)
 
     @property
     def is_leader(self) -> bool:
@@ -125,8 +114,8 @@ class PartitionReplica:
     @property
     def last_stable_offset(self) -> int:
         """Where readers of committed data end: the oldest transaction that is not over on all replicas in sync, or the high watermark."""
-        unstable = self.producer_state.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        high_watermark, unstable = self.high_watermark, self.producer_state.first_unstable_offset
+        return high_watermark if unstable is None else max(min(unstable, high_watermark), self.log_start_offset)
 
     # Roles ---------------------------------------------------------------------------------------------------------------------------------
 
@@ -139,7 +128,7 @@ class PartitionReplica:
         if former is not None and appointment.leader_epoch == self.leader_epoch:
             former.rules = rules
             if former.learn(appointment, log_end_offset=self.log_end_offset, now_ms=now_ms):
-                self._note_isr(former)
+                self._tell.in_sync(former, self.leader_epoch)
             self.advance(now_ms)
             return False
         assert appointment.leader_epoch >= self.leader_epoch, f"epoch {appointment.leader_epoch} after {self.leader_epoch}"
@@ -154,9 +143,10 @@ class PartitionReplica:
             eligible=eligible,
             followers=None if former is None else former.followers,
         )
-        self._note(LeaderElected(topic=self.topic, partition=self.partition, leader_epoch=appointment.leader_epoch, next_offset=self.log_end_offset))
-        self._note_isr(self.reign)
+        self._tell.elected(appointment.leader_epoch, self.log_end_offset)
+        self._tell.in_sync(self.reign, self.leader_epoch)
         is_news = self.epochs.assign(appointment.leader_epoch, self.log_end_offset)
+        self._tell_stable()
         self.advance(now_ms)
         return is_news
 
@@ -168,18 +158,14 @@ class PartitionReplica:
         assert leader_epoch >= self.leader_epoch, f"epoch {leader_epoch} after {self.leader_epoch}"
         self.leader_epoch = leader_epoch
         self.following = Following(self, leader_id=leader_id, leader_epoch=leader_epoch)
-        self._note(
-            LeaderFollowed(
-                topic=self.topic, partition=self.partition, leader_id=leader_id, leader_epoch=leader_epoch, log_end_offset=self.log_end_offset
-            )
-        )
+        self._tell.follows(leader_id, leader_epoch, self.log_end_offset)
         return self.following
 
     def resign(self) -> None:
         """Lead and follow no longer: from now on nothing is appended here, and nothing read from a leader."""
         if self.reign is not None:
-            self._note(LeadershipLost(topic=self.topic, partition=self.partition, leader_epoch=self.leader_epoch))
-        self.reign = self.following = None
+            self._tell.lost(self.leader_epoch)
+        self.reign = self.following = self._bound_at = None
 
     def advance(self, now_ms: int) -> bool:
         """Move the leader's high watermark as far as it may go, and tell whether it moved."""
@@ -188,8 +174,7 @@ class PartitionReplica:
         if reached == self.high_watermark:
             return False
         if self.reign.is_alone:
-            self.high_watermark = reached
-            self.producer_state.on_high_watermark(reached)
+            self._take_high_watermark(reached)
         else:
             self._move_high_watermark(reached)
         return True
@@ -208,11 +193,11 @@ class PartitionReplica:
             replica_id, fetch_offset, log_start_offset, log_end_offset=self.log_end_offset, now_ms=now_ms, broker_epoch=broker_epoch
         )
         proposal = reign.expansion(replica_id, self.high_watermark)
-        return FollowerFetch(has_moved=has_advanced and self.advance(now_ms), proposal=self._note_proposal(proposal))
+        return FollowerFetch(has_moved=has_advanced and self.advance(now_ms), proposal=self._told(proposal))
 
     def shrinking(self, now_ms: int) -> IsrProposal | None:
         """Propose that followers leave the in-sync replicas that have been behind for too long."""
-        return None if self.reign is None else self._note_proposal(self.reign.shrinking(self.log_end_offset, now_ms))
+        return None if self.reign is None else self._told(self.reign.shrinking(self.log_end_offset, now_ms))
 
     def on_isr_answer(self, proposal: IsrProposal, answer: AgreedIsr | ErrorCode, now_ms: int) -> After:
         """The controller answered a proposal; with CHANGED the high watermark has moved as far as it may."""
@@ -223,7 +208,7 @@ class PartitionReplica:
             return reign.in_sync.on_error(proposal, answer)
         after = reign.in_sync.on_answer(proposal, leader_epoch=answer.leader_epoch, partition_epoch=answer.partition_epoch, isr=answer.isr)
         if after is After.CHANGED:
-            self._note_isr(reign)
+            self._tell.in_sync(reign, self.leader_epoch)
             self.advance(now_ms)
         return after
 
@@ -246,20 +231,11 @@ class PartitionReplica:
         assert batch.base_offset >= self.log_end_offset, f"{batch.base_offset} is not behind the end, {self.log_end_offset}"
         aborted = self.producer_state.replay(batch)
         self.log_end_offset = batch.last_offset + 1
-        self._note(
-            BatchReplicated(
-                topic=self.topic,
-                partition=self.partition,
-                leader_epoch=batch.partition_leader_epoch,
-                first_offset=batch.base_offset,
-                last_offset=batch.last_offset,
-                crc=batch.crc,
-                producer_id=batch.producer_id,
-                producer_epoch=batch.producer_epoch,
-                base_sequence=batch.base_sequence,
-                is_transactional=batch.is_transactional and not batch.is_control,
-            )
-        )
+        self._tell.copied(batch)
+        if batch.is_control:
+            marker = end_marker_of(batch)
+            if marker is not None:
+                self._tell.ended(marker, batch.last_offset, on_leader=False)
         return aborted
 
     def on_copied(self, leader_high_watermark: int) -> bool:
@@ -275,9 +251,9 @@ class PartitionReplica:
         if not self.log_start_offset < log_start_offset <= self.log_end_offset:
             return False
         self.log_start_offset = log_start_offset
-        self.high_watermark = max(self.high_watermark, log_start_offset)
         self.epochs.begin_at(log_start_offset)
-        self._note(LogStartMoved(topic=self.topic, partition=self.partition, log_start_offset=log_start_offset, reason=reason))
+        self._tell.begins_at(log_start_offset, reason)
+        self._take_high_watermark(max(self.high_watermark, log_start_offset))
         return True
 
     def decide_deletion(self, offset: int, *, is_deleted: bool) -> int | Refusal:
@@ -296,23 +272,14 @@ class PartitionReplica:
 
     def on_cut(self, log_start_offset: int, log_end_offset: int) -> None:
         """Take note that the log was cut, or begun anew; its epochs are cut already, and the producer state is rebuilt by whoever cut it."""
-        self._note(
-            PartitionTruncated(
-                topic=self.topic,
-                partition=self.partition,
-                leader_epoch=self.leader_epoch,
-                former_end_offset=self.log_end_offset,
-                log_end_offset=log_end_offset,
-                high_watermark=self.high_watermark,
-            )
-        )
+        self._tell.cut(self.leader_epoch, self.log_end_offset, log_end_offset, self.high_watermark)
         self.log_start_offset, self.log_end_offset = log_start_offset, log_end_offset
         self.high_watermark = min(max(self.high_watermark, log_start_offset), log_end_offset)
 
     # Appending -----------------------------------------------------------------------------------------------------------------------------
 
-    def decide_append(self, batch: RecordBatch, acks: int, now_ms: int) -> AppendDecision | Duplicate | Refusal:
-        """Judge the batch of a client (`client_batch` has taken it out of the request). `now_ms` is the wall clock.
+    def decide_append(self, batch: RecordBatch, acks: int, now_ms: int, guard: int | None = None) -> AppendDecision | Duplicate | Refusal:
+        """Judge the batch of a client (`client_batch` has taken it out of the request). `now_ms` is the wall clock, `guard` of `begin_verification`.
 
         A Duplicate is answered without error, with its first offset and its append time, and nothing is written. A Refusal comes back with
         INVALID_REQUIRED_ACKS, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, a code of `refuse_batch`, or one of producer state. Both are noted here.
@@ -325,7 +292,7 @@ class PartitionReplica:
             if isinstance(rebuilt, Refusal):
                 return self._refused(batch, rebuilt)
             batch = rebuilt
-        return self._decide_place(batch, now_ms)
+        return self._decide_place(batch, now_ms, guard)
 
     def decide_append_of_any_format(
         self, records: UncheckedRecords, acks: int, now_ms: int
@@ -346,48 +313,64 @@ class PartitionReplica:
     def _next_place(self, now_ms: int) -> LogPlace:
         return LogPlace(base_offset=self.log_end_offset, leader_epoch=self.leader_epoch, now_ms=now_ms, topic_partition=self._name)
 
-    def _decide_place(self, batch: RecordBatch, now_ms: int) -> AppendDecision | Duplicate | Refusal:
-        verdict = self.producer_state.check(batch)
+    def _decide_place(self, batch: RecordBatch, now_ms: int, guard: int | None = None) -> AppendDecision | Duplicate | Refusal:
+        verdict = self.producer_state.check(batch, guard)
         if isinstance(verdict, Refusal):
             return self._refused(batch, verdict)
         if isinstance(verdict, Duplicate):
-            self._note_duplicate(batch, verdict)
+            self._tell.duplicate(batch, verdict)
             return verdict
-        return AppendDecision(batch, self.log_end_offset, self.leader_epoch, now_ms if self.rules.keeps_append_time else None)
+        return self._placed(batch, now_ms)
+
+    def _placed(self, batch: RecordBatch, now_ms: int, marker: EndMarker | None = None) -> AppendDecision:
+        return AppendDecision(batch, self.log_end_offset, self.leader_epoch, now_ms if self.rules.keeps_append_time else None, marker)
+
+    def decide_coordinated(self, batch: RecordBatch, acks: int, now_ms: int, guard: int | None = None) -> AppendDecision | Refusal:
+        """Judge a batch that a coordinator of this broker wrote: its producer is looked at, its sequences are none.
+
+        Comes back with the codes of `_refuse_replicas`, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
+        """
+        refusal = self._refuse_replicas(acks) or refuse_size_in_log(batch, self.rules) or self.producer_state.check_coordinated(batch, guard)
+        return self._placed(batch, now_ms) if refusal is None else self._refused(batch, refusal)
+
+    def decide_marker(self, marker: EndMarker, now_ms: int) -> AppendDecision | Refusal:
+        """Judge the end of a transaction; one that ends nothing here is written like any other. `now_ms` is the wall clock.
+
+        Comes back with NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        refusal = self._refuse_replicas(ALL_REPLICAS) or self.producer_state.check_marker(
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
+        )
+        if refusal is None:
+            return self._placed(marker.batch(now_ms), now_ms, marker)
+        self._tell.refused_marker(marker, refusal)
+        return refusal
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> int | Refusal | None:
+        """Return the guard to append with once the coordinator has said that this partition is in the transaction; None if it need not be asked.
+
+        Comes back with NOT_LEADER_OR_FOLLOWER. `base_sequence` is -1 for offsets of groups, `now_ms` is the wall clock.
+        """
+        if self.reign is None:
+            return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+        return self.producer_state.begin_verification(producer_id, producer_epoch, base_sequence, now_ms)
 
     def apply_append(self, decision: AppendDecision) -> AbortedTransaction | None:
         """Take note that the bytes of a decision are in the log; what its transaction index is to say of them comes back."""
         assert decision.first_offset == self.log_end_offset, f"decided for {decision.first_offset}, the log ends at {self.log_end_offset}"
-        batch = decision.batch
         aborted = self._remember(decision)
         self.log_end_offset = decision.last_offset + 1
-        self._note(
-            BatchAppended(
-                topic=self.topic,
-                partition=self.partition,
-                leader_epoch=decision.leader_epoch,
-                first_offset=decision.first_offset,
-                last_offset=decision.last_offset,
-                producer_id=batch.producer_id,
-                producer_epoch=batch.producer_epoch,
-                base_sequence=batch.base_sequence,
-                last_sequence=batch.last_sequence,
-                record_count=batch.record_count,
-                size_bytes=batch.size_bytes,
-                crc=batch.crc,
-                is_transactional=batch.is_transactional and not batch.is_control,
-            )
-        )
+        self._tell.appended(decision)
+        if decision.marker is not None:
+            self._tell.ended(decision.marker, decision.last_offset, on_leader=True)
         assert self.reign is not None, "only a leader appends"
-        if self.reign.is_alone:
-            self.high_watermark = self.log_end_offset
-            self.producer_state.on_high_watermark(self.log_end_offset)
+        self._take_high_watermark(self.log_end_offset if self.reign.is_alone else self.high_watermark)
         return aborted
 
     def note_snapshot(self, next_offset: int) -> None:
         """Note that the producers were written down as they are before an offset."""
         known = max((entry.retained[-1].last_offset for entry in self.producer_state.entries.values() if entry.retained), default=-1)
-        self._note(ProducerSnapshotTaken(topic=self.topic, partition=self.partition, next_offset=next_offset, last_offset=known))
+        self._tell.snapshot(next_offset, known)
 
     def _remember(self, decision: AppendDecision) -> AbortedTransaction | None:
         return self.producer_state.apply(decision.batch, decision.first_offset, decision.append_timestamp)
@@ -411,7 +394,7 @@ class PartitionReplica:
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were silent for producer.id.expiration.ms. `now_ms` is the wall clock."""
         for producer_id in self.producer_state.expire(now_ms):
-            self._note(ProducerStateExpired(topic=self.topic, partition=self.partition, producer_id=producer_id))
+            self._tell.expired(producer_id)
 
     def _refuse_replicas(self, acks: int) -> Refusal | None:
         refusal = refuse_acks(acks)
@@ -437,65 +420,29 @@ class PartitionReplica:
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
 
     def _move_high_watermark(self, high_watermark: int) -> None:
+        self._tell.high_watermark(self.leader_epoch, high_watermark, is_leader=self.reign is not None)
+        self._take_high_watermark(high_watermark)
+
+    def _take_high_watermark(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
         self.producer_state.on_high_watermark(high_watermark)
-        self._note(
-            PartitionHighWatermarkMoved(
-                topic=self.topic,
-                partition=self.partition,
-                leader_epoch=self.leader_epoch,
-                high_watermark=high_watermark,
-                is_leader=self.reign is not None,
-            )
-        )
+        self._tell_stable()
 
-    def _note_proposal(self, proposal: IsrProposal | None) -> IsrProposal | None:
+    def _tell_stable(self) -> None:
+        """Say where readers of committed data end, if that has moved and a transaction has to do with it."""
+        is_bound = self.producer_state.first_unstable_offset is not None
+        if self.reign is None or not (is_bound or self._bound_at is not None):
+            return
+        stable = self.last_stable_offset
+        if stable != self._bound_at:
+            self._tell.stable(self.leader_epoch, stable, self.high_watermark)
+        self._bound_at = stable if is_bound else None
+
+    def _told(self, proposal: IsrProposal | None) -> IsrProposal | None:
         if proposal is not None:
-            self._note(
-                IsrChangeAsked(
-                    topic=self.topic,
-                    partition=self.partition,
-                    leader_epoch=proposal.leader_epoch,
-                    partition_epoch=proposal.partition_epoch,
-                    isr=",".join(str(each) for each in proposal.isr),
-                )
-            )
+            self._tell.asked(proposal)
         return proposal
 
-    def _note_isr(self, reign: Reign) -> None:
-        self._note(
-            IsrChanged(
-                topic=self.topic,
-                partition=self.partition,
-                leader_epoch=self.leader_epoch,
-                partition_epoch=reign.in_sync.partition_epoch,
-                isr=",".join(str(each) for each in reign.in_sync.agreed),
-            )
-        )
-
     def _refused(self, batch: RecordBatch | None, refusal: Refusal) -> Refusal:
-        self._note(
-            ProduceRefused(
-                topic=self.topic,
-                partition=self.partition,
-                error_code=refusal.error,
-                reason=refusal.why,
-                producer_id=NO_PRODUCER_ID if batch is None else batch.producer_id,
-                producer_epoch=NO_PRODUCER_EPOCH if batch is None else batch.producer_epoch,
-                base_sequence=NO_SEQUENCE if batch is None else batch.base_sequence,
-            )
-        )
+        self._tell.refused(batch, refusal)
         return refusal
-
-    def _note_duplicate(self, batch: RecordBatch, duplicate: Duplicate) -> None:
-        self._note(
-            DuplicateAnswered(
-                topic=self.topic,
-                partition=self.partition,
-                first_offset=duplicate.first_offset,
-                producer_id=batch.producer_id,
-                producer_epoch=batch.producer_epoch,
-                base_sequence=batch.base_sequence,
-                last_sequence=batch.last_sequence,
-            )
-        )

@@ -29,9 +29,9 @@ class LatestBatchStateManager(ProducerStateManager):
     __slots__ = ()
     entry_class = LatestBatchEntry
 
-    def check(self, batch: RecordBatch) -> Verdict:
+    def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
         """Judge a batch of a client; comes back with DUPLICATE_SEQUENCE_NUMBER, too: it is in the log, at an offset nobody knows."""
-        verdict = super().check(batch)
+        verdict = super().check(batch, guard)
         if not isinstance(verdict, Refusal) or verdict.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return verdict
         entry = self._entries.get(batch.producer_id)

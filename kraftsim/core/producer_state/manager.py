@@ -13,6 +13,7 @@ from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProd
 from kraftsim.core.producer_state.sequence import NO_SEQUENCE, is_next_sequence
 from kraftsim.core.producer_state.transactions import Marker, PartitionTransactions, marker_of
 from kraftsim.core.producer_state.verdict import APPEND, Append, Duplicate, Verdict
+from kraftsim.core.producer_state.verification import Verifications
 from protocol.batches import RecordBatch
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
@@ -21,7 +22,7 @@ from protocol.errors import ErrorCode
 class ProducerStateManager:
     """`check` a batch of a client, `apply` it once it is in the log; `replay` what is read back from a log without judging it."""
 
-    __slots__ = ("_entries", "_policy", "_transactions")
+    __slots__ = ("_entries", "_policy", "_transactions", "_verifications")
     entry_class = ProducerStateEntry
     """What is kept of a producer."""
 
@@ -29,6 +30,7 @@ class ProducerStateManager:
         self._policy = policy
         self._entries: dict[int, ProducerStateEntry] = {}
         self._transactions = PartitionTransactions()
+        self._verifications = Verifications()
 
     @property
     def entries(self) -> Mapping[int, ProducerStateEntry]:
@@ -44,8 +46,17 @@ class ProducerStateManager:
         """Hear how far the log is replicated: transactions whose markers lie before that bind no reader any more."""
         self._transactions.on_high_watermark(high_watermark)
 
-    def check(self, batch: RecordBatch) -> Verdict:
-        """Judge a batch of a client.
+    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> int | None:
+        """Return the guard to append with once the coordinator has said that the partition is in the transaction; None if it need not be asked.
+
+        Its transaction is open here: then it was asked before. `base_sequence` is -1 for offsets, `now_ms` is the wall clock.
+        """
+        if not self._policy.verifies_transactions or self._transactions.is_open(producer_id):
+            return None
+        return self._verifications.begin(producer_id, producer_epoch, base_sequence, now_ms)
+
+    def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
+        """Judge a batch of a client. `guard` is what `begin_verification` gave for it, if it gave any.
 
         Comes back with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; before 2.5 also UNKNOWN_PRODUCER_ID.
         """
@@ -58,21 +69,42 @@ class ProducerStateManager:
             copy = entry.retained_copy(base_sequence, batch.last_sequence)
             if copy is not None:
                 return Duplicate(first_offset=copy.first_offset, last_offset=copy.last_offset, log_append_time_ms=copy.max_timestamp)
-        if batch.is_transactional and self._policy.verifies_transactions and not self._transactions.is_open(producer_id):
-            return Refusal(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+        if batch.is_transactional:
+            refusal = self._refuse_unverified(producer_id, guard)
+            if refusal is not None:
+                return refusal
         verdict = self._check_sequence(entry, batch.producer_epoch, base_sequence, producer_id)
         if verdict is APPEND and self._transactions.is_open(producer_id) and not batch.is_transactional:
             return Refusal(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has a transaction open here")
         return verdict
 
+    def check_coordinated(self, batch: RecordBatch, guard: int | None = None) -> Refusal | None:
+        """Return why a batch of a group coordinator is not written; its sequences say nothing. INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE."""
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return None
+        refusal = self._refuse_unverified(producer_id, guard) if batch.is_transactional else None
+        return refusal or self._refuse_past_epoch(producer_id, batch.producer_epoch)
+
+    def _refuse_unverified(self, producer_id: int, guard: int | None) -> Refusal | None:
+        """Return why the first records of a transaction are not written: nobody asked the coordinator, or what it said is of the past."""
+        if not self._policy.verifies_transactions or self._transactions.is_open(producer_id) or self._verifications.holds(producer_id, guard):
+            return None
+        return Refusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
+    def _refuse_past_epoch(self, producer_id: int, producer_epoch: int) -> Refusal | None:
+        entry = self._entries.get(producer_id)
+        if entry is None or producer_epoch >= entry.producer_epoch:
+            return None
+        return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id}: epoch {producer_epoch}, seen {entry.producer_epoch}")
+
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> Refusal | None:
         """Return why the marker of a coordinator is not written: INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED by a later coordinator."""
+        refusal = self._refuse_past_epoch(producer_id, producer_epoch)
+        if refusal is not None:
+            return refusal
         entry = self._entries.get(producer_id)
-        if entry is None:
-            return None
-        if producer_epoch < entry.producer_epoch:
-            return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id}: epoch {producer_epoch}, seen {entry.producer_epoch}")
-        if coordinator_epoch < entry.coordinator_epoch:
+        if entry is not None and coordinator_epoch < entry.coordinator_epoch:
             why = f"producer {producer_id}: coordinator epoch {coordinator_epoch}, seen {entry.coordinator_epoch}"
             return Refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED, why)
         return None
@@ -94,6 +126,8 @@ class ProducerStateManager:
             entry = self._entries[producer_id] = self.entry_class(producer_id, batch.producer_epoch)
         elif entry.producer_epoch != batch.producer_epoch:
             entry.take_epoch(batch.producer_epoch)
+        if batch.is_transactional:
+            self._verifications.end(producer_id)
         max_timestamp = batch.max_timestamp if append_timestamp is None else append_timestamp
         if marker is not None:
             return self._end_transaction(entry, marker, base_offset, max_timestamp)
@@ -120,6 +154,7 @@ class ProducerStateManager:
         expired = [producer_id for producer_id, entry in self._entries.items() if self._has_expired(entry, now_ms)]
         for producer_id in expired:
             del self._entries[producer_id]
+        self._verifications.expire(now_ms, self._policy.expiration_ms)
         return expired
 
     def _has_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
@@ -128,6 +163,10 @@ class ProducerStateManager:
     def _check_sequence(self, entry: ProducerStateEntry | None, producer_epoch: int, base_sequence: int, producer_id: int) -> Append | Refusal:
         known_epoch = entry.producer_epoch if entry is not None else NO_PRODUCER_EPOCH
         last_sequence = entry.last_sequence if entry is not None else NO_SEQUENCE
+        lowest_sequence = self._verifications.lowest_sequence(producer_id) if self._policy.verifies_transactions else None
+        if lowest_sequence is not None and base_sequence > lowest_sequence and producer_epoch >= known_epoch:
+            why = f"producer {producer_id}: sequence {base_sequence} while {lowest_sequence} waits to be verified"
+            return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
         if producer_epoch == known_epoch:
             if is_next_sequence(last_sequence, base_sequence):
                 return APPEND

@@ -5,6 +5,7 @@ Source: kafka.cluster.Partition.
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.core.partitions.end_marker import EndMarker
 from kraftsim.core.partitions.following import Accept, CutTo, RestartAt
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
@@ -38,25 +39,51 @@ class HostedPartition:
         self.settings = settings
         self.snapshots = snapshots
 
-    def append(self, batch: RecordBatch | UncheckedRecords, acks: int, now_ms: int) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
-        """Append the batch of a client, or say why not. Raises OSError: then the log is lost and the node must not go on."""
+    def append(
+        self, batch: RecordBatch | UncheckedRecords, acks: int, now_ms: int, guard: int | None = None
+    ) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
+        """Append the batch of a client, or say why not. `guard`: what `begin_verification` gave.
+
+        Raises OSError: then the log is lost and the node must not go on.
+        """
         decision: AppendDecision | Duplicate | NothingToAppend | Refusal
         if isinstance(batch, RecordBatch):
-            decision = self.replica.decide_append(batch, acks, now_ms)
+            decision = self.replica.decide_append(batch, acks, now_ms, guard)
         else:
             decision = self.replica.decide_append_of_any_format(batch, acks, now_ms)
         if isinstance(decision, AppendDecision):
-            self.log.append(
-                decision.chunks(),
-                first_offset=decision.first_offset,
-                last_offset=decision.last_offset,
-                size_bytes=decision.batch.size_bytes,
-                max_timestamp=decision.max_timestamp,
-                leader_epoch=decision.leader_epoch,
-            )
-            self._index(self.replica.apply_append(decision))
-            self.replica.advance_alone(now_ms)
+            self._write(decision, now_ms)
         return decision
+
+    def append_by_coordinator(self, batch: RecordBatch, acks: int, now_ms: int, guard: int | None = None) -> AppendDecision | Refusal:
+        """Append what a coordinator of this broker wrote, or say why not. Raises OSError as `append` does."""
+        decision = self.replica.decide_coordinated(batch, acks, now_ms, guard)
+        if isinstance(decision, AppendDecision):
+            self._write(decision, now_ms)
+        return decision
+
+    def append_marker(self, marker: EndMarker, now_ms: int) -> AppendDecision | Refusal:
+        """Append the end of a transaction, or say why not. Raises OSError as `append` does."""
+        decision = self.replica.decide_marker(marker, now_ms)
+        if isinstance(decision, AppendDecision):
+            self._write(decision, now_ms)
+        return decision
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> int | Refusal | None:
+        """Return the guard for an append after the coordinator was asked, None if it need not be; NOT_LEADER_OR_FOLLOWER."""
+        return self.replica.begin_verification(producer_id, producer_epoch, base_sequence, now_ms)
+
+    def _write(self, decision: AppendDecision, now_ms: int) -> None:
+        self.log.append(
+            decision.chunks(),
+            first_offset=decision.first_offset,
+            last_offset=decision.last_offset,
+            size_bytes=decision.batch.size_bytes,
+            max_timestamp=decision.max_timestamp,
+            leader_epoch=decision.leader_epoch,
+        )
+        self._index(self.replica.apply_append(decision))
+        self.replica.advance_alone(now_ms)
 
     def copy(self, records: bytes | memoryview, accepted: Accept) -> bool:
         """Append what was fetched from the leader, and tell whether readers see more (or less) than before.
@@ -111,6 +138,7 @@ class HostedPartition:
             self.snapshots.restart_at(step.offset)
         elif cut_bytes:
             self.snapshots.rebuild(self.replica.producer_state, self.log)
+            self.replica.producer_state.on_high_watermark(self.replica.high_watermark)
         return cut_bytes
 
     def take_snapshot(self) -> None:

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from kraftsim.node.security import group_guards, metadata_guards, topic_guards
+from kraftsim.node.security import group_guards, metadata_guards, offset_guards, topic_guards
 from kraftsim.node.security.config_guards import look_at_descriptions, look_at_own_alterations
+from kraftsim.node.security.marker_guards import look_at_markers
 from kraftsim.node.security.rights import Guard, cluster_guard
 from kraftsim.node.security.told_rights import pass_on, telling_rights
 from protocol.acls import AclOperation
@@ -17,8 +18,8 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.FETCH: topic_guards.look_at_fetch,
     ApiKey.LIST_OFFSETS: topic_guards.LIST_OFFSETS,
     ApiKey.METADATA: telling_rights(metadata_guards.look_at_metadata),
-    ApiKey.OFFSET_COMMIT: group_guards.look_at_commit,
-    ApiKey.OFFSET_FETCH: group_guards.look_at_offsets,
+    ApiKey.OFFSET_COMMIT: offset_guards.look_at_commit,
+    ApiKey.OFFSET_FETCH: offset_guards.look_at_offsets,
     ApiKey.FIND_COORDINATOR: group_guards.look_at_coordinator,
     ApiKey.JOIN_GROUP: group_guards.look_at_group,
     ApiKey.HEARTBEAT: group_guards.look_at_group,
@@ -27,10 +28,12 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.DESCRIBE_GROUPS: telling_rights(group_guards.look_at_descriptions),
     ApiKey.LIST_GROUPS: group_guards.look_at_list,
     ApiKey.DELETE_GROUPS: group_guards.look_at_group_deletion,
-    ApiKey.OFFSET_DELETE: group_guards.look_at_offset_deletion,
+    ApiKey.OFFSET_DELETE: offset_guards.look_at_offset_deletion,
     ApiKey.DELETE_RECORDS: topic_guards.DELETE_RECORDS,
     ApiKey.INIT_PRODUCER_ID: group_guards.look_at_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: topic_guards.look_at_epochs,
+    ApiKey.WRITE_TXN_MARKERS: look_at_markers,
+    ApiKey.TXN_OFFSET_COMMIT: offset_guards.look_at_transactional_commit,
     ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),
     ApiKey.DESCRIBE_CONFIGS: look_at_descriptions,
     ApiKey.ALTER_CONFIGS: look_at_own_alterations,

@@ -104,6 +104,9 @@ class GroupCoordinator:
             led = self._partitions[number] = CoordinatedPartition(hosted, shard, self._log, self._world.clock)
             self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
 
+    def on_marker(self, partition: int, producer_id: int, producer_epoch: int, is_commit: bool, offset: int) -> None:
+        """The end of a transaction is in a partition of `__consumer_offsets`, at an offset, and replicated."""
+
     def on_topics_deleted(self) -> None:
         """Forget what groups have read of topics that are not there any more."""
         image = self._image()

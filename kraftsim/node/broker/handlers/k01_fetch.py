@@ -204,6 +204,7 @@ class FetchReader:
                 if nearest is not None:
                     self.has_news = True
                     sent_on = self._filled(hosted, asked, bounds, EMPTY)
+                    sent_on.aborted_transactions = None
                     sent_on.preferred_read_replica = nearest
                     return sent_on
                 try:
@@ -275,13 +276,12 @@ class FetchReader:
         reign = hosted.replica.reign
         return reign is not None and self._follower_id in reign.in_sync
 
-    @staticmethod
-    def _aborted(hosted: HostedPartition, asked: FetchPartition, records: Chunk | FileSlice) -> list[AbortedTransaction]:
+    def _aborted(self, hosted: HostedPartition, asked: FetchPartition, records: Chunk | FileSlice) -> list[AbortedTransaction] | None:
         """Name the transactions whose records are to be skipped in what was read just now."""
         if not len(records):
             return []
-        aborted = hosted.log.aborted_between(asked.fetch_offset, hosted.log.read_end_offset)
-        return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted]
+        lists = self._broker.parts.aborted_lists()
+        return lists.of(hosted, asked.fetch_offset, hosted.log.read_end_offset, has_waited=not self._is_first_look)
 
     def _filled(
         self,
@@ -302,6 +302,7 @@ class FetchReader:
         )
         if diverging is not None:
             data.diverging_epoch = diverging
+            data.aborted_transactions = None
         if self.conversion is not None:
             self.conversion.add(data, asked.fetch_offset)
         return data

@@ -1,0 +1,44 @@
+"""The end of a producer's transaction in one partition: what a transaction coordinator has written there, as a control batch.
+
+Source: KIP-98, MemoryRecords.withEndTransactionMarker.
+"""
+
+from dataclasses import dataclass
+
+from kraftsim.core.producer_state.transactions import marker_of
+from protocol.batches import RecordBatch
+from protocol.control_records import build_transaction_marker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndMarker:
+    """`coordinator_epoch`: the leader epoch of the coordinator's own partition, by which an older coordinator is fenced."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+
+    def batch(self, now_ms: int) -> RecordBatch:
+        """Return the control batch. `now_ms` is the wall clock."""
+        built = build_transaction_marker(
+            commits=self.is_commit,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            timestamp=now_ms,
+        )
+        return RecordBatch(built)
+
+
+def end_marker_of(batch: RecordBatch) -> EndMarker | None:
+    """Return the marker that a control batch holds; None if compaction took it. Raises MalformedBatch."""
+    marker = marker_of(batch)
+    if marker is None:
+        return None
+    return EndMarker(
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        is_commit=not marker.is_abort,
+    )

@@ -1,0 +1,221 @@
+"""What a replica of a partition tells the world of itself: one method for each fact."""
+
+from collections.abc import Callable
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.core.partitions.end_marker import EndMarker
+from kraftsim.core.partitions.in_sync_replicas import IsrProposal
+from kraftsim.core.partitions.reign import Reign
+from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.events.event import Event
+from kraftsim.events.partition_transactions import LastStableOffsetMoved, MarkerAppended, MarkerRefused
+from kraftsim.events.partitions import (
+    BatchAppended,
+    BatchReplicated,
+    DuplicateAnswered,
+    IsrChangeAsked,
+    IsrChanged,
+    LeaderElected,
+    LeaderFollowed,
+    LeadershipLost,
+    LogStartMoved,
+    PartitionHighWatermarkMoved,
+    PartitionTruncated,
+    ProduceRefused,
+    ProducerSnapshotTaken,
+    ProducerStateExpired,
+)
+from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
+
+
+class ReplicaNotes:
+    """Knows which partition it speaks of."""
+
+    __slots__ = ("_note", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int, note: Callable[[Event], None]) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._note = note
+
+    # Roles ---------------------------------------------------------------------------------------------------------------------------------
+
+    def elected(self, leader_epoch: int, log_end_offset: int) -> None:
+        """It leads."""
+        self._note(LeaderElected(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, next_offset=log_end_offset))
+
+    def lost(self, leader_epoch: int) -> None:
+        """It leads no longer."""
+        self._note(LeadershipLost(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch))
+
+    def follows(self, leader_id: int, leader_epoch: int, log_end_offset: int) -> None:
+        """It copies from a leader."""
+        self._note(
+            LeaderFollowed(topic=self.topic, partition=self.partition, leader_id=leader_id, leader_epoch=leader_epoch, log_end_offset=log_end_offset)
+        )
+
+    def asked(self, proposal: IsrProposal) -> None:
+        """It asks the controller for other replicas in sync."""
+        self._note(
+            IsrChangeAsked(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=proposal.leader_epoch,
+                partition_epoch=proposal.partition_epoch,
+                isr=",".join(str(each) for each in proposal.isr),
+            )
+        )
+
+    def in_sync(self, reign: Reign, leader_epoch: int) -> None:
+        """It knows who is in sync."""
+        self._note(
+            IsrChanged(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=leader_epoch,
+                partition_epoch=reign.in_sync.partition_epoch,
+                isr=",".join(str(each) for each in reign.in_sync.agreed),
+            )
+        )
+
+    # The log -------------------------------------------------------------------------------------------------------------------------------
+
+    def appended(self, decision: AppendDecision) -> None:
+        """It wrote a batch as the leader."""
+        batch = decision.batch
+        self._note(
+            BatchAppended(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=decision.leader_epoch,
+                first_offset=decision.first_offset,
+                last_offset=decision.last_offset,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
+                last_sequence=batch.last_sequence,
+                record_count=batch.record_count,
+                size_bytes=batch.size_bytes,
+                crc=batch.crc,
+                is_transactional=batch.is_transactional,
+            )
+        )
+
+    def copied(self, batch: RecordBatch) -> None:
+        """It wrote a batch of its leader's."""
+        self._note(
+            BatchReplicated(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=batch.partition_leader_epoch,
+                first_offset=batch.base_offset,
+                last_offset=batch.last_offset,
+                crc=batch.crc,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
+                is_transactional=batch.is_transactional,
+            )
+        )
+
+    def cut(self, leader_epoch: int, former_end_offset: int, log_end_offset: int, high_watermark: int) -> None:
+        """Its log is shorter than it was."""
+        self._note(
+            PartitionTruncated(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=leader_epoch,
+                former_end_offset=former_end_offset,
+                log_end_offset=log_end_offset,
+                high_watermark=high_watermark,
+            )
+        )
+
+    def begins_at(self, log_start_offset: int, reason: str) -> None:
+        """Its log begins later than it did."""
+        self._note(LogStartMoved(topic=self.topic, partition=self.partition, log_start_offset=log_start_offset, reason=reason))
+
+    def high_watermark(self, leader_epoch: int, high_watermark: int, *, is_leader: bool) -> None:
+        """More is replicated, as far as it knows."""
+        self._note(
+            PartitionHighWatermarkMoved(
+                topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, high_watermark=high_watermark, is_leader=is_leader
+            )
+        )
+
+    # Producers -----------------------------------------------------------------------------------------------------------------------------
+
+    def refused(self, batch: RecordBatch | None, refusal: Refusal) -> None:
+        """It did not take a batch; None for what is not even one."""
+        self._note(
+            ProduceRefused(
+                topic=self.topic,
+                partition=self.partition,
+                error_code=refusal.error,
+                reason=refusal.why,
+                producer_id=NO_PRODUCER_ID if batch is None else batch.producer_id,
+                producer_epoch=NO_PRODUCER_EPOCH if batch is None else batch.producer_epoch,
+                base_sequence=NO_SEQUENCE if batch is None else batch.base_sequence,
+            )
+        )
+
+    def duplicate(self, batch: RecordBatch, duplicate: Duplicate) -> None:
+        """It has a batch already."""
+        self._note(
+            DuplicateAnswered(
+                topic=self.topic,
+                partition=self.partition,
+                first_offset=duplicate.first_offset,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
+                last_sequence=batch.last_sequence,
+            )
+        )
+
+    def expired(self, producer_id: int) -> None:
+        """It forgot a producer."""
+        self._note(ProducerStateExpired(topic=self.topic, partition=self.partition, producer_id=producer_id))
+
+    def snapshot(self, next_offset: int, last_offset: int) -> None:
+        """It wrote its producers down."""
+        self._note(ProducerSnapshotTaken(topic=self.topic, partition=self.partition, next_offset=next_offset, last_offset=last_offset))
+
+    # Transactions --------------------------------------------------------------------------------------------------------------------------
+
+    def ended(self, marker: EndMarker, offset: int, *, on_leader: bool) -> None:
+        """A marker is in its log."""
+        self._note(
+            MarkerAppended(
+                topic=self.topic,
+                partition=self.partition,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                is_commit=marker.is_commit,
+                offset=offset,
+                on_leader=on_leader,
+            )
+        )
+
+    def refused_marker(self, marker: EndMarker, refusal: Refusal) -> None:
+        """It did not write a marker."""
+        self._note(
+            MarkerRefused(
+                topic=self.topic,
+                partition=self.partition,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                is_commit=marker.is_commit,
+                error_code=refusal.error,
+                reason=refusal.why,
+            )
+        )
+
+    def stable(self, leader_epoch: int, offset: int, high_watermark: int) -> None:
+        """Readers of committed data see further, or a transaction binds them from now on."""
+        self._note(
+            LastStableOffsetMoved(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, offset=offset, high_watermark=high_watermark)
+        )

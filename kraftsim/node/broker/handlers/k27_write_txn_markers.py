@@ -1,0 +1,129 @@
+"""WriteTxnMarkers: end transactions in partitions that this broker leads, and answer once all who are in sync have the markers.
+
+Each partition stands for itself. A marker is written whether or not its producer has a transaction open there, so that a coordinator may ask again
+without knowing how far it came. Markers at `__consumer_offsets` tell the group coordinator what has become of the offsets of the transaction.
+
+Source: KIP-98, kafka.server.KafkaApis.handleWriteTxnMarkersRequest; asked of Apache Kafka 3.9.1.
+"""
+
+from functools import partial
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.core.partitions.end_marker import EndMarker
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.internal_topics import GROUP_METADATA
+from kraftsim.node.broker.partitions import PartitionKey
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+class MarkerWork:
+    """One request: what became of each partition, by producer, and how many are still to be replicated."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.deferred = Deferred()
+        self._broker = broker
+        self._now_ms = broker.world.clock.wall_ms()
+        self._log = CoordinatorLog(
+            broker.partitions,
+            broker.produces,
+            broker.fetches,
+            broker.world.clock,
+            timeout_ms=broker.config.request_timeout_ms,
+            compression=Compression.NONE,
+        )
+        self._errors: dict[int, dict[PartitionKey, ErrorCode]] = {}
+        """Two markers of one producer share their answer, the later one tells of a partition that both name."""
+        self._open = 1
+
+    def run(self, request: WriteTxnMarkersRequest) -> None:
+        """Write every marker to every partition that it names."""
+        for written in request.markers:
+            marker = EndMarker(
+                producer_id=written.producer_id,
+                producer_epoch=written.producer_epoch,
+                coordinator_epoch=written.coordinator_epoch,
+                is_commit=written.transaction_result,
+            )
+            for topic in written.topics:
+                for partition in topic.partition_indexes:
+                    self._write(marker, (topic.name, partition))
+        self._close_one()
+
+    def _write(self, marker: EndMarker, key: PartitionKey) -> None:
+        hosted = self._broker.partitions.find(*key)
+        if hosted is None:
+            self._answer(marker, key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        try:
+            outcome = hosted.append_marker(marker, self._now_ms)
+        except OSError as failure:
+            self._broker.partitions.disk_failed(hosted.log.directory, "write", failure)
+            outcome = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+        if isinstance(outcome, Refusal):
+            self._answer(marker, key, outcome.error)
+            return
+        self._open += 1
+        self._broker.fetches.check(key)
+        self._log.when_replicated(hosted, outcome.last_offset + 1, partial(self._on_replicated, marker, hosted, outcome))
+
+    def _on_replicated(self, marker: EndMarker, hosted: HostedPartition, decision: AppendDecision, error: ErrorCode) -> None:
+        key = (hosted.topic, hosted.partition)
+        self._answer(marker, key, error)
+        if error is ErrorCode.NONE and hosted.topic == GROUP_METADATA:
+            self._broker.groups.on_marker(hosted.partition, marker.producer_id, marker.producer_epoch, marker.is_commit, decision.last_offset)
+        self._close_one()
+
+    def _answer(self, marker: EndMarker, key: PartitionKey, error: ErrorCode) -> None:
+        self._errors.setdefault(marker.producer_id, {})[key] = error
+
+    def _close_one(self) -> None:
+        self._open -= 1
+        if not self._open:
+            self.deferred.complete(_response(self._errors))
+
+
+def handle(broker: Broker, call: Call) -> Answer | Deferred:
+    """Answer each partition with NONE once its marker is replicated, or with an error."""
+    request = call.body
+    assert isinstance(request, WriteTxnMarkersRequest), "dispatch decodes by API key"
+    work = MarkerWork(broker)
+    work.run(request)
+    return work.deferred
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Build the answer in which every partition has the same error."""
+    request = call.body
+    assert isinstance(request, WriteTxnMarkersRequest), "dispatch decodes by API key"
+    errors: dict[int, dict[PartitionKey, ErrorCode]] = {}
+    for marker in request.markers:
+        rows = errors.setdefault(marker.producer_id, {})
+        rows.update({(topic.name, partition): error for topic in marker.topics for partition in topic.partition_indexes})
+    return _response(errors)
+
+
+def _response(errors: dict[int, dict[PartitionKey, ErrorCode]]) -> WriteTxnMarkersResponse:
+    response = WriteTxnMarkersResponse()
+    for producer_id, partitions in errors.items():
+        topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+        for (topic, partition), error in partitions.items():
+            topics.setdefault(topic, []).append(WritableTxnMarkerPartitionResult(partition_index=partition, error_code=error))
+        rows = [WritableTxnMarkerTopicResult(name=name, partitions=rows) for name, rows in topics.items()]
+        response.markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=rows))
+    return response
+
+
+HANDLER = Handler(key=ApiKey.WRITE_TXN_MARKERS, handle=handle, refuse=refuse)
