@@ -12,10 +12,24 @@ from kraftsim.events import (
     raft,
     runs,
     transactional_clients,
+    transactions,
 )
 from kraftsim.events.event import Event
 
-MODULES = (nodes, connections, producer_ids, partitions, partition_transactions, metadata, raft, groups, clients, transactional_clients, runs)
+MODULES = (
+    nodes,
+    connections,
+    producer_ids,
+    partitions,
+    partition_transactions,
+    transactions,
+    metadata,
+    raft,
+    groups,
+    clients,
+    transactional_clients,
+    runs,
+)
 
 KINDS: dict[str, type[Event]] = dict(sorted(Event.kinds.items()))
 """kind -> event class, sorted by kind."""

@@ -23,6 +23,8 @@ from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.transactions.marker_queue import MarkerQueue
+from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.events.event import Event
 from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.config import LATEST_BATCH, NodeConfig
@@ -30,6 +32,7 @@ from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
+    ABORTABLE_VERIFICATION,
     ACCEPTS_UNKNOWN_PRODUCERS,
     ATOMIC_FEATURE_UPDATES,
     BOUNDED_MIN_IN_SYNC_REPLICAS,
@@ -63,6 +66,7 @@ class Parts:
     producer_id_source: ProducerIdSourceFactory
     unknown_producer: UnknownProducer
     verifies_transactions: bool
+    verification_is_abortable: bool
     expires_producer_ids: bool
     bounds_min_in_sync_replicas: bool
     keeps_shutdown_epoch: bool
@@ -75,6 +79,10 @@ class Parts:
     partition_replica: type[PartitionReplica] = PartitionReplica
     aborted_lists: type[AbortedLists] = AbortedLists
     producer_snapshots: type[ProducerSnapshots] = ProducerSnapshots
+    transaction_rules: type[TransactionRules] = TransactionRules
+    """What a transaction coordinator decides."""
+    marker_queue: type[MarkerQueue] = MarkerQueue
+    """Which markers a transaction coordinator still owes."""
     idempotent_producer: type[IdempotentProducer] = IdempotentProducer
     """The rules of our own clients: theirs are replaced for bugs of clients."""
     metadata_image: type[MetadataImage] = MetadataImage
@@ -94,6 +102,7 @@ class Parts:
             producer_id_source=prefetching_source if prefetches else surfacing_source if surfaces_timeouts else waiting_source,
             unknown_producer=UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID,
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
+            verification_is_abortable=release.has(ABORTABLE_VERIFICATION),
             expires_producer_ids=release.has(PRODUCER_ID_EXPIRATION),
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),

@@ -38,6 +38,9 @@ PREFETCHED_PRODUCER_IDS = Trait(name="prefetched-producer-ids", since_release="3
 VERIFIED_TRANSACTIONS = Trait(name="verified-transactions", since_release="3.6", why="KIP-890 part 1")
 """A leader takes transactional batches only for partitions that the coordinator knows to be in the transaction."""
 
+ABORTABLE_VERIFICATION = Trait(name="abortable-verification", since_release="3.8", why="KIP-890")
+"""A coordinator says TRANSACTION_ABORTABLE of a partition that is not in the transaction (before: INVALID_TXN_STATE)."""
+
 METADATA_TRANSACTIONS = Trait(name="metadata-transactions", since_level="3.6-IV1", why="KIP-866")
 """The first records of a metadata log stand between BeginTransaction and EndTransaction."""
 

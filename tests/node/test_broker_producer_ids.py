@@ -68,11 +68,11 @@ def test_brokers_have_blocks_of_their_own() -> None:
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": "x", "transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         ({"transactional_id": "x", "transaction_timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
-        ({"transactional_id": "x"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ({"transactional_id": "x"}, ErrorCode.NOT_COORDINATOR),
     ],
 )
 def test_what_is_no_request_for_a_producer_id_is_refused(asked: dict[str, Any], error: ErrorCode) -> None:
-    """TransactionCoordinator.handleInitProducerId; there is no coordinator for transactional ids yet."""
+    """TransactionCoordinator.handleInitProducerId; nobody coordinates an id while `__transaction_state` is not there."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
+from kraftsim.core.metadata.feature_levels import TRANSACTION_VERSION
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
 from kraftsim.core.partitions.fetch_sessions import FetchSessions
 from kraftsim.core.raft.voter_set import VoterNode
@@ -29,6 +30,7 @@ from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.replication.throttles import ReplicationThrottles
 from kraftsim.node.broker.topic_creation import TopicCreation
 from kraftsim.node.broker.topic_settings import broker_settings
+from kraftsim.node.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
@@ -112,6 +114,17 @@ class Broker:
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
         self.producer_ids = ProducerIds(world, config.node_id, source, self._forwarded)
+        self.transactions = TransactionCoordinator(
+            self.shell,
+            parts,
+            lambda: self.image,
+            self.partitions,
+            self.produces,
+            self.fetches,
+            self.producer_ids,
+            own_versions=spoken_versions(parts.release.broker_apis),
+            transaction_version=lambda: self.features.level(TRANSACTION_VERSION),
+        )
         self.quotas = ClientQuotas(config, world.clock)
         self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, guarded(self.shell, BROKER_GUARDS, broker_handlers())))
         self.offer = ApiOffer(parts.release.broker_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
@@ -154,6 +167,7 @@ class Broker:
         self.shell.tasks.spawn(self._become_ready(self._lifecycle), "readiness")
         self.partitions.begin_upkeep()
         self.groups.begin_upkeep()
+        self.transactions.begin_upkeep()
         self.world.flush_events()
 
     async def ready(self) -> None:
@@ -177,6 +191,7 @@ class Broker:
         self.deletions.close()
         self.replication.close()
         self.groups.close()
+        self.transactions.close()
         self._heartbeats.close()
         self._forwarded.close()
         self._alterations.close()
@@ -217,6 +232,7 @@ class Broker:
         self.deletions.check(key)
         self.fetches.check(key)
         self.groups.on_partition_changed(key)
+        self.transactions.on_partition_changed(key)
 
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether a broker is registered and not fenced."""
@@ -308,6 +324,7 @@ class Broker:
         self._forwarded.abort()
         self._alterations.abort()
         self.replication.abort()
+        self.transactions.abort()
         self.groups.close()
         self.fetches.close()
         self.produces.close()

@@ -6,7 +6,7 @@ Source: kafka.server.DefaultAutoTopicCreationManager.
 from collections.abc import Iterable
 
 from kraftsim.node.broker.forwarding import ANONYMOUS, LOOPBACK_ADDRESS, SIZE_BYTES
-from kraftsim.node.broker.internal_topics import GROUP_METADATA
+from kraftsim.node.broker.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller_channel import ControllerChannel
 from protocol.api_keys import ApiKey
@@ -43,6 +43,8 @@ class TopicCreation:
     def _creatable(self, name: str) -> CreatableTopic:
         """Return how a topic is created: the brokers' own by settings of their own. With too few brokers for that the controller refuses."""
         config = self._config
+        if name == TRANSACTION_STATE:
+            return self._transaction_state()
         if name != GROUP_METADATA:
             return CreatableTopic(name=name, num_partitions=config.num_partitions, replication_factor=config.default_replication_factor)
         rows = (("cleanup.policy", "compact"), ("compression.type", "producer"), ("segment.bytes", str(config.offsets_topic_segment_bytes)))
@@ -50,6 +52,22 @@ class TopicCreation:
             name=name,
             num_partitions=config.offsets_topic_num_partitions,
             replication_factor=config.offsets_topic_replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in rows],
+        )
+
+    def _transaction_state(self) -> CreatableTopic:
+        config = self._config
+        rows = (
+            ("unclean.leader.election.enable", "false"),
+            ("compression.type", "uncompressed"),
+            ("cleanup.policy", "compact"),
+            ("min.insync.replicas", str(config.transaction_state_log_min_isr)),
+            ("segment.bytes", str(config.transaction_state_log_segment_bytes)),
+        )
+        return CreatableTopic(
+            name=TRANSACTION_STATE,
+            num_partitions=config.transaction_state_log_num_partitions,
+            replication_factor=config.transaction_state_log_replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in rows],
         )
 

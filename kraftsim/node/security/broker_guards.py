@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kraftsim.node.security import group_guards, metadata_guards, offset_guards, topic_guards
+from kraftsim.node.security import group_guards, metadata_guards, offset_guards, topic_guards, transaction_guards
 from kraftsim.node.security.config_guards import look_at_descriptions, look_at_own_alterations
 from kraftsim.node.security.marker_guards import look_at_markers
 from kraftsim.node.security.rights import Guard, cluster_guard
@@ -32,6 +32,9 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.DELETE_RECORDS: topic_guards.DELETE_RECORDS,
     ApiKey.INIT_PRODUCER_ID: group_guards.look_at_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: topic_guards.look_at_epochs,
+    ApiKey.ADD_PARTITIONS_TO_TXN: transaction_guards.look_at_added_partitions,
+    ApiKey.ADD_OFFSETS_TO_TXN: transaction_guards.look_at_added_offsets,
+    ApiKey.END_TXN: transaction_guards.look_at_end,
     ApiKey.WRITE_TXN_MARKERS: look_at_markers,
     ApiKey.TXN_OFFSET_COMMIT: offset_guards.look_at_transactional_commit,
     ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),
@@ -43,6 +46,8 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster_guard(AclOperation.DESCRIBE),
     ApiKey.DESCRIBE_PRODUCERS: topic_guards.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS: transaction_guards.look_at_descriptions,
+    ApiKey.LIST_TRANSACTIONS: transaction_guards.look_at_list,
     ApiKey.DESCRIBE_CLUSTER: telling_rights(pass_on),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: telling_rights(metadata_guards.look_at_topic_partitions),
     ApiKey.LIST_CONFIG_RESOURCES: cluster_guard(AclOperation.DESCRIBE_CONFIGS),

@@ -51,12 +51,12 @@ class CoordinatorLog:
         assert isinstance(outcome, Refusal), "a batch without producer id is no duplicate, and is not empty"
         return outcome
 
-    def when_replicated(self, hosted: HostedPartition, required_offset: int, on_end: OnEnd) -> None:
-        """Say how it ended, once everything below an offset is on all who are in sync, or never will be."""
+    def when_replicated(self, hosted: HostedPartition, required_offset: int, on_end: OnEnd, timeout_ms: int | None = None) -> None:
+        """Say how it ended, once everything below an offset is on all who are in sync, or never will be, or `timeout_ms` are over."""
 
         def wait() -> None:
             waiting = Replication(self._partitions, hosted, required_offset, on_end)
-            self._produces.admit(waiting, [(hosted.topic, hosted.partition)], self._timeout_ms)
+            self._produces.admit(waiting, [(hosted.topic, hosted.partition)], self._timeout_ms if timeout_ms is None else timeout_ms)
 
         if hosted.owes_flush:
             self._partitions.flush_then([hosted], wait)

@@ -6,7 +6,7 @@ Source: kafka.server.KafkaApis.{handleFindCoordinatorRequest, getCoordinator}, K
 from typing import Final
 
 from kraftsim.node.broker.broker import Address, Broker
-from kraftsim.node.broker.internal_topics import GROUP_METADATA
+from kraftsim.node.broker.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from kraftsim.node.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -52,13 +52,13 @@ def _find(broker: Broker, call: Call, key_type: int, key: str) -> Found:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE  # 3.9 knows the word, and has no such coordinator
     if key_type not in (GROUP, TRANSACTION):
         return ErrorCode.INVALID_REQUEST
-    if key_type == TRANSACTION:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # nobody looks after transactions yet
-    topic = broker.image.topic(GROUP_METADATA)
+    name = TRANSACTION_STATE if key_type == TRANSACTION else GROUP_METADATA
+    topic = broker.image.topic(name)
     if topic is None:
-        broker.creation.create([GROUP_METADATA])
+        broker.creation.create([name])
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    leader = topic.partitions[broker.groups.partition_of(key)].leader
+    number = broker.transactions.partitions.partition_of(key) if key_type == TRANSACTION else broker.groups.partition_of(key)
+    leader = topic.partitions[number].leader
     address = broker.address_of(leader, call.listener)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if address is None else (leader, address)
 

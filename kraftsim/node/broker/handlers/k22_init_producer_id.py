@@ -1,16 +1,19 @@
-"""InitProducerId: a fresh producer id for an idempotent producer.
+"""InitProducerId: a fresh producer id for an idempotent producer, or the next epoch of a transactional id, which fences its former producer.
 
-Without a transactional id a given producer id and epoch are ignored: the reset of an idempotent producer is a new id. Transactional ids have no
-coordinator yet.
+Without a transactional id a given producer id and epoch are ignored: the reset of an idempotent producer is a new id.
 
-Source: KIP-98, KIP-360, kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId.
+Source: KIP-98, KIP-360, KIP-588; kafka.server.KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
+
+from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_ids.block import ProducerId
 from kraftsim.core.producer_ids.source import Waiting
 from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdReturned
 from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.transactions.transaction_answers import note_refusal, spelt
+from kraftsim.node.broker.transactions.transaction_coordinator import Identity
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -18,18 +21,21 @@ from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FIRST_PRODUCER_EPOCH = 0
+FIRST_VERSION_WITH_FENCED: Final = 4
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer 0 with a fresh id, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT or COORDINATOR_NOT_AVAILABLE."""
+    """Answer 0 with an id and an epoch, or an error with neither."""
     request = call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
     refusal = _refusal(broker, request)
     if refusal is not None:
         return _refused(broker, call, refusal.error)
+    if request.transactional_id is not None:
+        return _init(broker, call, request, request.transactional_id)
     claimed = broker.producer_ids.claim()
     if not isinstance(claimed, Waiting):
-        return _answer(broker, call, claimed)
+        return _fresh(broker, call, claimed)
     later = Deferred()
     broker.producer_ids.wait(claimed, lambda result: _complete(broker, call, later, result))
     return later
@@ -44,16 +50,46 @@ def _refusal(broker: Broker, request: InitProducerIdRequest) -> Refusal | None:
         return Refusal(ErrorCode.INVALID_REQUEST, "a transactional id has at least one character")
     if not 0 < request.transaction_timeout_ms <= broker.config.transaction_max_timeout_ms:
         return Refusal(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{request.transaction_timeout_ms} ms")
-    return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no transactions yet")
+    return None
+
+
+def _init(broker: Broker, call: Call, request: InitProducerIdRequest, transactional_id: str) -> Deferred:
+    """Ask the coordinator. What the client is told counts as told even if it has gone away: the epoch is raised."""
+    later = Deferred()
+    expected = None if request.producer_id == NO_PRODUCER_ID else (request.producer_id, request.producer_epoch)
+
+    def on_end(result: Identity | Refusal) -> None:
+        later.complete(_answer(broker, call, request, result))
+
+    broker.transactions.init(transactional_id, request.transaction_timeout_ms, expected, on_end)
+    return later
+
+
+def _answer(broker: Broker, call: Call, request: InitProducerIdRequest, result: Identity | Refusal) -> Answer:
+    if isinstance(result, Refusal):
+        note_refusal(
+            broker.world, ApiKey.INIT_PRODUCER_ID, request.transactional_id or "", (request.producer_id, request.producer_epoch), result.error
+        )
+        return _refused(broker, call, spelt(result.error, call, FIRST_VERSION_WITH_FENCED))
+    broker.world.note(
+        ProducerIdReturned(
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+            fresh=result.producer_epoch == FIRST_PRODUCER_EPOCH,
+            transactional_id=request.transactional_id,
+            client_id=call.client_id,
+        )
+    )
+    return InitProducerIdResponse(producer_id=result.producer_id, producer_epoch=result.producer_epoch)
 
 
 def _complete(broker: Broker, call: Call, later: Deferred, result: ProducerId | Refusal) -> None:
     """Answer one who waited; an id whose client went away is lost, as in Kafka."""
     if not later.is_abandoned:
-        later.complete(_answer(broker, call, result))
+        later.complete(_fresh(broker, call, result))
 
 
-def _answer(broker: Broker, call: Call, result: ProducerId | Refusal) -> Answer:
+def _fresh(broker: Broker, call: Call, result: ProducerId | Refusal) -> Answer:
     if isinstance(result, Refusal):
         return _refused(broker, call, result.error)
     broker.world.note(ProducerIdReturned(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH, fresh=True, client_id=call.client_id))
@@ -67,4 +103,9 @@ def _refused(broker: Broker, call: Call, error: ErrorCode) -> Answer:
     return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-HANDLER = Handler(key=ApiKey.INIT_PRODUCER_ID, handle=handle, refuse=lambda call, error: InitProducerIdResponse(error_code=error))
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Build the answer that holds nothing but an error."""
+    return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+
+
+HANDLER = Handler(key=ApiKey.INIT_PRODUCER_ID, handle=handle, refuse=refuse)

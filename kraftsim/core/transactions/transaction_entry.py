@@ -1,0 +1,87 @@
+"""What a coordinator knows of one transactional id: the facts that its log holds, and the change that is on its way into the log.
+
+Facts change in two steps. `begin` names the state that is about to be entered, and keeps everybody else out; once the record is on all replicas that
+are in sync, `finish` takes the new facts over. If the record cannot be written, `give_up` leaves everything as it was.
+Source: org.apache.kafka.coordinator.transaction.{TransactionMetadata, TxnTransitMetadata}.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kraftsim.core.transactions.transaction_state import EMPTY, PREPARED, TransactionState, may_enter
+from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+TopicPartition = tuple[str, int]
+NO_TIME: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionFacts:
+    """The content of a record. Partitions are in the order in which they were added; those whose marker is written are left out while it lasts.
+
+    `transaction_version` is the one by which the producer last spoke: with 2 the epoch has been bumped with the last decision.
+    Times are wall milliseconds. `last_producer_epoch` is in no record: another coordinator does not know it (KIP-360).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: tuple[TopicPartition, ...] = ()
+    start_ms: int = NO_TIME
+    last_update_ms: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    transaction_version: int = 0
+
+
+class TransactionEntry:
+    """One transactional id. `pending` is the state that is about to be entered, None if nothing is under way."""
+
+    __slots__ = ("_members", "facts", "has_failed_epoch_fence", "pending", "transactional_id")
+
+    def __init__(self, transactional_id: str, facts: TransactionFacts) -> None:
+        self.transactional_id = transactional_id
+        self.facts = facts
+        self.pending: TransactionState | None = None
+        self.has_failed_epoch_fence = False
+        """Whether an epoch was raised to fence the producer, and the record of that was lost: it is not raised again (KAFKA-9666)."""
+        self._members = frozenset(facts.partitions)
+
+    def contains(self, partition: TopicPartition) -> bool:
+        """Tell whether a partition takes part in the transaction."""
+        return partition in self._members
+
+    def begin(self, facts: TransactionFacts) -> None:
+        """These facts are about to be written."""
+        assert self.pending is None, f"{self.transactional_id}: {facts.state.label} while {self.pending} is under way"
+        assert may_enter(facts.state, self.facts.state), f"{self.transactional_id}: {facts.state.label} after {self.facts.state.label}"
+        self.pending = facts.state
+
+    def finish(self, facts: TransactionFacts) -> None:
+        """The record of these facts is committed."""
+        assert self.pending is facts.state, f"{self.transactional_id}: {facts.state.label} is committed, {self.pending} is under way"
+        self.pending = None
+        self.take(facts)
+
+    def give_up(self) -> None:
+        """The record could not be written: nothing has happened."""
+        self.pending = None
+
+    def take(self, facts: TransactionFacts) -> None:
+        """Let these be the facts."""
+        self.facts = facts
+        self._members = frozenset(facts.partitions)
+
+    def marked(self, partitions: Collection[TopicPartition]) -> None:
+        """The markers of some partitions are written, or need not be: nobody waits for them any more."""
+        assert self.facts.state in PREPARED, f"{self.transactional_id}: a marker is written in {self.facts.state.label}"
+        self.take(replace(self.facts, partitions=tuple(each for each in self.facts.partitions if each not in partitions)))
+
+
+def new_entry(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionEntry:
+    """Return what is known of an id that nobody has used before: a producer id, and no epoch yet."""
+    facts = TransactionFacts(producer_id=producer_id, producer_epoch=NO_PRODUCER_EPOCH, timeout_ms=timeout_ms, state=EMPTY, last_update_ms=now_ms)
+    return TransactionEntry(transactional_id, facts)

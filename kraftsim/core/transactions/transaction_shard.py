@@ -1,0 +1,69 @@
+"""The transactional ids of one partition of `__transaction_state`: what the broker that leads it answers for, and how it comes to know them.
+
+Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.
+"""
+
+from collections.abc import Iterator
+
+from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts, new_entry
+from kraftsim.core.transactions.transaction_records import read_facts
+from kraftsim.core.transactions.transaction_state import AT_REST, ONGOING, PREPARED
+from protocol.batches import RecordBatch
+from protocol.coordinator.registry import CoordinatorTopic, parse_record
+from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
+
+
+class TransactionShard:
+    """Entries by transactional id, in the order in which they became known."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, TransactionEntry] = {}
+
+    def replay(self, batch: RecordBatch) -> None:
+        """Take a batch of the log; of each id the last record holds. Raises MalformedMessage."""
+        if batch.is_control:
+            return
+        for record in batch.records():
+            parsed = None if record.key is None else parse_record(CoordinatorTopic.TRANSACTION_STATE, record.key, record.value)
+            match parsed:
+                case (TransactionLogKey() as key, None):
+                    self.forget(key.transactional_id)
+                case (TransactionLogKey() as key, TransactionLogValue() as value):
+                    self.learn(key.transactional_id, read_facts(value))
+
+    def learn(self, transactional_id: str, facts: TransactionFacts) -> None:
+        """Let these be the facts of an id, as its last record says."""
+        self.entries[transactional_id] = TransactionEntry(transactional_id, facts)
+
+    def forget(self, transactional_id: str) -> None:
+        """Let an id be unknown, as its tombstone says."""
+        self.entries.pop(transactional_id, None)
+
+    def known_or_new(self, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionEntry:
+        """Return the entry of an id; one that is not known yet is made for a producer id. No record says so until the first epoch is given."""
+        entry = self.entries.get(transactional_id)
+        if entry is None:
+            entry = self.entries[transactional_id] = new_entry(transactional_id, producer_id, timeout_ms, now_ms)
+        return entry
+
+    # What is due ---------------------------------------------------------------------------------------------------------------------------
+
+    def prepared(self) -> Iterator[TransactionEntry]:
+        """Yield the entries whose transaction is decided, and whose markers may be missing."""
+        return (entry for entry in self.entries.values() if entry.facts.state in PREPARED)
+
+    def timed_out(self, now_ms: int) -> list[TransactionEntry]:
+        """Return the entries whose transaction lasts longer than its producer said it would."""
+        return [
+            entry
+            for entry in self.entries.values()
+            if entry.pending is None and entry.facts.state is ONGOING and entry.facts.start_ms + entry.facts.timeout_ms < now_ms
+        ]
+
+    def expired(self, now_ms: int, expiration_ms: int) -> list[TransactionEntry]:
+        """Return the entries of ids that nobody has used for transactional.id.expiration.ms."""
+        return [
+            entry
+            for entry in self.entries.values()
+            if entry.pending is None and entry.facts.state in AT_REST and entry.facts.last_update_ms <= now_ms - expiration_ms
+        ]

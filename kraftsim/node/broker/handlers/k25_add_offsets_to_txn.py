@@ -1,0 +1,36 @@
+"""AddOffsetsToTxn: the partition of `__consumer_offsets` that holds a group takes part in a transaction.
+
+Source: KIP-98, KIP-588; kafka.server.KafkaApis.handleAddOffsetsToTxnRequest.
+"""
+
+from typing import Final
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.internal_topics import GROUP_METADATA
+from kraftsim.node.broker.transactions.transaction_answers import note_refusal, spelt
+from kraftsim.node.call import Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+FIRST_VERSION_WITH_FENCED: Final = 2
+VERSION_OF_CLIENTS: Final = 0
+
+
+def handle(broker: Broker, call: Call) -> Deferred:
+    """Answer once the partition is in the transaction. Whether the group exists does not matter, nor whether it has a name."""
+    request = call.body
+    assert isinstance(request, AddOffsetsToTxnRequest), "dispatch decodes by API key"
+    later = Deferred()
+    transactional_id, producer = request.transactional_id, (request.producer_id, request.producer_epoch)
+
+    def on_end(error: ErrorCode) -> None:
+        note_refusal(broker.world, ApiKey.ADD_OFFSETS_TO_TXN, transactional_id, producer, error)
+        later.complete(AddOffsetsToTxnResponse(error_code=spelt(error, call, FIRST_VERSION_WITH_FENCED)))
+
+    partition = (GROUP_METADATA, broker.groups.partition_of(request.group_id))
+    broker.transactions.add(transactional_id, producer, [partition], VERSION_OF_CLIENTS, on_end)
+    return later
+
+
+HANDLER = Handler(key=ApiKey.ADD_OFFSETS_TO_TXN, handle=handle, refuse=lambda call, error: AddOffsetsToTxnResponse(error_code=error))

@@ -1,0 +1,130 @@
+"""One partition of `__transaction_state` that this broker leads: its transactional ids, and the log in which they are written down.
+
+A change holds once its record is on all replicas that are in sync. The coordinator epoch is the leader epoch of the partition.
+Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.appendTransactionToLog.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
+from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
+from kraftsim.core.transactions.transaction_records import facts_record, tombstone
+from kraftsim.core.transactions.transaction_shard import TransactionShard
+from kraftsim.core.transactions.transaction_state import DEAD
+from kraftsim.events.transactions import TransactionalIdExpired, TransactionStateChanged
+from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.world.interface import World
+from protocol.batches import RecordBatch, build_batch
+from protocol.errors import ErrorCode
+from protocol.records import Record
+
+OnStored = Callable[[ErrorCode], None]
+NO_OFFSET: Final = -1
+
+TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""How an error of the log is told to clients."""
+
+
+class CoordinatedTransactions:
+    """The transactional ids of one partition. While `is_loading`, they are not all known yet, and nobody may ask."""
+
+    def __init__(self, world: World, hosted: HostedPartition, shard: TransactionShard, log: CoordinatorLog, value_version: Callable[[], int]) -> None:
+        self.hosted = hosted
+        self.shard = shard
+        self.coordinator_epoch = hosted.replica.leader_epoch
+        self.is_loading = True
+        self.is_over = False
+        """Another broker answers now, or this one does under a later epoch."""
+        self._world = world
+        self._log = log
+        self._value_version = value_version
+
+    @property
+    def number(self) -> int:
+        """The number of the partition."""
+        return self.hosted.partition
+
+    def store(self, entry: TransactionEntry, facts: TransactionFacts, on_stored: OnStored) -> None:
+        """Write facts down, let them hold, and say so; or say why they do not."""
+        entry.begin(facts)
+        record = facts_record(entry.transactional_id, facts, self._value_version())
+
+        def on_end(error: ErrorCode, offset: int) -> None:
+            if error is ErrorCode.NONE:
+                entry.finish(facts)
+                self._note_change(entry.transactional_id, facts, offset)
+            else:
+                entry.give_up()
+            on_stored(error)
+
+        self._append([record], facts.timeout_ms, on_end)
+
+    def store_tombstones(self, entries: list[TransactionEntry], timeout_ms: int) -> None:
+        """Forget transactional ids. Until the tombstones are committed, nobody may use them."""
+        for entry in entries:
+            entry.pending = DEAD
+
+        def on_end(error: ErrorCode, offset: int) -> None:
+            for index, entry in enumerate(entries):
+                entry.give_up()
+                if error is ErrorCode.NONE:
+                    self.shard.forget(entry.transactional_id)
+                    self._note_expiry(entry, offset + index)
+
+        self._append([tombstone(entry.transactional_id) for entry in entries], timeout_ms, on_end)
+
+    def _append(self, rows: list[tuple[bytes, bytes | None]], timeout_ms: int, on_end: Callable[[ErrorCode, int], None]) -> None:
+        """Append records in one batch, and say how it ended, with the offset of the first."""
+        timestamp = self._world.clock.wall_ms()
+        records = [Record(timestamp=timestamp, key=key, value=value) for key, value in rows]
+        outcome = self._log.append(self.hosted, RecordBatch(build_batch(records)), ALL_REPLICAS)
+        if isinstance(outcome, Refusal):
+            on_end(TOLD.get(outcome.error, outcome.error), NO_OFFSET)
+            return
+        first_offset = outcome.first_offset
+
+        def on_replicated(error: ErrorCode) -> None:
+            told = ErrorCode.NOT_COORDINATOR if self.is_over else TOLD.get(error, error)
+            on_end(told, first_offset)
+
+        self._log.when_replicated(self.hosted, outcome.last_offset + 1, on_replicated, timeout_ms=timeout_ms)
+
+    def _note_change(self, transactional_id: str, facts: TransactionFacts, offset: int) -> None:
+        self._world.note(
+            TransactionStateChanged(
+                transactional_id=transactional_id,
+                producer_id=facts.producer_id,
+                producer_epoch=facts.producer_epoch,
+                state=facts.state.label,
+                partitions=",".join(f"{topic}-{number}" for topic, number in facts.partitions),
+                coordinator_epoch=self.coordinator_epoch,
+                partition=self.number,
+                offset=offset,
+                transaction_version=facts.transaction_version,
+                timeout_ms=facts.timeout_ms,
+            )
+        )
+
+    def _note_expiry(self, entry: TransactionEntry, offset: int) -> None:
+        facts = entry.facts
+        self._world.note(
+            TransactionalIdExpired(
+                transactional_id=entry.transactional_id,
+                producer_id=facts.producer_id,
+                producer_epoch=facts.producer_epoch,
+                partition=self.number,
+                offset=offset,
+            )
+        )

@@ -1,0 +1,164 @@
+"""Asks the leaders of partitions to write the markers of transactions that are decided: WriteTxnMarkers, one request at a time to each broker.
+
+This broker itself is asked like any other.
+Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, assert_never
+
+from kraftsim.core.transactions.marker_queue import Complete, Effect, EndedTransaction, Marker, MarkerErrors, MarkerQueue, RetryLater, SendMarkers
+from kraftsim.core.transactions.transaction_entry import TopicPartition
+from kraftsim.node.outbound import PeerConnection, VersionRange
+from kraftsim.node.pump import Pump
+from kraftsim.node.shell import NodeShell
+from protocol.errors import ErrorCode
+from protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+RETRY_MS: Final = 50
+AddressOf = Callable[[int], tuple[str, int] | None]
+
+
+class MarkerSender:
+    """Carries out what the queue of markers wants. `complete` writes that a transaction is over."""
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        queue: MarkerQueue,
+        *,
+        address_of: AddressOf,
+        own_versions: Mapping[int, VersionRange],
+        complete: Callable[[EndedTransaction], None],
+    ) -> None:
+        self.queue = queue
+        self._shell = shell
+        self._address_of = address_of
+        self._own_versions = own_versions
+        self._complete = complete
+        self._connections: dict[int, PeerConnection] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._pump: Pump[Effect] = Pump(queue.take_effects, self._carry_out)
+
+    def add(self, ended: EndedTransaction) -> None:
+        """Have the markers of a transaction written."""
+        self.queue.add(ended)
+        self.settle()
+
+    def settle(self) -> None:
+        """Carry out what the queue has decided."""
+        self._pump.run()
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        self._disarm()
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    def abort(self) -> None:
+        """Drop every connection as a process that dies."""
+        self._disarm()
+        for connection in self._connections.values():
+            connection.abort()
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case SendMarkers():
+                self._shell.tasks.spawn(self._exchange(effect), f"markers to broker {effect.broker_id}")
+            case Complete():
+                self._complete(effect.ended)
+            case RetryLater():
+                if self._alarm is None:
+                    self._alarm = asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._on_alarm)
+            case _:
+                assert_never(effect)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        self.queue.retry()
+        self.settle()
+
+    async def _exchange(self, effect: SendMarkers) -> None:
+        """Ask one broker, and take its answer, or that there is none."""
+        try:
+            connection = await self._connected(effect.broker_id)
+            answer = await connection.request(request_of(effect.markers))
+        except OSError:
+            self._leave(effect.broker_id)
+            self.queue.on_lost(effect.broker_id)
+            self.settle()
+            return
+        assert isinstance(answer, WriteTxnMarkersResponse), "WriteTxnMarkers was asked"
+        await self._shell.world.breathe("markers answered for, and not looked at")
+        self.queue.on_answer(effect.broker_id, errors_of(answer))
+        self.settle()
+
+    async def _connected(self, broker_id: int) -> PeerConnection:
+        known = self._connections.get(broker_id)
+        address = self._address_of(broker_id)
+        if address is None:
+            raise ConnectionError(f"broker {broker_id} is not known to be alive")
+        if known is not None and known.is_open and (known.host, known.port) == address:
+            return known
+        self._leave(broker_id)
+        config = self._shell.config
+        connection = self._connections[broker_id] = PeerConnection(
+            *address,
+            client_id=f"broker-{config.node_id}-txn-marker-sender",
+            world=self._shell.world,
+            request_timeout_ms=config.request_timeout_ms,
+            own_versions=self._own_versions,
+            frame_events=config.frame_events,
+            number=self._shell.next_connection_number(),
+            local_host=config.outgoing_host,
+            security=self._shell.security.to_brokers,
+        )
+        await connection.connect()
+        return connection
+
+    def _leave(self, broker_id: int) -> None:
+        connection = self._connections.pop(broker_id, None)
+        if connection is not None:
+            connection.close()
+
+
+def request_of(markers: tuple[Marker, ...]) -> WriteTxnMarkersRequest:
+    """Return the request that asks for markers."""
+    return WriteTxnMarkersRequest(markers=[_row(marker) for marker in markers])
+
+
+def errors_of(answer: WriteTxnMarkersResponse) -> MarkerErrors:
+    """Return how it went. Two markers of one producer share a row, or have two."""
+    found: dict[int, dict[TopicPartition, ErrorCode]] = {}
+    for row in answer.markers:
+        theirs = found.setdefault(row.producer_id, {})
+        for topic in row.topics:
+            for partition in topic.partitions:
+                theirs[topic.name, partition.partition_index] = ErrorCode(partition.error_code)
+    return found
+
+
+def _row(marker: Marker) -> WritableTxnMarker:
+    topics: dict[str, WritableTxnMarkerTopic] = {}
+    for topic, number in marker.partitions:
+        topics.setdefault(topic, WritableTxnMarkerTopic(name=topic)).partition_indexes.append(number)
+    ended = marker.ended
+    return WritableTxnMarker(
+        producer_id=ended.producer_id,
+        producer_epoch=ended.producer_epoch,
+        transaction_result=ended.is_commit,
+        topics=list(topics.values()),
+        coordinator_epoch=ended.coordinator_epoch,
+        transaction_version=ended.transaction_version,
+    )

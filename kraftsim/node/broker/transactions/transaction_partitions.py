@@ -1,0 +1,121 @@
+"""The partitions of `__transaction_state` that this broker leads: read back when it comes to lead them, forgotten when it does no longer.
+
+Source: TransactionStateManager.{loadTransactionsForTxnTopicPartition, removeTransactionsForTxnTopicPartition}, BrokerMetadataPublisher.
+"""
+
+from collections.abc import Callable, Iterator
+
+from kraftsim.core.groups.placement import partition_of
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.transactions.transaction_records import value_version
+from kraftsim.core.transactions.transaction_shard import TransactionShard
+from kraftsim.events.transactions import TransactionsLoaded, TransactionsUnloaded
+from kraftsim.node.broker.coordinator_loading import read_back
+from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
+from kraftsim.node.broker.internal_topics import TRANSACTION_STATE
+from kraftsim.node.broker.partitions import PartitionKey, Partitions
+from kraftsim.node.broker.transactions.coordinated_transactions import CoordinatedTransactions
+from kraftsim.node.shell import NodeShell
+from protocol.errors import ErrorCode
+
+OnPartition = Callable[[CoordinatedTransactions], None]
+
+
+class TransactionPartitions:
+    """Partitions by number. `on_loaded` and `on_left` hear of each that this broker begins and ceases to answer for."""
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        image: Callable[[], MetadataImage],
+        partitions: Partitions,
+        log: CoordinatorLog,
+        *,
+        transaction_version: Callable[[], int],
+        on_loaded: OnPartition,
+        on_left: OnPartition,
+    ) -> None:
+        self._shell = shell
+        self._world = shell.world
+        self._image = image
+        self._hosted = partitions
+        self._log = log
+        self._transaction_version = transaction_version
+        self._on_loaded = on_loaded
+        self._on_left = on_left
+        self._led: dict[int, CoordinatedTransactions] = {}
+
+    def partition_of(self, transactional_id: str) -> int:
+        """Return the number of the partition that a transactional id belongs to."""
+        topic = self._image().topic(TRANSACTION_STATE)
+        count = self._shell.config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
+        return partition_of(transactional_id, count)
+
+    def coordinated(self, transactional_id: str) -> CoordinatedTransactions | ErrorCode:
+        """Return where an id is, or why this broker does not answer for it: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        found = self._led.get(self.partition_of(transactional_id))
+        if found is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if found.is_loading else found
+
+    def is_current(self, led: CoordinatedTransactions) -> bool:
+        """Tell whether this broker still answers for a partition, under the same epoch."""
+        return self._led.get(led.number) is led and not led.is_loading
+
+    def find(self, number: int) -> CoordinatedTransactions | None:
+        """Return a partition that this broker answers for, or is about to."""
+        return self._led.get(number)
+
+    def all(self) -> Iterator[CoordinatedTransactions]:
+        """Yield every partition that this broker answers for, or is about to, by number."""
+        for number in sorted(self._led):
+            yield self._led[number]
+
+    def on_partition_changed(self, key: PartitionKey) -> None:
+        """Begin or end to answer for a partition, if another broker leads it now, or this one does, or does so under another epoch."""
+        topic, number = key
+        if topic != TRANSACTION_STATE:
+            return
+        hosted = self._hosted.find(topic, number)
+        leads = hosted is not None and hosted.replica.is_leader
+        known = self._led.get(number)
+        if known is not None and not (hosted is known.hosted and leads and known.coordinator_epoch == known.hosted.replica.leader_epoch):
+            self._leave(known)
+            known = None
+        if known is None and hosted is not None and leads:
+            led = CoordinatedTransactions(self._world, hosted, TransactionShard(), self._log, lambda: value_version(self._transaction_version()))
+            self._led[number] = led
+            self._shell.tasks.spawn(self._load(led), f"transactions of {TRANSACTION_STATE}-{number}")
+
+    def _leave(self, led: CoordinatedTransactions) -> None:
+        del self._led[led.number]
+        led.is_over = True
+        self._on_left(led)
+        self._world.note(TransactionsUnloaded(partition=led.number, coordinator_epoch=led.coordinator_epoch))
+
+    async def _load(self, led: CoordinatedTransactions) -> None:
+        """Read the log to its end, beyond the high watermark, too: what is there may be committed, and is not written by anybody else any more."""
+        log = led.hosted.log
+        try:
+            next_offset = await read_back(
+                led.hosted,
+                buffer_size=self._shell.config.transaction_state_log_load_buffer_size,
+                is_wanted=lambda: not led.is_over,
+                replay=led.shard.replay,
+            )
+        except OSError as failure:
+            self._hosted.disk_failed(log.directory, "read", failure)
+            return
+        await self._world.breathe("transactions read back, and not answered for")
+        if led.is_over:
+            return
+        led.is_loading = False
+        self._world.note(
+            TransactionsLoaded(
+                partition=led.number,
+                coordinator_epoch=led.coordinator_epoch,
+                transaction_count=len(led.shard.entries),
+                next_offset=next_offset,
+            )
+        )
+        self._on_loaded(led)
