@@ -151,9 +151,7 @@ class NodeConfig:
     transactional_id_expiration_ms: int = setting("transactional.id.expiration.ms", integer(at_least=1), "604800000")
     transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms", integer(at_least=1), "900000")
     transaction_state_log_num_partitions: int = setting("transaction.state.log.num.partitions", integer(at_least=1), "50")
-    transaction_state_log_replication_factor: int = setting(
-        "transaction.state.log.replication.factor", integer(at_least=1, at_most=32767), "3"
-    )
+    transaction_state_log_replication_factor: int = setting("transaction.state.log.replication.factor", integer(at_least=1, at_most=32767), "3")
     transaction_state_log_min_isr: int = setting("transaction.state.log.min.isr", integer(at_least=1), "2")
     transaction_state_log_segment_bytes: int = setting("transaction.state.log.segment.bytes", integer(at_least=1), "104857600")
     transaction_state_log_load_buffer_size: int = setting("transaction.state.log.load.buffer.size", integer(at_least=1), "5242880")
