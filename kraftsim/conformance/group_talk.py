@@ -162,12 +162,12 @@ def find_coordinator(target: Target, group_id: str) -> str:
     return f"{answer.host}:{answer.port}"
 
 
-def patiently(ask: Callable[[], Answer], error_of: Callable[[Answer], int]) -> Answer:
+def patiently(ask: Callable[[], Answer], error_of: Callable[[Answer], int], may_pass: Sequence[ErrorCode] = MAY_PASS) -> Answer:
     """Ask again while the answer is one that passes. Raises Unmet if it does not."""
     give_up_at = time.monotonic() + SETTLE_SECONDS
     while True:
         answer = ask()
-        if error_of(answer) not in MAY_PASS:
+        if error_of(answer) not in may_pass:
             return answer
         if time.monotonic() > give_up_at:
             raise Unmet(f"no coordinator: {error_name(error_of(answer))}")

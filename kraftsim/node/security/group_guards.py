@@ -7,11 +7,9 @@ import copy
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.security.rights import Asked, Guard
-from kraftsim.node.security.topic_guards import topic_guard
+from kraftsim.node.security.rights import Asked
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
-from protocol.messages.k08_offset_commit import OffsetCommitRequestTopic, OffsetCommitResponsePartition, OffsetCommitResponseTopic
 from protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 GROUP: Final = AclResourceType.GROUP
 FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 OF_GROUPS, OF_TRANSACTIONS = 0, 1
-FIRST_VERSION_WITH_KEYS, FIRST_VERSION_WITH_GROUPS = 4, 8
+FIRST_VERSION_WITH_KEYS = 4
 NOWHERE: Final = -1
 
 
@@ -32,20 +30,6 @@ def look_at_group(asked: "Asked[Broker]") -> Answer | Deferred:
     """Whoever takes part in a group needs the right to read it."""
     group: str = asked.call.body.group_id
     return asked.pass_on() if asked.may(AclOperation.READ, GROUP, group) else asked.refuse(FAILED)
-
-
-def look_at_commit(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Offsets are committed for a group that may be read, of topics that may be read."""
-    if not asked.may(AclOperation.READ, GROUP, asked.call.body.group_id):
-        return asked.refuse(FAILED)
-    return _COMMITTED_TOPICS(asked)
-
-
-def look_at_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Offsets of a group are told to those who may describe it."""
-    request = asked.call.body
-    names = [request.group_id] if asked.call.api_version < FIRST_VERSION_WITH_GROUPS else [group.group_id for group in request.groups]
-    return asked.pass_on() if all(asked.may(AclOperation.DESCRIBE, GROUP, name) for name in names) else asked.refuse(FAILED)
 
 
 def look_at_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
@@ -115,11 +99,6 @@ def look_at_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(rest, lambda answer: answer.results.extend(DeletableGroupResult(group_id=name, error_code=FAILED) for name in kept))
 
 
-def look_at_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Whoever may delete a group may delete its offsets."""
-    return asked.pass_on() if asked.may(AclOperation.DELETE, GROUP, asked.call.body.group_id) else asked.refuse(FAILED)
-
-
 def look_at_producer_id(asked: "Asked[Broker]") -> Answer | Deferred:
     """An idempotent producer needs the right to write anything at all (KIP-679), a transactional one the right to its id."""
     request = asked.call.body
@@ -130,12 +109,3 @@ def look_at_producer_id(asked: "Asked[Broker]") -> Answer | Deferred:
     if asked.may_on_cluster(AclOperation.IDEMPOTENT_WRITE) or asked.may_on_any(AclOperation.WRITE, AclResourceType.TOPIC):
         return asked.pass_on()
     return asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-
-
-def _refused_commit(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
-    failed = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    rows = [OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=failed) for each in topic.partitions]
-    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
-
-
-_COMMITTED_TOPICS: "Guard[Broker]" = topic_guard(AclOperation.READ, "topics", "topics", lambda node, topic: topic.name or None, _refused_commit)
