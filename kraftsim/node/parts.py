@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
+from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.metadata.activation import PastTold
 from kraftsim.core.metadata.broker_configs import static_settings
 from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode
@@ -77,6 +78,8 @@ class Parts:
     latest_batch_state_manager: type[ProducerStateManager] = LatestBatchStateManager
     """The variant of KIP-758, of a node that asks for it (kraftsim.producer.state)."""
     partition_replica: type[PartitionReplica] = PartitionReplica
+    group_shard: type[GroupShard] = GroupShard
+    """The groups of one coordinator's partition, with what keeps their offsets."""
     aborted_lists: type[AbortedLists] = AbortedLists
     producer_snapshots: type[ProducerSnapshots] = ProducerSnapshots
     transaction_rules: type[TransactionRules] = TransactionRules

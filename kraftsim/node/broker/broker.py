@@ -109,7 +109,7 @@ class Broker:
             disk_failed=lambda path, operation, failure: self.partitions.disk_failed(path, operation, failure),
         )
         self.partitions = Partitions(self.shell, parts, self._incarnation_id, self.on_partition_changed, self.replication)
-        self.groups = GroupCoordinator(self.shell, lambda: self.image, self.partitions, self.produces, self.fetches)
+        self.groups = GroupCoordinator(self.shell, lambda: self.image, self.partitions, self.produces, self.fetches, parts.group_shard)
         self.forwarding = Forwarding(self._forwarded)
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)

@@ -12,15 +12,16 @@ from protocol.malformed import MalformedMessage
 
 
 async def read_back(hosted: HostedPartition, *, buffer_size: int, is_wanted: Callable[[], bool], replay: Callable[[RecordBatch], None]) -> int:
-    """Replay a log from its beginning to the end that it has now, and return how far that went. Raises OSError.
+    """Replay a log from its beginning to its end, and return how far that went. Raises OSError.
 
-    What cannot be read ends it, and what came before it counts, as in Kafka; so does `is_wanted`, once it says no.
+    Markers may be written meanwhile: when this returns, all that is in the log has been replayed. What cannot be read ends it, and what came before
+    it counts, as in Kafka; so does `is_wanted`, once it says no.
     """
     log = hosted.log
-    offset, end_offset = log.log_start_offset, log.log_end_offset
+    offset = log.log_start_offset
     try:
-        while offset < end_offset and is_wanted():
-            read = log.read(offset, buffer_size, end_offset)
+        while offset < log.log_end_offset and is_wanted():
+            read = log.read(offset, buffer_size, log.log_end_offset)
             next_offset = offset
             for batch in split_batches(read):
                 replay(batch)

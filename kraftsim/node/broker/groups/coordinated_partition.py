@@ -12,7 +12,8 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import GroupAnswer
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.outbox import NO_OFFSET, Append, CoordinatorRecord, Effect, Reply, Stored
+from kraftsim.core.groups.outbox import NO_OFFSET, Append, Effect, Reply, Stored
+from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.hosted_partition import HostedPartition
@@ -24,6 +25,7 @@ from protocol.records import Record
 
 OnAnswer = Callable[[GroupAnswer], None]
 FIRST_WAITER: Final = 1
+COORDINATOR_SEQUENCE: Final = 0
 
 
 class CoordinatedPartition:
@@ -33,6 +35,8 @@ class CoordinatedPartition:
         self.hosted = hosted
         self.shard = shard
         self.is_loading = True
+        self.is_over = False
+        """Another broker answers now, or this one does anew."""
         self._log = log
         self._clock = clock
         self._waiters: dict[int, OnAnswer] = {}
@@ -60,6 +64,13 @@ class CoordinatedPartition:
         self._pump.run()
         self._watch()
 
+    def end_transaction(self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool) -> None:
+        """The marker of a producer's transaction is replicated. While the log is still read it will be found there."""
+        if self.is_loading:
+            return
+        self.shard.end_transaction(producer_id, producer_epoch, marker_offset, is_commit=is_commit)
+        self.settle()
+
     def close(self) -> None:
         """Watch no deadline any more."""
         if self._alarm is not None:
@@ -74,6 +85,7 @@ class CoordinatedPartition:
 
     def end(self) -> None:
         """Lead no longer: send those away who wait."""
+        self.is_over = True
         self.shard.end(self.now())
         self._pump.run()
         self.close()
@@ -106,20 +118,38 @@ class CoordinatedPartition:
 
     def _append(self, append: Append) -> None:
         """Append records, and say how it ended once all who are in sync have them."""
-        token = append.token
-        outcome = self._log.append(self.hosted, self._batch(append.records), ALL_REPLICAS)
+        token, producer = append.token, append.producer
+        outcome = self._log.append(self.hosted, self._batch(append), ALL_REPLICAS, None if producer is None else producer.guard)
         if token is None:
             return
         if isinstance(outcome, Refusal):
             self._on_stored(token, outcome.error, NO_OFFSET)
             return
-        first_offset = outcome.first_offset
-        self._log.when_replicated(self.hosted, outcome.last_offset + 1, lambda error: self._on_stored(token, error, first_offset))
+        self._await_replicas(token, outcome)
 
-    def _batch(self, records: tuple[CoordinatorRecord, ...]) -> RecordBatch:
-        timestamp = self._clock.wall_ms()
-        rows = [Record(timestamp=timestamp, key=record.key, value=record.value) for record in records]
-        return RecordBatch(build_batch(rows, compression=self._log.compression))
+    def _await_replicas(self, token: int, appended: AppendDecision) -> None:
+        def on_end(error: ErrorCode) -> None:
+            self._on_stored(token, error, appended.first_offset)
+            if error is ErrorCode.REQUEST_TIMED_OUT and self.shard.outbox.is_awaited(token):
+                self._await_replicas(token, appended)
+
+        self._log.when_replicated(self.hosted, appended.last_offset + 1, on_end)
+
+    def _batch(self, append: Append) -> RecordBatch:
+        """Build a batch. Those of transactions all have the sequence number 0: the coordinator's own are not judged by it, as in Kafka."""
+        timestamp, producer = self._clock.wall_ms(), append.producer
+        rows = [Record(timestamp=timestamp, key=record.key, value=record.value) for record in append.records]
+        if producer is None:
+            return RecordBatch(build_batch(rows, compression=self._log.compression))
+        built = build_batch(
+            rows,
+            compression=self._log.compression,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=COORDINATOR_SEQUENCE,
+            transactional=True,
+        )
+        return RecordBatch(built)
 
     def _on_stored(self, token: int, error: ErrorCode, first_offset: int) -> None:
         self.shard.outbox.stored(token, Stored(error, first_offset, self.now()))

@@ -38,17 +38,16 @@ class CoordinatorLog:
         self._clock = clock
         self._timeout_ms = timeout_ms
 
-    def append(self, hosted: HostedPartition, batch: RecordBatch, acks: int) -> AppendDecision | Refusal:
-        """Append a batch, or say why not."""
+    def append(self, hosted: HostedPartition, batch: RecordBatch, acks: int, guard: int | None = None) -> AppendDecision | Refusal:
+        """Append a batch, or say why not. `guard`: what `begin_verification` gave for the transaction of its producer."""
         try:
-            outcome = hosted.append(batch, acks, self._clock.wall_ms())
+            outcome = hosted.append_by_coordinator(batch, acks, self._clock.wall_ms(), guard)
         except OSError as failure:
             self._partitions.disk_failed(hosted.log.directory, "write", failure)
             return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
         if isinstance(outcome, AppendDecision):
             self._fetches.check((hosted.topic, hosted.partition))
             return outcome
-        assert isinstance(outcome, Refusal), "a batch without producer id is no duplicate, and is not empty"
         return outcome
 
     def when_replicated(self, hosted: HostedPartition, required_offset: int, on_end: OnEnd, timeout_ms: int | None = None) -> None:

@@ -11,6 +11,7 @@ from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.groups.placement import partition_of
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.events.groups import GroupsLoaded, GroupsUnloaded
+from kraftsim.node.broker.coordinator_loading import read_back
 from kraftsim.node.broker.groups.coordinated_partition import CoordinatedPartition
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.internal_topics import GROUP_METADATA
@@ -18,10 +19,8 @@ from kraftsim.node.broker.partitions import PartitionKey, Partitions
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.shell import NodeShell
-from protocol.batches import split_batches
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.malformed import MalformedMessage
 
 
 class GroupCoordinator:
@@ -34,8 +33,10 @@ class GroupCoordinator:
         partitions: Partitions,
         produces: Purgatory[PartitionKey],
         fetches: Purgatory[PartitionKey],
+        shard_class: type[GroupShard] = GroupShard,
     ) -> None:
         self._shell = shell
+        self._shard_class = shard_class
         self._world = shell.world
         self._config = shell.config
         self._image = image
@@ -100,12 +101,15 @@ class GroupCoordinator:
             self._world.note(GroupsUnloaded(partition=number))
             known = None
         if known is None and hosted is not None and hosted.replica.is_leader:
-            shard = GroupShard(self._settings, number, self._world.note)
+            shard = self._shard_class(self._settings, number, self._world.note)
             led = self._partitions[number] = CoordinatedPartition(hosted, shard, self._log, self._world.clock)
             self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
 
     def on_marker(self, partition: int, producer_id: int, producer_epoch: int, is_commit: bool, offset: int) -> None:
-        """The end of a transaction is in a partition of `__consumer_offsets`, at an offset, and replicated."""
+        """The marker of a transaction is on all replicas of a partition that are in sync: offsets that waited for it count, or never will."""
+        led = self._partitions.get(partition)
+        if led is not None:
+            led.end_transaction(producer_id, producer_epoch, offset, is_commit=is_commit)
 
     def on_topics_deleted(self) -> None:
         """Forget what groups have read of topics that are not there any more."""
@@ -121,24 +125,16 @@ class GroupCoordinator:
             led.close()
 
     async def _load(self, number: int, led: CoordinatedPartition) -> None:
-        """Read the log from its beginning, a buffer at a time. What cannot be read ends it, and what came before it counts, as in Kafka."""
-        log = led.hosted.log
-        offset, end_offset = log.log_start_offset, log.log_end_offset
+        """Read the log from its beginning; from then on the groups are answered for."""
         try:
-            while offset < end_offset and self._partitions.get(number) is led:
-                read = log.read(offset, self._config.offsets_load_buffer_size, end_offset)
-                next_offset = offset
-                for batch in split_batches(read):
-                    led.shard.replay(batch)
-                    next_offset = batch.next_offset
-                if next_offset == offset:
-                    break
-                offset = next_offset
-                await asyncio.sleep(0)
-        except MalformedMessage:
-            pass
+            offset = await read_back(
+                led.hosted,
+                buffer_size=self._config.offsets_load_buffer_size,
+                is_wanted=lambda: self._partitions.get(number) is led,
+                replay=led.shard.replay,
+            )
         except OSError as failure:
-            self._hosted.disk_failed(log.directory, "read", failure)
+            self._hosted.disk_failed(led.hosted.log.directory, "read", failure)
             return
         if self._partitions.get(number) is led:
             self._world.note(GroupsLoaded(partition=number, group_count=len(led.shard.groups), next_offset=offset))
