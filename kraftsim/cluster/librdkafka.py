@@ -98,9 +98,10 @@ class LibrdkafkaProducer:
 class LibrdkafkaReader:
     """A consumer by assignment."""
 
-    def __init__(self, bootstrap: str, client_id: str, world: World) -> None:
+    def __init__(self, bootstrap: str, client_id: str, world: World, *, read_committed: bool = False) -> None:
         self._client_id = client_id
         self._world = world
+        self._read_committed = read_committed
         self._consumer = confluent_kafka.Consumer(
             {
                 **_QUIET,
@@ -109,6 +110,8 @@ class LibrdkafkaReader:
                 "group.id": f"unused-{client_id}",
                 "enable.auto.commit": False,
                 "check.crcs": True,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed" if read_committed else "read_uncommitted",
             }
         )
 
@@ -126,11 +129,15 @@ class LibrdkafkaReader:
         give_up_at = loop.time() + READ_LIMIT_SECONDS
         while waiting and loop.time() < give_up_at:
             for message in await asyncio.to_thread(self._consumer.consume, 500, 0.2):
-                if message.error() is None:
-                    record = self._read_record(message)
-                    records.append(record)
-                    if record.offset + 1 >= ends[record.partition]:
-                        waiting.discard(record.partition)
+                trouble, place, offset = message.error(), message.partition(), message.offset()
+                assert place is not None and offset is not None, "whatever comes names its place"
+                if trouble is None:
+                    records.append(self._read_record(message))
+                    offset += 1
+                elif trouble.code() != confluent_kafka.KafkaError._PARTITION_EOF:
+                    continue
+                if offset >= ends[place]:
+                    waiting.discard(place)
         if waiting:
             raise TimeoutError(f"{self._client_id} did not reach the end of {topic} partitions {sorted(waiting)} within {READ_LIMIT_SECONDS:g} s")
         return records
@@ -145,5 +152,14 @@ class LibrdkafkaReader:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         assert topic is not None and partition is not None and offset is not None, "a record that was read has a place"
         key = (message.key() or b"").decode()
-        self._world.note(RecordRead(client_id=self._client_id, topic=topic, partition=partition, record_key=key, offset=offset))
+        self._world.note(
+            RecordRead(
+                client_id=self._client_id,
+                topic=topic,
+                partition=partition,
+                record_key=key,
+                offset=offset,
+                is_read_committed=self._read_committed,
+            )
+        )
         return ReadRecord(topic=topic, partition=partition, offset=offset, key=key, value=message.value() or b"")

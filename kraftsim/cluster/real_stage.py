@@ -14,6 +14,7 @@ from kraftsim.cluster.quorum_question import leader_of
 from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
+from kraftsim.cluster.workplace import Workplace, here
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
@@ -127,17 +128,23 @@ class RealStage:
             rules=client_parts_of(self.spec).idempotent_producer,
         )
 
-    def reader(self, client_id: str) -> ReaderDriver:
+    def reader(self, client_id: str, *, read_committed: bool = False) -> ReaderDriver:
         """Return a new reader: librdkafka for processes, our own for an embedded cluster."""
         if self.mode is Mode.PROCESSES:
             from kraftsim.cluster.librdkafka import LibrdkafkaReader
 
-            return LibrdkafkaReader(self.spec.bootstrap, client_id, self._world_of(client_id))
-        return OwnReader(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id)
+            return LibrdkafkaReader(self.spec.bootstrap, client_id, self._world_of(client_id), read_committed=read_committed)
+        return OwnReader(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, read_committed=read_committed)
 
     def id_asker(self, client_id: str) -> IdAsker:
         """Return a new asker, our own in every mode."""
         return InitProducerIdClient(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, retry_backoff_ms=20)
+
+    def workplace(self, name: str) -> Workplace:
+        """Return a new place for an application, whose clients are our own in both modes."""
+        world = self._world_of(name)
+        parts = client_parts_of(self.spec)
+        return Workplace(name=name, world=world, bootstrap=self._addresses, frame_events=False, parts=parts, run_there=here)
 
     async def leave(self) -> None:
         """Have nothing more to do with the cluster."""

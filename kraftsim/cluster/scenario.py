@@ -12,7 +12,7 @@ What differs between the modes is said here and nowhere else:
 | faults of disks and clocks | yes                                | left out, and counted as such | left out, and counted as such            |
 | triggers          | times, disks, frames, events, states        | times and frames             | times and frames                          |
 | sleep             | virtual time                                | real time                    | real time                                 |
-| clients           | our own                                     | librdkafka; ids by our own   | our own                                   |
+| clients           | our own                                     | librdkafka; ids and transactions by our own | our own                    |
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from kraftsim.catalogue import Catalogue
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
+from kraftsim.cluster.workplace import Workplace
 from kraftsim.core.clients.producer_steps import ProducerSettings as ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
@@ -115,8 +116,12 @@ class Stage(Protocol):
         """Return a new producer on a host of its own. librdkafka takes of the settings how many requests may be under way, and nothing else."""
         ...
 
-    def reader(self, client_id: str) -> ReaderDriver:
+    def reader(self, client_id: str, *, read_committed: bool = False) -> ReaderDriver:
         """Return a new reader on a host of its own."""
+        ...
+
+    def workplace(self, name: str) -> Workplace:
+        """Return a host for an application that consumes, transforms and produces; its clients are our own in every mode."""
         ...
 
     def id_asker(self, client_id: str) -> IdAsker:
@@ -134,8 +139,12 @@ class Scenario:
     play: Callable[[Stage], Awaitable[None]]
     faults: Callable[["Random", Mode], tuple[Fault, ...]]
     controllers: int = 1
+    controllers_drawn: tuple[int, ...] = ()
+    """In simulation, how many controllers a run may have instead: one of these is drawn from its seed."""
     brokers: int = 3
     settings: Mapping[str, str] = field(default_factory=dict)
+    node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By name, what single nodes are set to on top of that."""
     swarm: Callable[["Random"], Mapping[str, str]] | None = None
     """Draws settings of one run from its seed, on top of `settings`: what is the same in every run hides what another value would show."""
     terrain: Terrain | None = None

@@ -11,6 +11,7 @@ from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
+from kraftsim.cluster.workplace import Workplace
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import NodeFailed
@@ -310,10 +311,11 @@ class SimulatedStage:
         )
         return SimulatedProducer(self._simulation, host, client)
 
-    def reader(self, client_id: str) -> ReaderDriver:
+    def reader(self, client_id: str, *, read_committed: bool = False) -> ReaderDriver:
         """Return a new reader on a host of its own."""
         host = self._simulation.add_host(client_id)
-        client = ReaderClient(self._simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=client_id, frame_events=True)
+        world = self._simulation.world_of(host)
+        client = ReaderClient(world, bootstrap=self.cluster.addresses, client_id=client_id, frame_events=True, read_committed=read_committed)
         return SimulatedReader(self._simulation, host, client)
 
     def id_asker(self, client_id: str) -> IdAsker:
@@ -321,3 +323,19 @@ class SimulatedStage:
         host = self._simulation.add_host(client_id)
         client = InitProducerIdClient(self._simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=client_id, retry_backoff_ms=20)
         return SimulatedAsker(self._simulation, host, client)
+
+    def workplace(self, name: str) -> Workplace:
+        """Return a new host for an application."""
+        host = self._simulation.add_host(name)
+
+        async def there(work: Coroutine[object, object, T]) -> T:
+            return await self._simulation.spawn(host, work)
+
+        return Workplace(
+            name=name,
+            world=self._simulation.world_of(host),
+            bootstrap=self.cluster.addresses,
+            frame_events=True,
+            parts=client_parts_of(self.spec),
+            run_there=there,
+        )

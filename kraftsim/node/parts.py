@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
+from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.metadata.activation import PastTold
 from kraftsim.core.metadata.broker_configs import static_settings
@@ -28,6 +29,7 @@ from kraftsim.core.transactions.marker_queue import MarkerQueue
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.events.event import Event
 from kraftsim.node.broker.aborted_lists import AbortedLists
+from kraftsim.node.broker.transactions.verification import Verifier
 from kraftsim.node.config import LATEST_BATCH, NodeConfig
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
@@ -45,6 +47,7 @@ from kraftsim.releases.traits import (
     PREFETCHED_PRODUCER_IDS,
     PRODUCER_ID_EXPIRATION,
     RETRIABLE_BLOCK_TIMEOUT,
+    TRANSACTIONS_HAVE_EPOCHS,
     VERIFIED_TRANSACTIONS,
     WITHOUT_ZOOKEEPER,
 )
@@ -67,6 +70,7 @@ class Parts:
     producer_id_source: ProducerIdSourceFactory
     unknown_producer: UnknownProducer
     verifies_transactions: bool
+    transactions_have_epochs: bool
     verification_is_abortable: bool
     expires_producer_ids: bool
     bounds_min_in_sync_replicas: bool
@@ -81,12 +85,14 @@ class Parts:
     group_shard: type[GroupShard] = GroupShard
     """The groups of one coordinator's partition, with what keeps their offsets."""
     aborted_lists: type[AbortedLists] = AbortedLists
+    verifier: type[Verifier] = Verifier
     producer_snapshots: type[ProducerSnapshots] = ProducerSnapshots
     transaction_rules: type[TransactionRules] = TransactionRules
     """What a transaction coordinator decides."""
     marker_queue: type[MarkerQueue] = MarkerQueue
     """Which markers a transaction coordinator still owes."""
     idempotent_producer: type[IdempotentProducer] = IdempotentProducer
+    transactional_producer: type[TransactionalProducer] = TransactionalProducer
     """The rules of our own clients: theirs are replaced for bugs of clients."""
     metadata_image: type[MetadataImage] = MetadataImage
     controller_state: type[ControllerState] = ControllerState
@@ -105,6 +111,7 @@ class Parts:
             producer_id_source=prefetching_source if prefetches else surfacing_source if surfaces_timeouts else waiting_source,
             unknown_producer=UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID,
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
+            transactions_have_epochs=release.has(TRANSACTIONS_HAVE_EPOCHS),
             verification_is_abortable=release.has(ABORTABLE_VERIFICATION),
             expires_producer_ids=release.has(PRODUCER_ID_EXPIRATION),
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
@@ -125,6 +132,7 @@ class Parts:
             unknown_producer=self.unknown_producer,
             expiration_ms=config.producer_id_expiration_ms if self.expires_producer_ids else config.transactional_id_expiration_ms,
             verifies_transactions=self.verifies_transactions and config.transaction_partition_verification_enable,
+            transactions_have_epochs=self.transactions_have_epochs,
             sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )
         keeps_latest_only = config.producer_state == LATEST_BATCH

@@ -78,6 +78,15 @@ class ClusterConnections:
             self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return answer
 
+    def learn(self, broker_id: int, address: Address) -> None:
+        """Remember where a broker is that somebody named."""
+        self._brokers[broker_id] = address
+
+    @property
+    def opened_count(self) -> int:
+        """How many connections were opened so far."""
+        return self._opened_count
+
     def close(self) -> None:
         """End every connection, for good."""
         self._is_closed = True

@@ -1,6 +1,7 @@
 """The own reader: by assignment, without a group, from the start of each partition to the end it had when it was asked.
 
-Every batch's checksum is verified; what a reader returns is what the brokers' logs hold below the high watermark.
+Every batch's checksum is verified; what a reader returns is what the brokers' logs hold below the high watermark, and with read_committed what of
+that is committed below the last stable offset.
 Source: org.apache.kafka.clients.consumer.internals.{Fetcher, OffsetFetcher}, KIP-79.
 """
 
@@ -8,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kraftsim.core.clients.committed_batches import Aborted, committed_batches
 from kraftsim.core.clients.producer_steps import TopicPartition
 from kraftsim.core.clients.reader_positions import ReaderPositions
 from kraftsim.events.clients import ClientStarted, ClientStopped, RecordRead
@@ -34,6 +36,8 @@ RETRY_BACKOFF_MS = 100
 FULL_FETCH_EPOCH = -1
 """No fetch session: every request names all its partitions."""
 LAST_VERSION_WITH_TOPIC_NAMES = 12
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Kafka's isolation levels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +54,11 @@ class ReadRecord:
 class ReaderClient:
     """A consumer by assignment. `read_all` as often as wanted, then `close`."""
 
-    def __init__(self, world: World, *, bootstrap: Sequence[Address], client_id: str, frame_events: bool = False) -> None:
+    def __init__(
+        self, world: World, *, bootstrap: Sequence[Address], client_id: str, frame_events: bool = False, read_committed: bool = False
+    ) -> None:
         self.client_id = client_id
+        self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         self._world = world
         self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events))
         self._leaders: dict[TopicPartition, int] = {}
@@ -108,7 +115,7 @@ class ReaderClient:
         found: list[tuple[TopicPartition, int]] = []
         for broker_id, led in by_broker.items():
             connection = await self._connections.to_broker(broker_id)
-            answer: ListOffsetsResponse = await connection.request(_list_offsets_request(led, timestamp))
+            answer: ListOffsetsResponse = await connection.request(_list_offsets_request(led, timestamp, self._isolation_level))
             for topic in answer.topics:
                 for partition in topic.partitions:
                     if partition.error_code == ErrorCode.NONE and partition.offset >= 0:
@@ -153,6 +160,7 @@ class ReaderClient:
             min_bytes=1,
             max_bytes=FETCH_MAX_BYTES,
             session_epoch=FULL_FETCH_EPOCH,
+            isolation_level=self._isolation_level,
             topics=list(topics.values()),
         )
 
@@ -182,31 +190,42 @@ class ReaderClient:
         raise Disconnected("a Fetch answer names a topic that was not asked for")
 
     def _take(self, where: TopicPartition, partition: FetchedPartition, positions: ReaderPositions, read: list[ReadRecord]) -> None:
-        next_offset = positions.next_offset(where)
-        for batch in split_batches(partition.records or b""):
+        first_offset = next_offset = positions.next_offset(where)
+        batches = list(split_batches(partition.records or b""))
+        for batch in batches:
             if not batch.crc_is_valid():
                 raise MalformedMessage(int(ApiKey.FETCH), None, f"{where.topic}-{where.partition}", f"wrong CRC in the batch at {batch.base_offset}")
-            self._take_batch(where, batch, next_offset, read)
             next_offset = max(next_offset, batch.next_offset)
-        if next_offset == positions.next_offset(where):
-            positions.found_nothing(where, partition.high_watermark)
+        aborted = [Aborted(each.producer_id, each.first_offset) for each in partition.aborted_transactions or ()]
+        for batch in committed_batches(batches, aborted):
+            self._take_batch(where, batch, first_offset, read)
+        if next_offset == first_offset:
+            is_committed = self._isolation_level == READ_COMMITTED
+            positions.found_nothing(where, partition.last_stable_offset if is_committed else partition.high_watermark)
         positions.advance(where, next_offset)
 
     def _take_batch(self, where: TopicPartition, batch: RecordBatch, first_offset: int, read: list[ReadRecord]) -> None:
         """Take the records from first_offset on: a fetch answer begins with the whole batch that contains the offset."""
-        if batch.is_control:
-            return
         for record in batch.records():
             if record.offset < first_offset:
                 continue
             key = (record.key or b"").decode(errors="backslashreplace")
             read.append(ReadRecord(topic=where.topic, partition=where.partition, offset=record.offset, key=key, value=bytes(record.value or b"")))
-            self._world.note(RecordRead(client_id=self.client_id, topic=where.topic, partition=where.partition, record_key=key, offset=record.offset))
+            self._world.note(
+                RecordRead(
+                    client_id=self.client_id,
+                    topic=where.topic,
+                    partition=where.partition,
+                    record_key=key,
+                    offset=record.offset,
+                    is_read_committed=self._isolation_level == READ_COMMITTED,
+                )
+            )
 
 
-def _list_offsets_request(partitions: list[TopicPartition], timestamp: int) -> ListOffsetsRequest:
+def _list_offsets_request(partitions: list[TopicPartition], timestamp: int, isolation_level: int) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for where in partitions:
         topic = topics.setdefault(where.topic, ListOffsetsTopic(name=where.topic))
         topic.partitions.append(ListOffsetsPartition(partition_index=where.partition, timestamp=timestamp))
-    return ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
+    return ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation_level, topics=list(topics.values()))

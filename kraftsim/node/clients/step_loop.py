@@ -41,6 +41,7 @@ class StepLoop(Generic[Input, Effect]):
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         self.is_over = False
+        self._is_frozen = False
 
     @property
     def failure(self) -> BaseException | None:
@@ -50,8 +51,21 @@ class StepLoop(Generic[Input, Effect]):
     def take(self, happened: Input) -> None:
         """Tell the rules what happened, and carry out what they want."""
         self._inputs.append(happened)
-        if self._is_stepping or self.is_over:
+        if self._is_stepping or self.is_over or self._is_frozen:
             return
+        self._go_through()
+
+    def freeze(self) -> None:
+        """Stand still, as a process whose garbage is being collected: what happens meanwhile is heard of later, and no alarm rings."""
+        self._is_frozen = True
+        self._disarm()
+
+    def thaw(self) -> None:
+        """Go on with what happened meanwhile."""
+        self._is_frozen = False
+        self.take(self._time_passed)
+
+    def _go_through(self) -> None:
         self._is_stepping = True
         try:
             while self._inputs and not self.is_over:

@@ -1,0 +1,73 @@
+"""Where an application of a story works: a host of its own in simulation, this process elsewhere. Its clients are our own in every mode.
+
+What an application does between its requests belongs to that host, too: `run` carries it out there.
+"""
+
+from collections.abc import Awaitable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from kraftsim.core.clients.membership_steps import GroupSettings
+from kraftsim.core.clients.transaction_steps import TransactionalSettings
+from kraftsim.events.event import Event
+from kraftsim.node.clients import GroupConsumerClient, TransactionalClient
+from kraftsim.node.parts import Parts
+from kraftsim.world.interface import World
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Carries out work on a host."""
+
+    def __call__(self, work: Coroutine[object, object, T]) -> Awaitable[T]:
+        """Carry it out."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workplace:
+    """One host with an application on it."""
+
+    name: str
+    world: World
+    bootstrap: Sequence[tuple[str, int]]
+    frame_events: bool
+    parts: Parts
+    run_there: Runner
+
+    def run(self, work: Coroutine[object, object, T]) -> Awaitable[T]:
+        """Carry out work on this host."""
+        return self.run_there(work)
+
+    def note(self, event: Event) -> None:
+        """Add a fact to the event log of this host."""
+        self.world.note(event)
+
+    def transactional_producer(self, client_id: str, settings: TransactionalSettings, *, names_member: bool = True) -> TransactionalClient:
+        """Return a new producer. `names_member` False: offsets are committed as clients before KIP-447 do."""
+        return TransactionalClient(
+            self.world,
+            bootstrap=self.bootstrap,
+            client_id=client_id,
+            settings=settings,
+            frame_events=self.frame_events,
+            names_member=names_member,
+            rules=self.parts.transactional_producer,
+        )
+
+    def group_consumer(self, client_id: str, settings: GroupSettings, *, require_stable: bool = True) -> GroupConsumerClient:
+        """Return a new consumer. `require_stable` False: it asks for offsets as clients before KIP-447 do."""
+        return GroupConsumerClient(
+            self.world,
+            bootstrap=self.bootstrap,
+            client_id=client_id,
+            settings=settings,
+            frame_events=self.frame_events,
+            require_stable=require_stable,
+        )
+
+
+async def here(work: Coroutine[object, object, T]) -> T:
+    """Carry out work in this process."""
+    return await work

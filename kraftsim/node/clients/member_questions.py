@@ -1,0 +1,137 @@
+"""The questions of a group's member as messages, and the answers as what the rules understand.
+
+Source: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from kraftsim.core.clients.assignors import Subscriber
+from kraftsim.core.clients.membership_steps import (
+    Beat,
+    Beaten,
+    GroupSettings,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    MemberQuestion,
+    Sync,
+    Synced,
+)
+from kraftsim.core.clients.producer_steps import TopicPartition
+from kraftsim.node.clients.cluster_connections import error_of
+from protocol.consumer_protocol import (
+    AssignedPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedPartitions,
+    build_assignment,
+    build_subscription,
+    parse_assignment,
+    parse_subscription,
+)
+from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.schema import Message
+
+PROTOCOL_TYPE = "consumer"
+FIRST_LEAVE_OF_SEVERAL = 3
+JOIN_GRACE_MS = 5000
+"""How much longer than a rebalance may take an answer to JoinGroup is waited for."""
+
+
+def request_of_member(question: MemberQuestion, settings: GroupSettings, leave_version: int) -> Message:
+    """Return the request; of LeaveGroup there are two shapes."""
+    match question:
+        case Join(member_id=member_id):
+            return JoinGroupRequest(
+                group_id=settings.group_id,
+                session_timeout_ms=settings.session_timeout_ms,
+                rebalance_timeout_ms=settings.rebalance_timeout_ms,
+                member_id=member_id,
+                group_instance_id=settings.group_instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[JoinGroupRequestProtocol(name=settings.assignor, metadata=_subscription(question, settings))],
+            )
+        case Sync(member_id=member_id, generation_id=generation_id, protocol=protocol, assignment=assignment):
+            return SyncGroupRequest(
+                group_id=settings.group_id,
+                generation_id=generation_id,
+                member_id=member_id,
+                group_instance_id=settings.group_instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=protocol,
+                assignments=[
+                    SyncGroupRequestAssignment(member_id=each, assignment=_assignment(partitions)) for each, partitions in assignment.items()
+                ],
+            )
+        case Beat(member_id=member_id, generation_id=generation_id):
+            return HeartbeatRequest(
+                group_id=settings.group_id, generation_id=generation_id, member_id=member_id, group_instance_id=settings.group_instance_id
+            )
+        case Leave(member_id):
+            if leave_version >= FIRST_LEAVE_OF_SEVERAL:
+                leaving = MemberIdentity(member_id=member_id, group_instance_id=settings.group_instance_id)
+                return LeaveGroupRequest(group_id=settings.group_id, members=[leaving])
+            return LeaveGroupRequest(group_id=settings.group_id, member_id=member_id)
+        case _:
+            assert_never(question)
+
+
+def answered_to_member(answer: Message) -> Joined | Synced | Beaten | Left:
+    """Return what an answer says."""
+    match answer:
+        case JoinGroupResponse():
+            is_leader = bool(answer.member_id) and answer.leader == answer.member_id
+            members = tuple(_subscriber(each.member_id, each.metadata) for each in answer.members) if is_leader else ()
+            return Joined(
+                error_code=error_of(answer.error_code),
+                member_id=answer.member_id,
+                generation_id=answer.generation_id,
+                protocol=answer.protocol_name or "",
+                is_leader=is_leader,
+                members=members,
+            )
+        case SyncGroupResponse():
+            return Synced(error_code=error_of(answer.error_code), partitions=_partitions(answer.assignment))
+        case HeartbeatResponse():
+            return Beaten(error_of(answer.error_code))
+        case LeaveGroupResponse():
+            return Left()
+    raise AssertionError(f"{type(answer).__name__} answers no question of a member")
+
+
+def _subscription(question: Join, settings: GroupSettings) -> bytes:
+    owned = [OwnedPartitions(topic=topic, partitions=indexes) for topic, indexes in by_topic(question.owned).items()]
+    return build_subscription(
+        ConsumerProtocolSubscription(topics=list(settings.topics), owned_partitions=owned, generation_id=question.generation_id)
+    )
+
+
+def _subscriber(member_id: str, metadata: bytes) -> Subscriber:
+    found = parse_subscription(metadata)
+    owned = tuple(TopicPartition(each.topic, index) for each in found.owned_partitions for index in each.partitions)
+    return Subscriber(member_id=member_id, topics=tuple(found.topics), owned=owned, owned_generation_id=found.generation_id)
+
+
+def _assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    assigned = [AssignedPartitions(topic=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()]
+    return build_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned))
+
+
+def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    if not assignment:
+        return ()
+    found = parse_assignment(assignment)
+    return tuple(sorted(TopicPartition(each.topic, index) for each in found.assigned_partitions for index in each.partitions))
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the partitions of each topic."""
+    found: dict[str, list[int]] = {}
+    for where in partitions:
+        found.setdefault(where.topic, []).append(where.partition)
+    return found
