@@ -47,6 +47,7 @@ from kraftsim.releases.traits import (
     PREFETCHED_PRODUCER_IDS,
     PRODUCER_ID_EXPIRATION,
     RETRIABLE_BLOCK_TIMEOUT,
+    SHUTDOWN_AT_REGISTRATION,
     TRANSACTIONS_HAVE_EPOCHS,
     VERIFIED_TRANSACTIONS,
     WITHOUT_ZOOKEEPER,
@@ -151,6 +152,7 @@ class Parts:
             quorum_ids=tuple(voter.node_id for voter in config.controller_quorum_voters),
             static_configs=static_settings(config.given),
             resource_types=self.resource_types,
+            looks_back_at_registration=self.release.has(SHUTDOWN_AT_REGISTRATION),
             updates_features_atomically=self.release.has(ATOMIC_FEATURE_UPDATES),
         )
 

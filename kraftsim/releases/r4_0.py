@@ -4,7 +4,7 @@ A delta of 3.9.   Source: the message definitions in the jars of 4.0.2.
 """
 
 from kraftsim.releases import r3_9
-from kraftsim.releases.traits import ATOMIC_FEATURE_UPDATES, PRE_VOTE, WITHOUT_ZOOKEEPER
+from kraftsim.releases.traits import ATOMIC_FEATURE_UPDATES, PRE_VOTE, SHUTDOWN_AT_REGISTRATION, WITHOUT_ZOOKEEPER
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_9.RELEASE.followed_by(
@@ -70,5 +70,6 @@ RELEASE = r3_9.RELEASE.followed_by(
         PRE_VOTE,
         ATOMIC_FEATURE_UPDATES,
         WITHOUT_ZOOKEEPER,
+        SHUTDOWN_AT_REGISTRATION,
     ),
 )

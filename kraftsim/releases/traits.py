@@ -62,6 +62,9 @@ MIGRATES_IN_TRANSACTIONS = Trait(name="migrates-in-transactions", since_release=
 WITHOUT_ZOOKEEPER = Trait(name="without-zookeeper", since_release="4.0", why="KIP-833")
 """The metadata log does not say whether it came from ZooKeeper; where an older one does, that is passed over."""
 
+SHUTDOWN_AT_REGISTRATION = Trait(name="shutdown-at-registration", since_release="4.0", why="KIP-966")
+"""A new incarnation of a broker takes its place in every ISR from the one before when it registers, and says whether that one ended cleanly."""
+
 PRE_VOTE = Trait(name="pre-vote", since_release="4.0", why="KIP-996")
 """A voter asks whether it would be elected before it raises the epoch (before: it raises it at once)."""
 

@@ -1,6 +1,9 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
@@ -11,11 +14,40 @@ import org.apache.kafka.storage.internals.log.LogConfig;
 
 /** Tells what Kafka's own classes know of configurations and levels, and what they say of topic configurations: lines of words between tabs. */
 public class ConfigDefinitions {
+    /** They stand in an object of Scala up to 4.2, in a class of the server module since. */
+    @SuppressWarnings("unchecked")
+    static Map<String, String> updateModes() throws Exception {
+        Class<?> holder = Class.forName("kafka.server.DynamicBrokerConfig$");
+        for (Method method : holder.getMethods()) {
+            if (method.getName().equals("dynamicConfigUpdateModes")) {
+                return (Map<String, String>) method.invoke(holder.getField("MODULE$").get(null));
+            }
+        }
+        Class<?> later = Class.forName("org.apache.kafka.server.config.DynamicBrokerConfig");
+        return (Map<String, String>) later.getMethod("dynamicConfigUpdateModes").invoke(null);
+    }
+
+    /** Without tiered storage; 3.9 asks besides whether it is being switched off. */
+    static void validate(Properties given) throws Exception {
+        try {
+            for (Method method : LogConfig.class.getMethods()) {
+                int count = method.getParameterCount();
+                if (method.getName().equals("validate") && count > 1) {
+                    Object[] arguments = {new HashMap<>(), given, new HashMap<>(), false, false};
+                    method.invoke(null, Arrays.copyOf(arguments, count));
+                    return;
+                }
+            }
+        } catch (InvocationTargetException told) {
+            throw (RuntimeException) told.getCause();
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         for (MetadataVersion version : MetadataVersion.values()) {
             System.out.println("level\t" + version.featureLevel() + "\t" + version + "\t" + version.didMetadataChange());
         }
-        Map<String, String> modes = kafka.server.DynamicBrokerConfig$.MODULE$.dynamicConfigUpdateModes();
+        Map<String, String> modes = updateModes();
         for (ConfigDef.ConfigKey key : new TreeMap<>(kafka.server.KafkaConfig.configDef().configKeys()).values()) {
             if (!key.internalConfig) {
                 boolean has = key.hasDefault() && key.defaultValue != null;
@@ -36,7 +68,7 @@ public class ConfigDefinitions {
             }
             String said = "";
             try {
-                LogConfig.validate(new HashMap<>(), given, new HashMap<>(), false, false);
+                validate(given);
             } catch (org.apache.kafka.common.config.ConfigException | org.apache.kafka.common.errors.ApiException wrong) {
                 said = wrong.getMessage();
             }

@@ -15,7 +15,10 @@ def offered(address: str) -> dict[int, tuple[int, int]]:
         return {row.api_key: (row.min_version, row.max_version) for row in peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys}
 
 
-@pytest.mark.parametrize(("name", "fixture"), [("3.5", "apache_kafka_3_5"), ("3.9", "apache_kafka")])
+LINES = [("3.5", "apache_kafka_3_5"), ("3.9", "apache_kafka"), ("4.1", "apache_kafka_4"), ("4.4", "apache_kafka_newest")]
+
+
+@pytest.mark.parametrize(("name", "fixture"), LINES)
 def test_a_persona_offers_the_ranges_of_its_release(name, fixture, request):
     """Of the APIs that are built; others are missing on purpose."""
     node, known = request.getfixturevalue(fixture), release(name)

@@ -17,19 +17,26 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.ports import free_port_range
+from kraftsim.core.metadata.controller_state import FIRST_WITH_PREVIOUS_EPOCH
+from kraftsim.core.metadata.feature_levels import ELIGIBLE_LEADER_REPLICAS_VERSION
+from kraftsim.releases.catalogue import release
+from protocol.config_resources import ConfigResourceType
 from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.k37_create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.k44_incremental_alter_configs import DELETE, SET, AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsTopics
 from protocol.messages.k56_alter_partition import AlterPartitionData, AlterPartitionRequest, AlterPartitionTopic, BrokerState
+from protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from protocol.messages.k73_assign_replicas_to_dirs import AssignedDirectory, AssignedPartition, AssignedTopic, AssignReplicasToDirsRequest
 from protocol.schema import Message
 from protocol.uuids import LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID, ZERO_UUID
-from tests.apache_kafka.class_path import Missing
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
 from tests.apache_kafka.controller_sessions import CAUGHT_UP, CLUSTER_ID, Session
 from tests.apache_kafka.harness import ApacheKafka
 
@@ -44,11 +51,12 @@ QUIET = {
     "controller.quorum.append.linger.ms": "0",
 }
 """Nothing happens but what is asked for."""
+TOPIC, BROKER = int(ConfigResourceType.TOPIC), int(ConfigResourceType.BROKER)
 Asked = Callable[[Session], tuple[Message, int]]
 
 
 @contextmanager
-def our_controller(directory: Path) -> Iterator[str]:
+def our_controller(directory: Path, release_name: str) -> Iterator[str]:
     """A process with one controller of ours and no broker; yields its address."""
     port = free_port_range(1)
     properties = {
@@ -59,6 +67,7 @@ def our_controller(directory: Path) -> Iterator[str]:
         "controller.quorum.voters": f"1@127.0.0.1:{port}",
         "log.dirs": str(directory / "data"),
         "kraftsim.cluster.id": CLUSTER_ID,
+        "kraftsim.release": release_name,
         **QUIET,
     }
     (directory / "controller.properties").write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -89,12 +98,12 @@ def session_with(address: str, seconds: float = 60) -> Session:
         time.sleep(0.05)
 
 
-@pytest.fixture
-def both(tmp_path: Path) -> Iterator[tuple[Session, Session]]:
+@contextmanager
+def both_controllers(tmp_path: Path, patch: str) -> Iterator[tuple[Session, Session]]:
     """(Apache Kafka's controller, ours), each with an empty log."""
-    apache = ApacheKafka(settings={"process.roles": "controller", **QUIET})
+    apache = ApacheKafka(patch, {"process.roles": "controller", **QUIET})
     try:
-        with apache, our_controller(tmp_path) as ours:
+        with apache, our_controller(tmp_path, line_of(patch)) as ours:
             sessions = session_with(apache.controller), session_with(ours)
             yield sessions
             for session in sessions:
@@ -103,12 +112,22 @@ def both(tmp_path: Path) -> Iterator[tuple[Session, Session]]:
         pytest.skip(str(lack))
 
 
-class Story:
-    """Requests drawn from a seed. What is there is looked up in the first session, so both are asked the same."""
+def line_of(patch: str) -> str:
+    """Return the release line of a patch."""
+    return patch.rpartition(".")[0]
 
-    def __init__(self, seed: int, known: Session) -> None:
+
+class Story:
+    """Requests drawn from a seed. What is there is looked up in the first session, so both are asked the same.
+
+    Since 4.0 the eligible leaders of KIP-966 are in play: levels of features and min.insync.replicas change, brokers come back unclean.
+    """
+
+    def __init__(self, seed: int, known: Session, patch: str) -> None:
         self._draw = random.Random(seed)
         self._known = known
+        self._release = release(line_of(patch))
+        self._has_eligible_leaders = ELIGIBLE_LEADER_REPLICAS_VERSION in self._release.supported_features
         self._incarnations = dict.fromkeys(BROKERS, 0)
         self._verbs: dict[Callable[[], Asked], int] = {
             self.register: 4,
@@ -122,6 +141,8 @@ class Story:
             self.alter_partition: 30,
             self.assign_directories: 6,
         }
+        if self._has_eligible_leaders:
+            self._verbs |= {self.alter_min_in_sync_replicas: 4, self.update_features: 2, self.unregister: 2}
 
     def begin(self) -> Iterator[tuple[str, Asked]]:
         """Yield what gets every broker into service."""
@@ -149,18 +170,52 @@ class Story:
         return self._heartbeat(broker_id, want_fence=0.6 < chance < 0.8, want_shut_down=chance > 0.75, offline=offline)
 
     def _registration(self, broker_id: int) -> Asked:
-        request = BrokerRegistrationRequest(
-            broker_id=broker_id,
-            cluster_id=CLUSTER_ID,
-            incarnation_id=bytes([broker_id, self._incarnations[broker_id]] * 8),
-            listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9, security_protocol=0)],
-            features=[
-                Feature(name="metadata.version", min_supported_version=1, max_supported_version=21),
-                Feature(name="kraft.version", min_supported_version=0, max_supported_version=1),
-            ],
-            log_dirs=[bytes([broker_id, number] * 8) for number in range(1, 2 + broker_id % 3)],
+        incarnation_id = bytes([broker_id, self._incarnations[broker_id] % 256] * 8)
+        is_clean, version = self._draw.random() < 0.5, 2 if self._has_eligible_leaders and self._draw.random() < 0.1 else 4
+
+        def asked(session: Session) -> tuple[Message, int]:
+            request = BrokerRegistrationRequest(
+                broker_id=broker_id,
+                cluster_id=CLUSTER_ID,
+                incarnation_id=incarnation_id,
+                listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9, security_protocol=0)],
+                features=[
+                    Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                    for name, (lowest, highest) in self._release.supported_features.items()
+                ],
+                log_dirs=[bytes([broker_id, number] * 8) for number in range(1, 2 + broker_id % 3)],
+            )
+            if is_clean and version >= FIRST_WITH_PREVIOUS_EPOCH:
+                request.previous_broker_epoch = session.broker_epoch(broker_id)
+            return request, version
+
+        return asked
+
+    def unregister(self) -> Asked:
+        """Take a broker off the books."""
+        broker_id = self._draw.choice((*BROKERS, 99))
+        return lambda session: (UnregisterBrokerRequest(broker_id=broker_id), 0)
+
+    # Features and what goes with them -------------------------------------------------------------------------------------------------------------
+
+    def update_features(self) -> Asked:
+        """Give up eligible leaders or take them on again, or ask for what cannot be."""
+        name, level = self._draw.choice(
+            [(ELIGIBLE_LEADER_REPLICAS_VERSION, 0), *[(ELIGIBLE_LEADER_REPLICAS_VERSION, 1)] * 3, ("group.version", 2), ("foo.version", 1)]
         )
-        return lambda session: (request, 4)
+        kind, validate_only, version = self._draw.choice((1, 2, 3, 9)), self._draw.random() < 0.1, self._draw.choice((1, 2))
+        if level == 1 and self._draw.random() < 0.8:
+            kind = 1
+        update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+        return lambda session: (UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only), version)
+
+    def alter_min_in_sync_replicas(self) -> Asked:
+        """Change how many must be in sync: for a topic, for all brokers, for one."""
+        resource_type, name = self._draw.choice([(TOPIC, self._some_topic()[0])] * 3 + [(BROKER, ""), (BROKER, "11")])
+        value = None if self._draw.random() < 0.3 else str(self._draw.randint(1, 3))
+        config = AlterableConfig(name="min.insync.replicas", config_operation=DELETE if value is None else SET, value=value)
+        row = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=[config])
+        return lambda session: (IncrementalAlterConfigsRequest(resources=[row], validate_only=False), 1)
 
     def _heartbeat(self, broker_id: int, *, want_fence: bool = False, want_shut_down: bool = False, offline: list[bytes] | None = None) -> Asked:
         return lambda session: (
@@ -185,6 +240,8 @@ class Story:
         """Create a topic by hand, sometimes one that cannot be."""
         name = self._draw.choice(TOPICS)
         configs = [CreatableTopicConfig(name="unclean.leader.election.enable", value="true")] if name == "reckless" else []
+        if self._has_eligible_leaders and self._draw.random() < 0.5:
+            configs.append(CreatableTopicConfig(name="min.insync.replicas", value=str(self._draw.randint(1, 3))))
         numbers = list(range(self._draw.randint(1, 4))) if self._draw.random() < 0.95 else [0, 2]
         count = self._draw.randint(1, 4)
         rows = [CreatableReplicaAssignment(partition_index=number, broker_ids=self._replicas(count)) for number in numbers]
@@ -246,7 +303,7 @@ class Story:
         """Let a leader, or somebody who thinks so, ask for another ISR."""
         name, number = self._some_partition()
         partition = self._known.partitions().get((name, number))
-        version = self._draw.choice((0, 1, 2, 3, 3, 3))
+        version = self._draw.choice((2, 3, 3, 3) if self._has_eligible_leaders else (0, 1, 2, 3, 3, 3))
         leader_epoch, partition_epoch, asker, isr = 0, 0, self._draw.choice(BROKERS), self._replicas()
         if partition is not None:
             leader_epoch, partition_epoch = partition.leader_epoch + self._off_by(), partition.partition_epoch + self._off_by()
@@ -321,15 +378,16 @@ class Story:
         return self._draw.choice(there) if there and self._draw.random() < 0.97 else (self._draw.choice(TOPICS), 7)
 
 
+@pytest.mark.parametrize("patch", [DEFAULT_RELEASE, "4.1.2", NEWEST_RELEASE])
 @pytest.mark.parametrize("seed", range(int(os.environ.get("STORIES", 3))))
-def test_two_controllers_tell_the_same_story(seed, both):
+def test_two_controllers_tell_the_same_story(seed, patch, tmp_path):
     """Field by field, messages included; records by kind, version and content."""
-    apache, ours = both
-    story, history = Story(seed, apache), []
-    begun = list(story.begin())
-    for step in range(600):
-        name, asked = begun[step] if step < len(begun) else story.go_on()
-        there, here = apache.tell(asked), ours.tell(asked)
-        history.append(name)
-        assert here == there, f"step {step} of seed {seed}, {name}: {asked(apache)}\nafter {history[-12:]}"
-    assert apache.partitions() == ours.partitions()
+    with both_controllers(tmp_path, patch) as (apache, ours):
+        story, history = Story(seed, apache, patch), []
+        begun = list(story.begin())
+        for step in range(600):
+            name, asked = begun[step] if step < len(begun) else story.go_on()
+            there, here = apache.tell(asked), ours.tell(asked)
+            history.append(name)
+            assert here == there, f"step {step} of seed {seed}, {name}: {asked(apache)}\nafter {history[-12:]}"
+        assert apache.partitions() == ours.partitions()

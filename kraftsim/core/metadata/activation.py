@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kraftsim.core.metadata.feature_levels import default_levels
+from kraftsim.core.metadata.feature_levels import ELIGIBLE_LEADER_REPLICAS_VERSION, default_levels
 from kraftsim.core.metadata.metadata_level import FEATURE, MetadataLevel
+from protocol.config_resources import ConfigResourceType
+from protocol.metadata.m04_config import ConfigRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m21_zk_migration_state import NONE, ZkMigrationStateRecord
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
@@ -46,8 +48,11 @@ class PastTold(Enum):
     NEVER = "at no level"
 
 
-def bootstrap_records(bootstrap: Bootstrap, past_told: PastTold = PastTold.IN_TRANSACTIONS) -> list[Message]:
-    """Return what an empty log begins with: what the cluster is given, and, where the release says so, that there never was a ZooKeeper."""
+def bootstrap_records(bootstrap: Bootstrap, past_told: PastTold = PastTold.IN_TRANSACTIONS, *, min_in_sync_replicas: str = "1") -> list[Message]:
+    """Return what an empty log begins with: what the cluster is given, and, where the release says so, that there never was a ZooKeeper.
+
+    Where eligible leaders are kept, the properties' min.insync.replicas is that of the whole cluster from the beginning (KIP-966).
+    """
     level = MetadataLevel(bootstrap.metadata_version)
     records = list(bootstrap.records)
     says_past = {
@@ -55,6 +60,9 @@ def bootstrap_records(bootstrap: Bootstrap, past_told: PastTold = PastTold.IN_TR
         PastTold.IN_TRANSACTIONS: level.has_transactions,
         PastTold.NEVER: False,
     }
+    if any(isinstance(record, FeatureLevelRecord) and record.name == ELIGIBLE_LEADER_REPLICAS_VERSION and record.feature_level for record in records):
+        broker = int(ConfigResourceType.BROKER)
+        records.append(ConfigRecord(resource_type=broker, resource_name="", name="min.insync.replicas", value=min_in_sync_replicas))
     if says_past[past_told]:
         records.append(ZkMigrationStateRecord(zk_migration_state=NONE))
     return [BeginTransactionRecord(name=BOOTSTRAP), *records, EndTransactionRecord()] if level.has_transactions else records

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.broker_configs import definition_of
 from kraftsim.core.metadata.client_metrics import refuse_client_metrics
-from kraftsim.core.metadata.config_control import ConfigControl
+from kraftsim.core.metadata.config_control import MIN_IN_SYNC_CONFIG, ConfigControl
 from kraftsim.core.metadata.config_definitions import ConfigDefinition
 from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about_all
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
@@ -22,7 +22,9 @@ from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
 from protocol.messages.k33_alter_configs import AlterConfigsRequest
 from protocol.messages.k44_incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT, AlterableConfig, IncrementalAlterConfigsRequest
-from protocol.metadata.m04_config import ConfigRecord
+from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
+from protocol.metadata.m28_clear_elr import ClearElrRecord
+from protocol.schema import Message
 
 Resource: TypeAlias = tuple[int, str]
 """(resource type, resource name)."""
@@ -42,6 +44,8 @@ class ConfigView:
     configs: ConfigControl
     resource_types: frozenset[ConfigResourceType]
     refuse_missing: RefuseMissing
+    has_eligible_leaders: bool = False
+    """Whether who may lead hangs on min.insync.replicas (KIP-966)."""
 
 
 def decide_alter_configs(view: ConfigView, request: IncrementalAlterConfigsRequest) -> Decision[Results] | Refusal:
@@ -118,7 +122,7 @@ def _altered_value(definition: ConfigDefinition | None, present: str | None, ope
 def _decided(
     view: ConfigView, results: Results, proposed: Sequence[tuple[Resource, Values | Refusal, Sequence[str]]], *, validate_only: bool
 ) -> Decision[Results] | Refusal:
-    records: list[ConfigRecord] = []
+    records: list[Message] = []
     for resource, changed, dropped in proposed:
         refusal = changed if isinstance(changed, Refusal) else _refuse_values(view, resource, changed, dropped)
         results.append((resource, refusal))
@@ -126,7 +130,10 @@ def _decided(
             records += _records(resource, {**changed, **dict.fromkeys(dropped)})
     if len(records) > RECORDS_MAX:
         return TOO_LARGE
-    return Decision([], results) if validate_only else Decision(records, results, tuple(map(_fact, records)))
+    if validate_only:
+        return Decision([], results)
+    facts = tuple(_fact(record) for record in records if isinstance(record, ConfigRecord))
+    return Decision([*records, *(clear_elr_records(records) if view.has_eligible_leaders else ())], results, facts)
 
 
 def _refuse_values(view: ConfigView, resource: Resource, changed: Values, dropped: Sequence[str]) -> Refusal | None:
@@ -134,7 +141,28 @@ def _refuse_values(view: ConfigView, resource: Resource, changed: Values, droppe
     resource_type, name = ConfigResourceType(resource[0]), resource[1]
     together: dict[str, str | None] = {**view.configs.configs_of(*resource), **changed}
     then = {key: value for key, value in together.items() if value is not None and key not in dropped}
+    if view.has_eligible_leaders and resource_type is ConfigResourceType.BROKER:
+        refusal = _refuse_min_in_sync(name, {**changed, **dict.fromkeys(dropped)})
+        if refusal is not None:
+            return refusal
     return refuse_resource(resource_type, name) or _refuse_configs(view, resource_type, name, then) or view.refuse_missing(resource_type, name)
+
+
+def _refuse_min_in_sync(broker: str, changed: Values) -> Refusal | None:
+    """Return why a broker's own value, or that of all brokers, cannot change while partitions have eligible leaders; None where nothing speaks."""
+    if MIN_IN_SYNC_CONFIG not in changed:
+        return None
+    if broker:
+        return Refusal(ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
+    if changed[MIN_IN_SYNC_CONFIG] is None:
+        return Refusal(ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
+    return None
+
+
+def clear_elr_records(records: Sequence[Message]) -> list[Message]:
+    """Return what follows on other values of min.insync.replicas: nobody outside the ISRs of these topics, or of any, may lead any more."""
+    changed = [record for record in records if isinstance(record, ConfigRecord) and record.name == MIN_IN_SYNC_CONFIG]
+    return [ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else "") for record in changed]
 
 
 def refuse_resource(resource_type: ConfigResourceType, name: str) -> Refusal | None:

@@ -17,13 +17,26 @@ def departure_records(view: ReplicationView, broker_id: int) -> list[PartitionCh
     return membership_records(view, view.topics.with_isr_member(broker_id), leaving=broker_id)
 
 
+def unregistration_records(view: ReplicationView, broker_id: int) -> list[PartitionChangeRecord]:
+    """Return the changes with which a broker that is no member any more loses what it has; it may have left some ISRs before."""
+    return [*departure_records(view, broker_id), *membership_records(view, view.topics.with_eligible_leader(broker_id), leaving=broker_id)]
+
+
+def shutdown_records(view: ReplicationView, broker_id: int, *, is_clean: bool) -> list[PartitionChangeRecord]:
+    """Return the changes with which a broker loses what its former incarnation had: after an unclean end it is eligible for nothing (KIP-966)."""
+    if is_clean or not view.features.has_eligible_leaders:
+        return departure_records(view, broker_id)
+    in_sync, eligible = view.topics.with_isr_member(broker_id), view.topics.with_eligible_leader(broker_id)
+    return membership_records(view, [*in_sync, *eligible], leaving=broker_id, is_unclean=True)
+
+
 def arrival_records(view: ReplicationView, broker_id: int) -> list[PartitionChangeRecord]:
     """Return the changes with which leaderless partitions get a leader now that a broker may lead, although it is still fenced."""
     return membership_records(view, view.topics.leaderless(), arriving=broker_id)
 
 
 def membership_records(
-    view: ReplicationView, keys: Iterable[PartitionKey], *, leaving: int = NO_BROKER, arriving: int = NO_BROKER
+    view: ReplicationView, keys: Iterable[PartitionKey], *, leaving: int = NO_BROKER, arriving: int = NO_BROKER, is_unclean: bool = False
 ) -> list[PartitionChangeRecord]:
     """Return the changes of some partitions when one broker leaves their ISR and leads no more, or one may lead from now on."""
 
@@ -36,7 +49,7 @@ def membership_records(
         topic, partition = view.topics.topic(key[0]), view.topics.partition(key)
         assert topic is not None and partition is not None, "the indexes know only what is there"
         target = PartitionTarget(isr=tuple(replica for replica in partition.isr if replica != leaving))
-        record = view.change(key, partition, target, election_of(topic.name), is_active)
+        record = view.change(key, partition, target, election_of(topic.name), is_active, (leaving,) if is_unclean else ())
         if record is not None:
             records.append(record)
     return records

@@ -17,6 +17,7 @@ from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
 
 NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 ALL_BROKERS: Final = ""
+MIN_IN_SYNC_CONFIG: Final = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,14 @@ class ConfigControl:
     def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """Return what was set on a resource itself; to be read only."""
         return self._configs.get((resource_type, resource_name)) or NO_CONFIGS
+
+    def resources(self) -> list[tuple[int, str]]:
+        """Return what has configurations of its own, in order."""
+        return sorted(resource for resource, configs in self._configs.items() if configs)
+
+    def static_min_in_sync_replicas(self) -> str:
+        """Return min.insync.replicas as the properties of this node say it, or as it goes without saying."""
+        return self._node.static_configs.get(MIN_IN_SYNC_CONFIG) or TOPIC_CONFIGS[MIN_IN_SYNC_CONFIG].default or "1"
 
     def broker_settings(self) -> BrokerSettings:
         """Return what holds for this node where a topic has no value of its own."""

@@ -23,5 +23,7 @@ class ControllerNode:
     static_configs: Mapping[str, str] = field(default_factory=dict)
     resource_types: frozenset[ConfigResourceType] = BEFORE_CLIENT_METRICS | {ConfigResourceType.CLIENT_METRICS}
     """What can have configurations as far as its release knows."""
+    looks_back_at_registration: bool = False
+    """Whether a new incarnation of a broker loses what the one before had when it registers (since 4.0)."""
     updates_features_atomically: bool = False
     """Whether UpdateFeatures changes all or nothing (since 4.0)."""

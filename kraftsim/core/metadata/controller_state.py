@@ -5,6 +5,7 @@ it loses its leadership is undone by the journal.   Source: org.apache.kafka.con
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.alter_configs import ConfigView
@@ -45,6 +46,8 @@ from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
 from protocol.metadata.m28_clear_elr import ClearElrRecord
 from protocol.schema import Message
 
+FIRST_WITH_PREVIOUS_EPOCH: Final = 3
+"""The version of BrokerRegistration since which a broker names the epoch of its last clean stop."""
 ProducerIdControlFactory = Callable[[Journal, Callable[[int, int], bool]], ProducerIdControl]
 
 
@@ -80,18 +83,33 @@ class ControllerState:
         """Begin to judge brokers by their heartbeats: everybody who is unfenced has a full session from now on."""
         self.cluster.sessions.renew_all((broker.broker_id for broker in self.cluster.brokers() if not broker.fenced), now_ms)
 
-    def decide_register(self, request: BrokerRegistrationRequest, next_offset: int, now_ms: int) -> Decision[int] | Refusal:
+    def decide_register(
+        self, request: BrokerRegistrationRequest, next_offset: int, now_ms: int, version: int = FIRST_WITH_PREVIOUS_EPOCH
+    ) -> Decision[int] | Refusal:
         """Propose a registration; the result is the broker epoch. `next_offset` is where the first of the records will go.
 
-        What another incarnation of the broker still leads after its session is taken from it in the same batch. Refusals: `ClusterControl`.
+        What another incarnation of the broker still has after its session is taken from it in the same batch. Refusals: `ClusterControl`.
         """
         known = self.cluster.broker(request.broker_id)
+        if self.node.looks_back_at_registration:
+            return self._decide_register_anew(request, known, next_offset, now_ms, version)
         is_replaced = known is not None and not known.fenced and known.incarnation_id != request.incarnation_id
         fenced = self._decide_fence(known, "registered again") if known is not None and is_replaced else Decision([], None)
         registered = self.cluster.decide_register(request, next_offset + len(fenced.records), now_ms)
         if isinstance(registered, Refusal):
             return registered
         return Decision([*fenced.records, *registered.records], registered.result, (*fenced.facts, *registered.facts))
+
+    def _decide_register_anew(
+        self, request: BrokerRegistrationRequest, known: BrokerRegistration | None, next_offset: int, now_ms: int, version: int
+    ) -> Decision[int] | Refusal:
+        """Propose a registration as 4.0 and later do: a new incarnation says whether the one before ended cleanly (since version 3)."""
+        registered = self.cluster.decide_register(request, next_offset, now_ms)
+        if isinstance(registered, Refusal) or (known is not None and known.incarnation_id == request.incarnation_id):
+            return registered
+        is_clean = version >= FIRST_WITH_PREVIOUS_EPOCH and known is not None and request.previous_broker_epoch == known.broker_epoch
+        left = self.replication.shutdown_records(request.broker_id, is_clean=is_clean)
+        return Decision([*left, *registered.records], registered.result, (*self.replication.facts_of(left), *registered.facts))
 
     def decide_heartbeat(self, request: BrokerHeartbeatRequest, next_offset: int, now_ms: int) -> Decision[HeartbeatReply] | Refusal:
         """Propose what a heartbeat makes of its broker. Also takes note of it: the session is no replicated state.
@@ -142,7 +160,7 @@ class ControllerState:
         broker = self.cluster.broker(broker_id)
         if broker is None:
             return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
-        left = self.replication.fence_records(broker_id)
+        left = self.replication.unregistration_records(broker_id)
         if len(left) >= RECORDS_PER_OPERATION_MAX:
             return Refusal(ErrorCode.POLICY_VIOLATION, TOO_LARGE)
         gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
@@ -151,11 +169,16 @@ class ControllerState:
 
     def config_view(self) -> ConfigView:
         """Return what the rules of configurations look at."""
-        return ConfigView(configs=self.configs, resource_types=self.node.resource_types, refuse_missing=self._refuse_missing)
+        return ConfigView(
+            configs=self.configs,
+            resource_types=self.node.resource_types,
+            refuse_missing=self._refuse_missing,
+            has_eligible_leaders=self.features.has_eligible_leaders,
+        )
 
     def feature_view(self) -> FeatureView:
         """Return what the rules of features look at."""
-        return FeatureView(node=self.node, features=self.features, cluster=self.cluster, registries=self.registries)
+        return FeatureView(node=self.node, features=self.features, cluster=self.cluster, configs=self.configs, registries=self.registries)
 
     def record_version(self, record: Message) -> int:
         """Return the version in which a record is written at the present level of the cluster."""

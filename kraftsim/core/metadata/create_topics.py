@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.alter_configs import clear_elr_records
 from kraftsim.core.metadata.config_control import ToldConfig
 from kraftsim.core.metadata.new_partitions import partition_records, refuse_unled
 from kraftsim.core.metadata.partition_facts import partition_facts
@@ -102,7 +103,8 @@ def _decide_topic(view: ReplicationView, topic: CreatableTopic, chance: Chance) 
         replication_factor=len(placement[0]),
         configs=tuple(view.configs.told_of_new_topic({record.name: record.value for record in config_records if record.value is not None})),
     )
-    return new_topic, [TopicRecord(name=topic.name, topic_id=topic_id), *config_records, *partition_records(view, topic_id, placement)]
+    told: list[Message] = [*config_records, *(clear_elr_records(config_records) if view.features.has_eligible_leaders else ())]
+    return new_topic, [TopicRecord(name=topic.name, topic_id=topic_id), *told, *partition_records(view, topic_id, placement)]
 
 
 def _draw_topic_id(chance: Chance) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from kraftsim.core.metadata.feature_levels import ELIGIBLE_LEADER_REPLICAS_VERSION
 from kraftsim.core.metadata.metadata_level import FEATURE, MetadataLevel
 from kraftsim.core.timeline import Journal, TimelineDict
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
@@ -22,6 +23,15 @@ class FeatureControl:
         """The finalized level of metadata.version."""
         level = self._levels.get(FEATURE)
         return MetadataLevel(self._default_level if level is None else level)
+
+    def level_of(self, feature: str) -> int:
+        """Return the finalized level of a feature; 0 where it has none."""
+        return self.metadata_level.level if feature == FEATURE else self._levels.get(feature) or NO_LEVEL
+
+    @property
+    def has_eligible_leaders(self) -> bool:
+        """Whether partitions remember who left the ISR and could still lead (KIP-966)."""
+        return self.level_of(ELIGIBLE_LEADER_REPLICAS_VERSION) > NO_LEVEL
 
     @property
     def finalized(self) -> Mapping[str, int]:

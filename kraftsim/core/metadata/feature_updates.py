@@ -10,14 +10,18 @@ from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.cluster_control import ClusterControl
+from kraftsim.core.metadata.config_control import ALL_BROKERS, MIN_IN_SYNC_CONFIG, ConfigControl
 from kraftsim.core.metadata.controller_node import ControllerNode
 from kraftsim.core.metadata.feature_control import NO_LEVEL, FeatureControl
+from kraftsim.core.metadata.feature_levels import ELIGIBLE_LEADER_REPLICAS_VERSION, needs_of
 from kraftsim.core.metadata.metadata_level import FEATURE, KRAFT_VERSION
 from kraftsim.core.metadata.metadata_versions import FIRST_WITH_FEATURE_RECORDS, METADATA_VERSIONS, is_lossless
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.events.metadata import FeatureLevelChanged
+from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k57_update_features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.metadata.m04_config import ConfigRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m21_zk_migration_state import MIGRATION, PRE_MIGRATION
 
@@ -35,6 +39,7 @@ class FeatureView:
     node: ControllerNode
     features: FeatureControl
     cluster: ClusterControl
+    configs: ConfigControl
     registries: Registries
 
     def level_of(self, feature: str) -> int:
@@ -63,9 +68,20 @@ def decide_update_features(view: FeatureView, request: UpdateFeaturesRequest, ve
             return Refusal(refusal.error, f"The update failed for all features since the following feature had an error: {refusal.why}")
     if request.validate_only:
         return Decision([], results)
-    records = [FeatureLevelRecord(name=name, feature_level=updates[name].max_version_level) for name, refusal in results if refusal is None]
-    facts = [FeatureLevelChanged(feature=record.name, level=record.feature_level, previous_level=view.level_of(record.name)) for record in records]
-    return Decision(records, results, tuple(facts))
+    levels = [FeatureLevelRecord(name=name, feature_level=updates[name].max_version_level) for name, refusal in results if refusal is None]
+    facts = [FeatureLevelChanged(feature=record.name, level=record.feature_level, previous_level=view.level_of(record.name)) for record in levels]
+    begins_elr = any(record.name == ELIGIBLE_LEADER_REPLICAS_VERSION and record.feature_level for record in levels)
+    return Decision([*(_min_in_sync_records(view.configs) if begins_elr else ()), *levels], results, tuple(facts))
+
+
+def _min_in_sync_records(configs: ConfigControl) -> Iterator[ConfigRecord]:
+    """Yield what makes min.insync.replicas the same for all brokers: who may lead hangs on it from now on (KIP-966)."""
+    broker = int(ConfigResourceType.BROKER)
+    if MIN_IN_SYNC_CONFIG not in configs.configs_of(broker, ALL_BROKERS):
+        yield ConfigRecord(resource_type=broker, resource_name=ALL_BROKERS, name=MIN_IN_SYNC_CONFIG, value=configs.static_min_in_sync_replicas())
+    for resource_type, name in configs.resources():
+        if resource_type == broker and name and MIN_IN_SYNC_CONFIG in configs.configs_of(broker, name):
+            yield ConfigRecord(resource_type=broker, resource_name=name, name=MIN_IN_SYNC_CONFIG, value=None)
 
 
 def _refuse(view: FeatureView, update: FeatureUpdateKey, version: int, updates: Mapping[str, FeatureUpdateKey]) -> Refusal | None:
@@ -139,6 +155,9 @@ def _why_dependent(name: str, level: int, proposed: Mapping[str, int]) -> str | 
     said = f"{name} could not be set to {level} because it depends on {FEATURE}"
     if proposed[FEATURE] < FIRST_WITH_FEATURE_RECORDS:
         return f"{said}={FIRST_WITH_FEATURE_RECORDS} ({METADATA_VERSIONS[FIRST_WITH_FEATURE_RECORDS].name})"
+    short = next(((needed, least) for needed, least in needs_of(name, level).items() if proposed.get(needed, NO_LEVEL) < least), None)
+    if short is not None:
+        return f"{name} could not be set to {level} because it depends on {short[0]} level {short[1]}"
     if name == KRAFT_VERSION and proposed[FEATURE] < FIRST_WITH_DYNAMIC_QUORUMS:
         return f"{said} level {FIRST_WITH_DYNAMIC_QUORUMS}"
     return None

@@ -4,13 +4,13 @@ Records of a metadata transaction show only at its end, all at once.   Source: o
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from kraftsim.core.metadata.broker_registration import BrokerRegistration, as_registration_change, registration_of
 from kraftsim.core.metadata.config_control import NO_CONFIGS, changed_configs
 from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL, MetadataLevel
-from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_of
+from kraftsim.core.metadata.partition_registration import NO_ELIGIBLE_LEADERS, PartitionRegistration, partition_of
 from kraftsim.core.metadata.record_kinds import MetadataRecord
 from kraftsim.core.metadata.registries import Registries
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
@@ -236,7 +236,7 @@ class MetadataImage:
         for topic in self.topics() if not topic_name else [named] if named is not None else []:
             for number, partition in topic.partitions.items():
                 if partition.eligible_leader_replicas or partition.last_known_elr:
-                    topic.partitions[number] = replace(partition, eligible_leader_replicas=(), last_known_elr=())
+                    topic.partitions[number] = partition.changed_by(NO_ELIGIBLE_LEADERS)
                     self._changes.partitions[topic.topic_id, number] = None
 
     def _remove_topic(self, topic_id: bytes) -> None:

@@ -1,14 +1,15 @@
 """The record that takes a partition from what it is to what it shall be, with the leader that follows from it.
 
 One door for everything that changes a partition: brokers that come and go, leaders that ask for another ISR, moves, elections, directories.
-Eligible leader replicas (KIP-966) are given up wherever a log has them: no release here has the feature.
-Source: org.apache.kafka.controller.PartitionChangeBuilder.
+Eligible leader replicas are given up wherever a log has them and the cluster has the feature no more.
+Source: org.apache.kafka.controller.PartitionChangeBuilder, KIP-966.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from kraftsim.core.metadata.eligible_leaders import EligibleLeaderRules, last_known_leader
 from kraftsim.core.metadata.metadata_level import MetadataLevel
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.reassignment import Reassignment
@@ -44,38 +45,50 @@ AS_IT_IS = PartitionTarget()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRules:
-    """What a change stands under. `may_lead`: the replica is active and its directory online; `default_directory`: where a broker puts new ones."""
+    """What a change stands under. `may_lead`: the replica is active and its directory online; `default_directory`: where a broker puts new ones.
+
+    `eligible` are the rules of KIP-966, None where the cluster does not have the feature.
+    """
 
     level: MetadataLevel
     election: Election
     may_lead: Callable[[int], bool]
     default_directory: Callable[[int], bytes]
+    eligible: EligibleLeaderRules | None = None
 
 
 def changed_partition(partition: PartitionRegistration, target: PartitionTarget, rules: ChangeRules) -> PartitionChangeRecord | None:
     """Return the change, without the name of its partition; None if nothing changes.
 
-    A move that can be completed is. An ISR never becomes empty: its last member stays in it although nobody leads.
+    A move that can be completed is. Without eligible leaders an ISR never becomes empty: its last member stays in it although nobody leads.
     """
     target = _with_completed_move(partition, target)
     isr = partition.isr if target.isr is None else target.isr
     replicas = partition.replicas if target.replicas is None else target.replicas
-    leader, is_unclean = _elected(partition, isr, replicas, rules)
+    eligible = partition.eligible_leader_replicas if rules.eligible is None else rules.eligible.left_over(partition, isr)
+    leader, is_unclean = _elected(partition, isr, eligible, replicas, rules)
     record = PartitionChangeRecord()
     if leader != partition.leader:
         record.leader = leader
+        if leader in eligible:
+            isr, eligible = (leader,), tuple(replica for replica in eligible if replica != leader)
         if is_unclean:
             record.isr = [leader]
             if partition.leader_recovery_state != RECOVERING and rules.level.has_leader_recovery:
                 record.leader_recovery_state = RECOVERING
     elif not set(partition.replicas) <= set(replicas):
         record.leader = partition.leader  # a new leader epoch tells those who leave from those who stay
-    if record.isr is None and isr and isr != partition.isr:
+    if record.isr is not None or rules.eligible is None:
+        eligible = ()  # nobody has what a leader of an unclean election lacks
+    if eligible != partition.eligible_leader_replicas:
+        record.eligible_leader_replicas = list(eligible)
+    if record.isr is None and (isr or rules.eligible is not None) and isr != partition.isr:
         record.isr = list(isr)
     shrinks = record.isr is not None and not set(partition.isr) <= set(record.isr)
     if shrinks and rules.level.bumps_leader_epoch_on_isr_shrink and record.leader == NO_LEADER_CHANGE:
         record.leader = partition.leader
-    _give_up_eligible_leaders(record, partition)
+    if rules.eligible is not None:
+        record.last_known_elr = last_known_leader(partition, record.leader)
     _set_assignment(record, partition, target, replicas, rules)
     if target.leader_recovery_state not in (None, partition.leader_recovery_state):
         record.leader_recovery_state = target.leader_recovery_state
@@ -101,19 +114,22 @@ def _with_completed_move(partition: PartitionRegistration, target: PartitionTarg
     )
 
 
-def _elected(partition: PartitionRegistration, isr: tuple[int, ...], replicas: tuple[int, ...], rules: ChangeRules) -> tuple[int, bool]:
-    """Return (leader, whether the election is unclean). The present leader may stay although it is no replica any more, if it is in sync."""
+def _elected(
+    partition: PartitionRegistration, isr: tuple[int, ...], eligible: tuple[int, ...], replicas: tuple[int, ...], rules: ChangeRules
+) -> tuple[int, bool]:
+    """Return (leader, whether the election is unclean). The present leader may stay although it is no replica any more, if it is in sync.
+
+    Where nobody is in sync any more, those who left the ISR last may lead; then the leader of last resort; then, if that is allowed, anybody.
+    """
     order = (replicas[0], partition.leader, *replicas[1:]) if rules.election is Election.PREFERRED else (partition.leader, *replicas)
-    clean = next((replica for replica in order if replica in isr and rules.may_lead(replica)), None)
+    candidates = isr or eligible
+    clean = next((replica for replica in order if replica in candidates and rules.may_lead(replica)), None)
     if clean is not None:
         return clean, False
+    if rules.eligible is not None and not candidates and len(partition.last_known_elr) == 1 and rules.may_lead(partition.last_known_elr[0]):
+        return partition.last_known_elr[0], True
     anybody = next((replica for replica in replicas if rules.may_lead(replica)), None) if rules.election is Election.UNCLEAN else None
     return (NO_LEADER, False) if anybody is None else (anybody, True)
-
-
-def _give_up_eligible_leaders(record: PartitionChangeRecord, partition: PartitionRegistration) -> None:
-    if partition.eligible_leader_replicas:
-        record.eligible_leader_replicas = []
 
 
 def _set_assignment(

@@ -4,18 +4,22 @@ Source: org.apache.kafka.metadata.PartitionRegistration.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from kraftsim.core.metadata.metadata_level import MetadataLevel
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.m05_partition_change import NO_LEADER, NO_LEADER_CHANGE, NO_RECOVERY_STATE_CHANGE, PartitionChangeRecord
 from protocol.uuids import MIGRATING_DIRECTORY_ID
 
+NO_ELIGIBLE_LEADERS: Final = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+"""What a ClearElrRecord is to a partition that had some: a change like any other, so that the partition epoch grows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRegistration:
     """replicas stand in the order of preference; directories are parallel to them (all zero where the log does not say: below level 17).
 
-    eligible_leader_replicas and last_known_elr are empty up to 3.9, and are carried through where a log has them (KIP-966).
+    eligible_leader_replicas left the ISR and could still lead; last_known_elr is who led last where nobody does. Both are empty up to 4.0 (KIP-966).
     """
 
     replicas: tuple[int, ...]

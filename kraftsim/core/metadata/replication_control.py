@@ -5,11 +5,10 @@ replica_directories, broker_effects.   Source: KIP-500, KIP-631, org.apache.kafk
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.alter_partition import AlteredTopic, decide_alter_partition
-from kraftsim.core.metadata.broker_effects import arrival_records, departure_records
+from kraftsim.core.metadata.broker_effects import arrival_records, departure_records, shutdown_records, unregistration_records
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ConfigControl
@@ -19,7 +18,7 @@ from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete, de
 from kraftsim.core.metadata.elect_leaders import ElectedTopic, decide_balance, decide_elect_leaders, decide_unclean_elections
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.partition_facts import partition_facts
-from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_of
+from kraftsim.core.metadata.partition_registration import NO_ELIGIBLE_LEADERS, PartitionRegistration, partition_of
 from kraftsim.core.metadata.reassign_partitions import MovedTopic, OngoingMoves, decide_reassignments, ongoing_moves
 from kraftsim.core.metadata.replica_directories import AssignedReplicas, decide_assign_replicas, offline_directory_records
 from kraftsim.core.metadata.replica_placement import Chance
@@ -116,6 +115,14 @@ class ReplicationControl:
         """Return the changes with which a broker loses every leadership and its place in every ISR it is not the last member of."""
         return departure_records(self._view, broker_id)
 
+    def shutdown_records(self, broker_id: int, *, is_clean: bool) -> list[PartitionChangeRecord]:
+        """Return the changes with which a broker loses what its former incarnation had."""
+        return shutdown_records(self._view, broker_id, is_clean=is_clean)
+
+    def unregistration_records(self, broker_id: int) -> list[PartitionChangeRecord]:
+        """Return the changes with which a broker that is no member any more loses what it has."""
+        return unregistration_records(self._view, broker_id)
+
     def unfence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
         """Return the changes with which leaderless partitions get a leader once a broker may lead."""
         return arrival_records(self._view, broker_id)
@@ -159,5 +166,4 @@ class ReplicationControl:
         for topic in self._topics.topics() if not record.topic_name else [named] if named is not None else []:
             for number, partition in list(topic.partitions.items()):
                 if partition.eligible_leader_replicas or partition.last_known_elr:
-                    cleared = replace(partition, eligible_leader_replicas=(), last_known_elr=())
-                    self._topics.put_partition((topic.topic_id, number), cleared)
+                    self._topics.put_partition((topic.topic_id, number), partition.changed_by(NO_ELIGIBLE_LEADERS))

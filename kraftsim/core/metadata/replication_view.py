@@ -3,13 +3,14 @@
 Source: org.apache.kafka.controller.ReplicationControlManager.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
-from kraftsim.core.metadata.config_control import ConfigControl
+from kraftsim.core.metadata.config_control import ALL_BROKERS, MIN_IN_SYNC_CONFIG, ConfigControl
+from kraftsim.core.metadata.eligible_leaders import EligibleLeaderRules
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.metadata_level import MetadataLevel
 from kraftsim.core.metadata.partition_change import ChangeRules, Election, PartitionTarget, changed_partition
@@ -84,6 +85,7 @@ class ReplicationView:
         target: PartitionTarget,
         election: Election,
         is_active: Callable[[int], bool] | None = None,
+        shut_down_uncleanly: Collection[int] = (),
     ) -> PartitionChangeRecord | None:
         """Return the record that makes of a partition what it shall be, or None if nothing changes. `is_active` overrides who is in service."""
         in_service = self.cluster.is_active if is_active is None else is_active
@@ -92,11 +94,25 @@ class ReplicationView:
             election=election,
             may_lead=lambda replica: in_service(replica) and self._has_online_directory(partition, replica),
             default_directory=self.default_directory,
+            eligible=self._eligible_leader_rules(key[0], shut_down_uncleanly) if self.features.has_eligible_leaders else None,
         )
         record = changed_partition(partition, target, rules)
         if record is not None:
             record.topic_id, record.partition_id = key
         return record
+
+    def min_in_sync_replicas(self, topic_id: bytes) -> int:
+        """Return how many must be in sync for an acks=all as it holds for a topic: not more than its first partition has replicas."""
+        topic = self.topics.topic(topic_id)
+        assert topic is not None, "a partition belongs to a topic"
+        configs = self.configs
+        own = configs.configs_of(ConfigResourceType.TOPIC, topic.name).get(MIN_IN_SYNC_CONFIG)
+        of_cluster = configs.configs_of(ConfigResourceType.BROKER, ALL_BROKERS).get(MIN_IN_SYNC_CONFIG)
+        value = own or of_cluster or configs.effective_topic_config(topic.name, MIN_IN_SYNC_CONFIG)
+        return min(int(value), len(topic.partitions[0].replicas))
+
+    def _eligible_leader_rules(self, topic_id: bytes, shut_down_uncleanly: Collection[int]) -> EligibleLeaderRules:
+        return EligibleLeaderRules(min_in_sync_replicas=self.min_in_sync_replicas(topic_id), shut_down_uncleanly=shut_down_uncleanly)
 
     def _has_online_directory(self, partition: PartitionRegistration, replica: int) -> bool:
         """Tell whether the directory of a replica serves as far as its broker says."""

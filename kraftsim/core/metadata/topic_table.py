@@ -40,6 +40,7 @@ class TopicTable:
         self._unified: dict[str, dict[str, None]] = {}
         """What metrics make of names with '.' or '_' -> the names."""
         self._in_isr: dict[int, KeySet] = {}
+        self._eligible: dict[int, KeySet] = {}
         self._lead_counts: dict[int, int] = {}
         self._leaderless: KeySet = {}
         self._imbalanced: KeySet = {}
@@ -92,6 +93,10 @@ class TopicTable:
     def with_isr_member(self, broker_id: int) -> list[PartitionKey]:
         """Return the partitions whose ISR a broker is in, in order."""
         return sorted(self._in_isr.get(broker_id, ()))
+
+    def with_eligible_leader(self, broker_id: int) -> list[PartitionKey]:
+        """Return the partitions that a broker left the ISR of and could still lead, in order."""
+        return sorted(self._eligible.get(broker_id, ()))
 
     def leaderless(self) -> list[PartitionKey]:
         """Return the partitions that nobody leads, in order."""
@@ -173,6 +178,8 @@ class TopicTable:
         self.partition_count += 1
         for broker_id in partition.isr:
             self._in_isr.setdefault(broker_id, {})[key] = None
+        for broker_id in partition.eligible_leader_replicas:
+            self._eligible.setdefault(broker_id, {})[key] = None
         if partition.has_leader:
             self._lead_counts[partition.leader] = self._lead_counts.get(partition.leader, 0) + 1
         else:
@@ -186,6 +193,8 @@ class TopicTable:
         self.partition_count -= 1
         for broker_id in partition.isr:
             _discard(self._in_isr, broker_id, key)
+        for broker_id in partition.eligible_leader_replicas:
+            _discard(self._eligible, broker_id, key)
         if partition.has_leader:
             self._lead_counts[partition.leader] -= 1
         for keys in (self._leaderless, self._imbalanced, self._reassigning):

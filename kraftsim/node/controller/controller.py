@@ -191,7 +191,9 @@ class Controller:
         if self.has_metadata:
             first_records = takeover_records(is_in_transaction=state.is_in_transaction)
         else:
-            first_records = bootstrap_records(self._bootstrap, self._parts.past_told)
+            first_records = bootstrap_records(
+                self._bootstrap, self._parts.past_told, min_in_sync_replicas=state.configs.static_min_in_sync_replicas()
+            )
         self._duties = [self.shell.tasks.spawn(periodic(self), periodic.__name__.replace("_", "-")) for periodic in PERIODIC]
         is_atomic = not any(isinstance(record, BeginTransactionRecord) for record in first_records)
         self.ledger.write(first_records, on_committed=lambda _: self._become_ready(), is_atomic=is_atomic)

@@ -22,7 +22,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, BrokerRegistrationRequest), "dispatch decodes by API key"
     ledger = controller.ledger
-    decision = ledger.state.decide_register(request, ledger.next_offset, controller.now_ms())
+    decision = ledger.state.decide_register(request, ledger.next_offset, controller.now_ms(), call.api_version)
     if isinstance(decision, Refusal):
         controller.world.note(BrokerRegistrationRefused(broker_id=request.broker_id, error_code=decision.error, reason=decision.why))
         return BrokerRegistrationResponse(error_code=decision.error)
