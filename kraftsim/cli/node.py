@@ -83,7 +83,7 @@ async def _until_stopped(config: "NodeConfig", started_ns: int, stopping: "async
 
     parts = parts_of(config)
     with ExitStack() as held:
-        for directory in dict.fromkeys((config.log_dir, config.metadata_directory)):
+        for directory in dict.fromkeys((*config.log_dirs, config.metadata_directory)):
             held.enter_context(locked(Path(directory)))
         await _hold(config, parts, started_ns, stopping)
 

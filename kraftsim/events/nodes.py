@@ -52,3 +52,38 @@ class DiskFailed(Event):
     path: str
     operation: str
     reason: str
+
+
+class LogDirectoryFailed(Event):
+    """A broker uses one of its log directories no more, and the partitions that lie in it are offline."""
+
+    path: str
+    directory_id: str
+    partitions: int
+
+
+class LogCleaned(Event):
+    """A log was compacted: records from `first_dirty_offset` to before `next_dirty_offset` were new, and all before that was looked at again.
+
+    Segments, records and bytes are counted before and after; `keys` is how many different ones the new part had.
+    """
+
+    topic: str
+    partition: int
+    first_dirty_offset: int
+    next_dirty_offset: int
+    read_records: int
+    kept_records: int
+    read_bytes: int
+    kept_bytes: int
+    keys: int
+    segments_before: int
+    segments_after: int
+
+
+class CleaningFailed(Event):
+    """A log cannot be compacted, because something in it cannot be read; it is left as it is until it is opened anew."""
+
+    topic: str
+    partition: int
+    reason: str

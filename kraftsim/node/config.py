@@ -21,7 +21,9 @@ from kraftsim.node.config_keys import (
     addresses,
     boolean,
     choice,
+    choices,
     counts,
+    decimal,
     endpoints,
     initial_controllers,
     integer,
@@ -111,6 +113,19 @@ class NodeConfig:
     log_retention_ms: int | None = setting("log.retention.ms", optional_long(at_least=-1))
     log_retention_check_interval_ms: int = setting("log.retention.check.interval.ms", long_integer(at_least=1), "300000")
     log_initial_task_delay_ms: int = setting("log.initial.task.delay.ms", long_integer(at_least=0), "30000")
+    log_dir_failure_timeout_ms: int = setting("log.dir.failure.timeout.ms", long_integer(at_least=1), "30000")
+    log_cleanup_policy: tuple[str, ...] = setting("log.cleanup.policy", choices("compact", "delete"), "delete")
+    log_cleaner_enable: bool = setting("log.cleaner.enable", boolean, "true")
+    log_cleaner_threads: int = setting("log.cleaner.threads", integer(at_least=0), "1")
+    log_cleaner_backoff_ms: int = setting("log.cleaner.backoff.ms", long_integer(at_least=0), "15000")
+    log_cleaner_dedupe_buffer_size: int = setting("log.cleaner.dedupe.buffer.size", long_integer(), "134217728")
+    log_cleaner_io_buffer_size: int = setting("log.cleaner.io.buffer.size", integer(at_least=0), "524288")
+    log_cleaner_io_buffer_load_factor: float = setting("log.cleaner.io.buffer.load.factor", decimal(), "0.9")
+    log_cleaner_io_max_bytes_per_second: float = setting("log.cleaner.io.max.bytes.per.second", decimal(), "1.7976931348623157E308")
+    log_cleaner_min_cleanable_ratio: float = setting("log.cleaner.min.cleanable.ratio", decimal(at_most=1), "0.5")
+    log_cleaner_min_compaction_lag_ms: int = setting("log.cleaner.min.compaction.lag.ms", long_integer(at_least=0), "0")
+    log_cleaner_max_compaction_lag_ms: int = setting("log.cleaner.max.compaction.lag.ms", long_integer(at_least=1), str(INT64_MAX))
+    log_cleaner_delete_retention_ms: int = setting("log.cleaner.delete.retention.ms", long_integer(at_least=0), "86400000")
     log_flush_interval_messages: int = setting("log.flush.interval.messages", long_integer(at_least=1), str(INT64_MAX))
     log_flush_interval_ms: int | None = setting("log.flush.interval.ms", optional_long(at_least=0))
     log_flush_offset_checkpoint_interval_ms: int = setting("log.flush.offset.checkpoint.interval.ms", integer(at_least=0), "60000")
@@ -310,8 +325,8 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
     _check_listeners(config)
     _check_advertised(config, given="advertised.listeners" in properties)
     check_security(config)
-    if len(config.log_dirs) != 1:
-        raise ConfigError(f"log.dirs: exactly one directory can be used for now, got {len(config.log_dirs)}")
+    if not config.log_dirs or len(set(map(normpath, config.log_dirs))) < len(config.log_dirs):
+        raise ConfigError(f"log.dirs must name directories, each of them once, got {','.join(config.log_dirs)!r}")
     return config
 
 

@@ -5,6 +5,7 @@ The declarations themselves are the fields of `NodeConfig`; this file knows no k
 Source: org.apache.kafka.common.config.ConfigDef.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import Field, field
 from typing import TypeVar, cast
@@ -64,6 +65,21 @@ def optional_long(*, at_least: int) -> Callable[[str], int | None]:
     return lambda text: parse_number(text) if text else None
 
 
+def decimal(*, at_least: float = 0, at_most: float = sys.float_info.max) -> Callable[[str], float]:
+    """A number with or without a fraction in an inclusive range."""
+
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")
+        if not at_least <= number <= at_most:
+            raise ValueError(f"expected a number from {at_least:g} to {at_most:g}, got {text!r}")
+        return number
+
+    return parse
+
+
 def boolean(text: str) -> bool:
     """true or false, in any case."""
     if text.lower() not in ("true", "false"):
@@ -94,6 +110,18 @@ def choice(*allowed: str) -> Callable[[str], str]:
             if text.lower() == word.lower():
                 return word
         raise ValueError(f"expected one of {', '.join(allowed)}, got {text!r}")
+
+    return parse
+
+
+def choices(*allowed: str) -> Callable[[str], tuple[str, ...]]:
+    """Some of some words, between commas."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        chosen = names(text)
+        if not chosen or any(word not in allowed for word in chosen):
+            raise ValueError(f"expected some of {', '.join(allowed)}, got {text!r}")
+        return chosen
 
     return parse
 

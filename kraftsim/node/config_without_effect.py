@@ -10,8 +10,6 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "background.threads",
         "controlled.shutdown.max.retries",
         "controlled.shutdown.retry.backoff.ms",
-        "log.cleaner.enable",
-        "log.cleanup.policy",
         "log.flush.scheduler.interval.ms",
         "metric.reporters",
         "num.io.threads",

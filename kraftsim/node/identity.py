@@ -35,6 +35,14 @@ async def load_identity(world: World, config: NodeConfig) -> bytes:
     return await _load(world, config, f"log.dirs: {config.log_dir}")
 
 
+async def load_directory_identity(world: World, config: NodeConfig, directory: str) -> bytes:
+    """Return the id of another one of log.dirs, which `world` has as its disk; an empty directory becomes this node's.
+
+    Raises ForeignDirectory, ConfigError, OSError.
+    """
+    return await _load(world, config, f"log.dirs: {directory}")
+
+
 async def load_metadata_identity(world: World, config: NodeConfig, directory_id: bytes) -> bytes:
     """Return the id of the directory that the metadata log is in: that of the data directory, which was loaded before, unless it has one of its own.
 

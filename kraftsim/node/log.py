@@ -10,14 +10,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from kraftsim.core.partitions.retention import Expired, RetentionRules, expired
-from kraftsim.core.partitions.segments import SegmentSettings
+from kraftsim.core.partitions.segments import Segment, SegmentSettings
 from kraftsim.events.nodes import LogRecovered
 from kraftsim.node.log_reading import UNKNOWN_READ, LogReader
 from kraftsim.node.segment_extent import segment_extent
 from kraftsim.node.segment_files import PendingIndex
 from kraftsim.node.segment_scan import SegmentScan
+from kraftsim.node.segment_swap import CleanedSegment, remove_originals, rename_segment
 from kraftsim.world.interface import Chunk, File, World
 from protocol.batches import RecordBatch
+from protocol.disk.file_names import CLEANED, LOG, SWAP
 from protocol.disk.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1
@@ -179,6 +181,8 @@ class PartitionLog(LogReader):
             await self._files.flush_names()
         active = self._segments.active
         for segment in self._segments.segments if self.flushed_offset < active.base_offset else (active,):
+            if not self._segments.has(segment):
+                continue  # it went while others were flushed
             following = self._segments.after(segment) if segment is not active else None
             if following is None or following.base_offset > self.flushed_offset:
                 await self._files.log_file(segment.base_offset).flush()
@@ -204,6 +208,32 @@ class PartitionLog(LogReader):
         self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
         self.epochs.truncate_to(self.log_end_offset)
         return cut_bytes
+
+    def begin_cleaned(self, base_offset: int, now_ms: int) -> CleanedSegment:
+        """Begin to write what shall take the place of the segment that begins here, and of some after it. `now_ms` is the wall clock."""
+        interval_bytes = self._segments.settings.index_interval_bytes
+        return CleanedSegment(self._files.disk, self.directory, base_offset, index_interval_bytes=interval_bytes, now_ms=now_ms)
+
+    async def replace_segments(self, former: Sequence[Segment], cleaned: CleanedSegment) -> list[int]:
+        """Let a finished segment be what those are that it was made of, and return the base offsets at which no segment begins any more.
+
+        Readers see the one or the others. Whoever would cut or delete the log has to wait meanwhile. After an OSError the log is lost.
+        """
+        disk, base_offset = self._files.disk, cleaned.segment.base_offset
+        await rename_segment(disk, self.directory, base_offset, CLEANED, SWAP, log_last=True)
+        assert all(self._segments.has(each) for each in former), "nobody cuts a log while its segments are replaced"
+        self._segments.replace(former, cleaned.segment)
+        cleaned.segment.written_ms = former[-1].written_ms
+        base_offsets = [each.base_offset for each in former]
+        for each in base_offsets:
+            self._files.hold(each, None)
+        self._files.hold(base_offset, disk.open(self._files.path(base_offset, LOG + SWAP)))
+        self._transactions.replace(base_offsets, cleaned.aborted)
+        self._next_read = self._last_read = UNKNOWN_READ
+        remove_originals(disk, self.directory, base_offsets)
+        await rename_segment(disk, self.directory, base_offset, SWAP, "", log_last=False)
+        self._files.hold(base_offset, None)
+        return base_offsets[1:]
 
     def begin_at(self, offset: int) -> None:
         """Let the log begin at an offset inside of it; whole segments before it go when `delete_expired` is called next."""

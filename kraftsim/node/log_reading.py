@@ -6,11 +6,12 @@ Source: org.apache.kafka.storage.internals.log.{LocalLog.read, LogSegment.read, 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 
 from kraftsim.core.partitions.segments import Segment, SegmentList, SegmentSettings
 from kraftsim.node.found_record import FoundRecord, first_record
+from kraftsim.node.log_gate import LogGate
 from kraftsim.node.partition_directory import PartitionDirectory
 from kraftsim.node.segment_files import SegmentFiles
 from kraftsim.node.segment_scan import SegmentScan, whole_batches
@@ -36,6 +37,8 @@ class LogReader(PartitionDirectory):
         self._segments = SegmentList(settings)
         self._files = SegmentFiles(world.disk, self.directory)
         self._transactions = TransactionIndexes(self._files)
+        self.gate = LogGate()
+        """Who would cut, move or delete the log goes through it; who cleans it stands aside for them."""
         self._begun_at = 0
         """Where the log begins, if that is inside its first segment."""
         self._next_read = UNKNOWN_READ
@@ -59,6 +62,11 @@ class LogReader(PartitionDirectory):
         return sum(segment.size_bytes for segment in self._segments.segments)
 
     @property
+    def segments(self) -> Sequence[Segment]:
+        """Its segments, the active one last. What they say changes as the log grows."""
+        return self._segments.segments
+
+    @property
     def base_offsets(self) -> list[int]:
         """Where the segments begin, ascending."""
         return [segment.base_offset for segment in self._segments.segments]
@@ -72,6 +80,10 @@ class LogReader(PartitionDirectory):
         """Return the aborted transactions with records from first_offset on and below end_offset, in the order of their markers."""
         base_offsets = self.base_offsets
         return self._transactions.between(base_offsets[max(bisect_right(base_offsets, first_offset) - 1, 0) :], first_offset, end_offset)
+
+    def scan(self, segment: Segment, first_offset: int = 0) -> SegmentScan:
+        """Return a walk over the batches of a segment with all checksums, from one on that does not begin after first_offset."""
+        return SegmentScan(self._files.log_file(segment.base_offset), segment.position_before(first_offset), verify_from_offset=0)
 
     def replay(self, on_batch: Callable[[RecordBatch], object], *, first_offset: int = 0, end_offset: int | None = None) -> None:
         """Hand every batch that ends at first_offset or later and begins before end_offset to `on_batch`, in order."""

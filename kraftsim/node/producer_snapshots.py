@@ -71,6 +71,11 @@ class ProducerSnapshots:
         for each in [each for each in self._offsets if each < offset]:
             self._remove(each)
 
+    def remove_at(self, offsets: Sequence[int]) -> None:
+        """Delete the snapshots at the beginnings of segments that became a part of another one."""
+        for each in [each for each in self._offsets if each in offsets]:
+            self._remove(each)
+
     def remove_behind(self, offset: int) -> None:
         """Delete the snapshots of what is not in the log any more."""
         for each in [each for each in self._offsets if each > offset]:

@@ -32,8 +32,8 @@ class SegmentFiles:
     """The directory of one log. Files are opened when they are first needed."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        self._disk = disk
-        self._directory = directory
+        self.disk = self._disk = disk
+        self.directory = self._directory = directory
         self._open: dict[int, File] = {}
         self._unflushed_indexes: list[int] = []
         self.has_new_names = False
@@ -52,6 +52,14 @@ class SegmentFiles:
             self.has_new_names = self.has_new_names or not self._disk.exists(path)
             file = self._open[base_offset] = self._disk.open(path)
         return file
+
+    def hold(self, base_offset: int, file: File | None) -> None:
+        """Let this be the `.log` file of a segment from now on, whatever it is called; None: the one that is called so."""
+        former = self._open.pop(base_offset, None)
+        if former is not None:
+            former.close()
+        if file is not None:
+            self._open[base_offset] = file
 
     def write_indexes(self, base_offset: int, pending: PendingIndex) -> None:
         """Write the index files of a segment that will not grow (for now)."""

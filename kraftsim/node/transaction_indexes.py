@@ -38,6 +38,12 @@ class TransactionIndexes:
         """A segment begins here, maybe after another one that did: its file says what there is."""
         self._entries.pop(base_offset, None)
 
+    def replace(self, base_offsets: Sequence[int], aborted: Sequence[AbortedTransaction]) -> None:
+        """One segment stands where there were several, whose first offset it has; its file says this."""
+        for base_offset in base_offsets:
+            self.forget(base_offset)
+        self._entries[base_offsets[0]] = list(aborted)
+
     def between(self, base_offsets: Sequence[int], first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records from first_offset on and below end_offset.
 

@@ -75,7 +75,9 @@ EXTERNAL_MAP = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
         ({"controller.quorum.voters": "101:a"}, "controller.quorum.voters: '101:a' is not of the form id@host:port"),
         ({"controller.quorum.voters": ""}, "controller.quorum.voters must name a controller, as id@host:port"),
         ({"controller.quorum.voters": "1@a:9"}, "node.id: 1 is a controller in controller.quorum.voters, so no broker can have it"),
-        ({"log.dirs": "/a,/b"}, "log.dirs: exactly one directory can be used for now, got 2"),
+        ({"log.dirs": "/a,/b,/a/"}, "log.dirs must name directories, each of them once, got '/a,/b,/a/'"),
+        ({"log.cleanup.policy": "compact,forget"}, "log.cleanup.policy: expected some of compact, delete, got 'compact,forget'"),
+        ({"log.cleaner.min.cleanable.ratio": "1.5"}, "log.cleaner.min.cleanable.ratio: expected a number from 0 to 1, got '1.5'"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_that_names_the_key(changed: dict[str, str | None], line: str) -> None:

@@ -20,6 +20,7 @@ from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.core.producer_state.snapshot import snapshot_rows
 from kraftsim.events.event import Event
 from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.partition_recovery import recover_partition
@@ -190,7 +191,7 @@ def test_a_follower_knows_what_its_leader_knows_at_the_same_offset(make_world: M
         rules=AppendRules(),
         note=noted.append,
     )
-    hosted = HostedPartition(bytes(16), follower.log, replica, SETTINGS, follower.snapshots)
+    hosted = HostedPartition(bytes(16), follower.log, replica, SETTINGS, follower.snapshots, LogDirectory("/", world, bytes(16)))
     for first, end in ((0, 17), (17, 18), (18, 44), (44, 62)):
         hosted.copy(written_as(leader.log, first, end), Accept(log_start_offset=0, high_watermark=0))
         known = ProducerStateManager(ProducerStatePolicy())

@@ -169,6 +169,11 @@ class SegmentList:
         """The first offset that is not in the log."""
 
     @property
+    def settings(self) -> SegmentSettings:
+        """When segments roll, and how dense their indexes are."""
+        return self._settings
+
+    @property
     def segments(self) -> Sequence[Segment]:
         """Every segment, oldest first."""
         return tuple(self._segments)

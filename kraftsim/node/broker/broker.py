@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.feature_levels import TRANSACTION_VERSION
@@ -22,8 +23,9 @@ from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.groups.group_coordinator import GroupCoordinator
 from kraftsim.node.broker.lifecycle import Lifecycle
+from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory, PartitionKey
 from kraftsim.node.broker.metadata_publisher import MetadataPublisher
-from kraftsim.node.broker.partitions import NO_BROKER_EPOCH, PartitionKey, Partitions
+from kraftsim.node.broker.partitions import Partitions
 from kraftsim.node.broker.producer_ids import ProducerIds
 from kraftsim.node.broker.registration import Registration
 from kraftsim.node.broker.replication.replication import Replication
@@ -48,6 +50,7 @@ from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 
 HEARTBEAT_SHARE = 2
@@ -108,7 +111,15 @@ class Broker:
             on_moved=self.on_partition_changed,
             disk_failed=lambda path, operation, failure: self.partitions.disk_failed(path, operation, failure),
         )
-        self.partitions = Partitions(self.shell, parts, self._incarnation_id, self.on_partition_changed, self.replication)
+        self.partitions = Partitions(
+            self.shell,
+            parts,
+            self._incarnation_id,
+            self.on_partition_changed,
+            self.replication,
+            settings=self.settings,
+            on_offline=self._on_directory_offline,
+        )
         self.groups = GroupCoordinator(self.shell, lambda: self.image, self.partitions, self.produces, self.fetches, parts.group_shard)
         self.forwarding = Forwarding(self._forwarded)
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
@@ -144,7 +155,7 @@ class Broker:
         directory_id = self.replication.directory_id = await load_identity(self.world, self.config)
         await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
         try:
-            previous_broker_epoch = await self.partitions.load()
+            previous_broker_epoch = await self.partitions.load(directory_id)
             raft = self._raft = await self._load_metadata_log(await load_metadata_identity(self.world, self.config, directory_id))
         except BaseException:
             await self._listeners.close()
@@ -152,7 +163,7 @@ class Broker:
         registration = Registration(
             config=self.config,
             incarnation_id=self._incarnation_id,
-            directory_id=directory_id,
+            directory_ids=lambda: self.partitions.directories.ids,
             bound=self._listeners.bound,
             supported_features=self.parts.release.supported_features,
             previous_broker_epoch=previous_broker_epoch,
@@ -286,6 +297,19 @@ class Broker:
             return
         if image.metadata_level.has_directories and not own.directories and (changes.features or own.broker_id in changes.brokers):
             self._lifecycle.register_again()
+
+    def _on_directory_offline(self, directory: LogDirectory) -> None:
+        """Tell the controller that what lies in a directory is to be led by others."""
+        if self._lifecycle is not None:
+            self._lifecycle.directory_failed(directory.directory_id)
+
+    def why_not_here(self, topic: str, partition: int) -> Refusal:
+        """Return why a partition is not served that is not hosted: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER."""
+        if self.image.partition(topic, partition) is None:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        if self.partitions.is_offline(topic, partition):
+            return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory of the partition is offline")
+        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
 
     def _on_leader(self, leader: VoterNode | None) -> None:
         """Talk to whoever leads the quorum: it is the active controller."""

@@ -10,6 +10,7 @@ from kraftsim.core.partitions.following import Accept, CutTo, RestartAt
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
@@ -21,7 +22,7 @@ from protocol.malformed_batches import MalformedBatch
 class HostedPartition:
     """A partition that this broker hosts. `replica` says whether it leads it or follows."""
 
-    __slots__ = ("log", "partition", "replica", "settings", "snapshots", "topic", "topic_id")
+    __slots__ = ("home", "is_uncleanable", "log", "partition", "replica", "settings", "snapshots", "topic", "topic_id")
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class HostedPartition:
         replica: PartitionReplica,
         settings: TopicSettings,
         snapshots: ProducerSnapshots,
+        home: LogDirectory,
     ) -> None:
         self.topic = log.topic
         self.partition = log.partition
@@ -38,6 +40,15 @@ class HostedPartition:
         self.replica = replica
         self.settings = settings
         self.snapshots = snapshots
+        self.home = home
+        """The directory that it lies in."""
+        self.is_uncleanable = False
+        """Whether the cleaner found what it cannot read."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Topic and number."""
+        return self.topic, self.partition
 
     def append(
         self, batch: RecordBatch | UncheckedRecords, acks: int, now_ms: int, guard: int | None = None
@@ -158,6 +169,14 @@ class HostedPartition:
         while self.log.owes_epochs and self.log.is_open:
             await self.log.store_epochs()
         await self.log.flush()
+
+    @property
+    def copied_end_offset(self) -> int:
+        """How far followers may copy: where answers have to wait for a flush, no further than what is flushed, or they could outlive it alone.
+
+        Kafka flushes within the append, so that nobody sees what is not on disk (UnifiedLog.append).
+        """
+        return self.log.flushed_offset if self.owes_flush else self.log.log_end_offset
 
     @property
     def owes_flush(self) -> bool:

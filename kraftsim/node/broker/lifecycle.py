@@ -71,6 +71,9 @@ class Lifecycle:
         self._asked_to_stop_before = False
         self._wake = asyncio.Event()
         self._must_register_again = False
+        self._offline_directories: dict[bytes, None] = {}
+        self._told_offline: dict[bytes, None] = {}
+        """Of them, those that the controller knows of."""
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_BROKER_EPOCH
         self.caught_up = asyncio.Event()
@@ -97,6 +100,18 @@ class Lifecycle:
         if self._registration.names_directories and self.broker_epoch != NO_BROKER_EPOCH:
             self._must_register_again = True
             self._wake.set()
+
+    def directory_failed(self, directory_id: bytes) -> None:
+        """One of the broker's directories is out of use: tell it with the next heartbeat, now. Whoever cannot tell it in time fails."""
+        if directory_id not in self._offline_directories:
+            self._offline_directories[directory_id] = None
+            self._shell.tasks.spawn(self._insist(directory_id), "directory failure told in time")
+            self._wake.set()
+
+    async def _insist(self, directory_id: bytes) -> None:
+        await asyncio.sleep(self._config.log_dir_failure_timeout_ms / 1000)
+        if directory_id not in self._told_offline:
+            raise OSError(f"the controller could not be told within {self._config.log_dir_failure_timeout_ms} ms that a log directory failed")
 
     def begin_controlled_shutdown(self) -> bool:
         """Ask the controller to move everything away, now. False if the broker was never in service: then there is nothing to move."""
@@ -150,6 +165,7 @@ class Lifecycle:
             current_metadata_offset=self._applied_offset(),
             want_fence=not self._is_ready_to_unfence,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=list(self._offline_directories),
         )
         try:
             answer: Message = await self._channel.request(request)
@@ -159,6 +175,7 @@ class Lifecycle:
         if answer.error_code != ErrorCode.NONE:
             return self._resend_pause_ms()
         self._failure_count = 0
+        self._told_offline.update(dict.fromkeys(request.offline_log_dirs))
         return self._on_answer(answer, request.want_shut_down)
 
     def _on_answer(self, answer: BrokerHeartbeatResponse, wanted_shut_down: bool) -> int:

@@ -4,37 +4,51 @@ Source: kafka.server.ReplicaManager, kafka.log.LogManager.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
+from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.partitions.reign import Appointment, ReignRules
-from kraftsim.events.nodes import DiskFailed
+from kraftsim.events.nodes import DiskFailed, LogDirectoryFailed
 from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.log_cleaner import LogCleaner
+from kraftsim.node.broker.log_directories import LogDirectories
+from kraftsim.node.broker.log_directory import LogDirectory
+from kraftsim.node.broker.log_directory import PartitionKey as PartitionKey
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_settings import TopicSettings, topic_settings
+from kraftsim.node.identity import NO_DIRECTORY_ID
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.partition_recovery import recover_partition
 from kraftsim.node.parts import Parts
+from kraftsim.node.segment_swap import finish_swaps
 from kraftsim.node.shell import NodeShell
-from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
-from protocol.disk.file_names import CLEAN_SHUTDOWN, LOG_START_OFFSETS, PARTITION_METADATA, RECOVERY_POINTS, REPLICATION_OFFSETS
-from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
-from protocol.malformed import MalformedMessage
+from protocol.disk.file_names import PARTITION_METADATA
 from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.uuids import METADATA_TOPIC_ID, uuid_text
 
-NO_BROKER_EPOCH = -1
-PartitionKey = tuple[str, int]
-"""Topic name and partition number."""
 OnChanged = Callable[[PartitionKey], None]
 
 
 class Partitions:
-    """Every partition hosted here, by topic name and number. `on_changed` hears of each one whose leader changed."""
+    """Every partition hosted here, by topic name and number. `on_changed` hears of each one whose leader changed.
 
-    def __init__(self, shell: NodeShell, parts: Parts, incarnation_id: bytes, on_changed: OnChanged, replication: Replication) -> None:
+    `settings` are the broker's own, as they are now; `on_offline` hears of a log directory that failed while others are left.
+    """
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        parts: Parts,
+        incarnation_id: bytes,
+        on_changed: OnChanged,
+        replication: Replication,
+        *,
+        settings: Callable[[], BrokerSettings],
+        on_offline: Callable[[LogDirectory], None],
+    ) -> None:
         self._shell = shell
         self._replication = replication
         self._incarnation_id = incarnation_id
@@ -45,16 +59,21 @@ class Partitions:
         self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._following = asyncio.Lock()
         """Held while partitions are hosted and deleted: one after the other."""
-        self._was_stopped_cleanly = False
         self._is_in_office = False
         """Whether this incarnation has been seen in the metadata: before that it neither leads nor follows."""
-        self._recovery_points: dict[PartitionKey, int] = {}
-        self._high_watermarks: dict[PartitionKey, int] = {}
-        self._log_starts: dict[PartitionKey, int] = {}
+        self.directories = LogDirectories(shell.world, shell.config)
+        self._offline: dict[PartitionKey, None] = {}
+        """What lies, or may lie, in a directory that failed."""
+        self._on_offline = on_offline
+        self.cleaner = LogCleaner(shell, hosted=self.hosted, settings=settings, delete_expired=self._delete_expired_of, disk_failed=self.disk_failed)
 
     def find(self, topic: str, partition: int) -> HostedPartition | None:
         """Return a partition that is hosted here, led or not."""
         return self._hosted.get((topic, partition))
+
+    def is_offline(self, topic: str, partition: int) -> bool:
+        """Tell whether a partition of this broker cannot be served because a log directory failed."""
+        return (topic, partition) in self._offline
 
     def hosted(self) -> list[HostedPartition]:
         """Return all that are hosted here, led or not, by topic name and number."""
@@ -62,29 +81,12 @@ class Partitions:
 
     # Coming up and going down --------------------------------------------------------------------------------------------------------------
 
-    async def load(self) -> int:
-        """Read what the last stop left, and return the broker epoch of that stop if it was a clean one (else -1)."""
-        disk = self._world.disk
-        self._recovery_points = self._stored(RECOVERY_POINTS)  # without it every log is looked at from its beginning
-        self._high_watermarks = self._stored(REPLICATION_OFFSETS)
-        self._log_starts = self._stored(LOG_START_OFFSETS)
-        if not disk.exists(CLEAN_SHUTDOWN):
-            return NO_BROKER_EPOCH
-        self._was_stopped_cleanly = True
-        try:
-            previous_broker_epoch = parse_clean_shutdown(disk.read(CLEAN_SHUTDOWN))
-        except MalformedMessage:
-            previous_broker_epoch = NO_BROKER_EPOCH
-        disk.remove(CLEAN_SHUTDOWN)
-        await disk.flush_directory("")  # or it would be back after a power loss, and vouch for logs that were not closed
-        return previous_broker_epoch
+    async def load(self, directory_id: bytes) -> int:
+        """Read what the last stop left, and return the broker epoch of that stop if it was a clean one (else -1).
 
-    def _stored(self, file: str) -> dict[PartitionKey, int]:
-        """Return the offsets that a checkpoint file of the last run holds; none if it cannot be read."""
-        try:
-            return parse_offset_checkpoint(self._world.disk.read(file), file) if self._world.disk.exists(file) else {}
-        except MalformedMessage:
-            return {}
+        `directory_id` is that of the data directory. Raises ConfigError, OSError.
+        """
+        return await self.directories.open(directory_id)
 
     def begin_upkeep(self) -> None:
         """Start the tasks that checkpoint, flush and forget from time to time."""
@@ -93,19 +95,25 @@ class Partitions:
         spawn(self._every(self._config.replica_high_watermark_checkpoint_interval_ms, self._store_high_watermarks), "high watermarks")
         spawn(self._replication.shrink(self._hosted.values), "in-sync replicas")
         spawn(self._retain(), "retention")
+        self.cleaner.begin()
         spawn(self._every(self._config.producer_id_expiration_check_interval_ms, self._expire_producers), "producer expiration")
         if self._config.log_flush_interval_ms is not None:
             spawn(self._every(self._config.log_flush_interval_ms, self._flush_all), "log flushes")
 
     async def close(self, broker_epoch: int) -> None:
-        """Flush and close every log, and leave the mark of a clean stop."""
-        for hosted in self._hosted.values():
+        """Flush and close every log, and leave the mark of a clean stop. The tasks of the node have ended."""
+        for hosted in list(self._hosted.values()):
             self._stand_down(hosted)
-            hosted.seal()
+            try:
+                hosted.seal()
+            except OSError as failure:
+                self._lose(hosted.home, hosted.log.directory, "write", failure)
             await self._flush(hosted)
             hosted.log.abort()
         await self._store_checkpoints()
-        await self._world.disk.replace(CLEAN_SHUTDOWN, build_clean_shutdown(broker_epoch if self._parts.keeps_shutdown_epoch else None))
+        epoch = broker_epoch if self._parts.keeps_shutdown_epoch else None
+        for directory in self.directories.online:
+            await self._in(directory, "write", directory.mark_clean_stop(epoch))
 
     def abort(self) -> None:
         """Give the files back as they are."""
@@ -134,11 +142,7 @@ class Partitions:
         if changes.configs:
             self._apply_settings(image, changes.configs)
         for topic, partition in there:
-            try:
-                await self._follow_one(image, topic, partition)
-            except OSError as failure:
-                self.disk_failed(f"{topic.name}-{partition}", "open", failure)
-                raise
+            await self._follow_one(image, topic, partition)
         if not self._is_in_office and self._is_meant(image):
             self._is_in_office = True
             await self._take_roles(image)
@@ -160,11 +164,12 @@ class Partitions:
             await self._remove_strays(image)
 
     async def _remove_strays(self, image: MetadataImage) -> None:
-        for directory in self._world.disk.list(""):
-            name, _, number = directory.rpartition("-")
-            topic_id = PartitionLog(self._world, name, int(number)).stored_topic_id() if name and number.isdecimal() else None
-            if topic_id not in (None, METADATA_TOPIC_ID) and not self._is_replica(image, topic_id, int(number)):
-                await self._delete_files(directory)
+        for home in self.directories.online:
+            for directory in home.world.disk.list(""):
+                name, _, number = directory.rpartition("-")
+                topic_id = PartitionLog(home.world, name, int(number)).stored_topic_id() if name and number.isdecimal() else None
+                if topic_id not in (None, METADATA_TOPIC_ID) and not self._is_replica(image, topic_id, int(number)):
+                    await self._delete_files(home, directory)
         for topic in list(image.topics()):
             for partition in sorted(topic.partitions):
                 if self._is_replica(image, topic.topic_id, partition) and (topic.name, partition) not in self._hosted:
@@ -179,11 +184,12 @@ class Partitions:
         key = (topic.name, partition)
         hosted = self._hosted.get(key)
         if self._config.node_id not in registered.replicas:
+            self._offline.pop(key, None)
             if hosted is not None:
                 await self._delete(hosted)
             return
         if hosted is None or hosted.topic_id != topic.topic_id:
-            hosted = await self._host(image, topic, partition)
+            hosted = await self._find_home_and_host(image, topic, partition, registered)
             if hosted is None:
                 return
         await self._take_role(image, hosted, registered)
@@ -218,7 +224,7 @@ class Partitions:
         )
         now_ms = self._world.clock.wall_ms()
         if hosted.replica.lead(appointment, now_ms=now_ms, rules=rules, eligible=self._replication.is_eligible):
-            await hosted.log.store_epochs()
+            await self._in(hosted.home, "write", hosted.log.store_epochs())
 
     def _is_meant(self, image: MetadataImage) -> bool:
         """Tell whether this incarnation is the one that the metadata speaks of: what an earlier one led is not ours until it is given to us."""
@@ -240,46 +246,68 @@ class Partitions:
 
     async def _delete(self, hosted: HostedPartition) -> None:
         """Host a partition no longer, and delete its files: its topic is gone, or it lives on other brokers now."""
-        key = (hosted.topic, hosted.partition)
         self._stand_down(hosted)
-        hosted.log.abort()
-        del self._hosted[key]
-        self._recovery_points.pop(key, None)
-        self._high_watermarks.pop(key, None)
-        self._log_starts.pop(key, None)
-        await self._delete_files(hosted.log.directory)
-        self._on_changed(key)
+        async with hosted.log.gate:
+            hosted.log.abort()
+            if self._hosted.get(hosted.key) is hosted:
+                del self._hosted[hosted.key]
+            hosted.home.forget(hosted.key)
+            await self._delete_files(hosted.home, hosted.log.directory)
+        self._on_changed(hosted.key)
 
-    async def _delete_files(self, directory: str) -> None:
+    async def _delete_files(self, home: LogDirectory, directory: str) -> None:
         """Delete what is in a partition's directory; the file that says whose it was goes last, so that what a crash leaves is nobody else's log."""
-        disk = self._world.disk
+        disk = home.world.disk
         try:
             for name in sorted(disk.list(directory), key=lambda name: (name == PARTITION_METADATA, name)):
                 disk.remove(f"{directory}/{name}")
             await disk.flush_directory(directory)
         except OSError as failure:
-            self.disk_failed(directory, "delete", failure)
-            raise
+            self._lose(home, directory, "delete", failure)
 
-    async def _host(self, image: MetadataImage, topic: TopicImage, partition: int) -> HostedPartition | None:
+    async def _find_home_and_host(
+        self, image: MetadataImage, topic: TopicImage, partition: int, registered: PartitionRegistration
+    ) -> HostedPartition | None:
+        """Open the log of a partition where it lies, or where it shall lie. None if that cannot be."""
+        key = (topic.name, partition)
+        assigned_id = registered.directory_of(self._config.node_id)
+        home = self.directories.holding(key, assigned_id)
+        if home is None:
+            taken: dict[int, int] = {}
+            for each in self._hosted.values():
+                place = self.directories.all.index(each.home)
+                taken[place] = taken.get(place, 0) + 1
+            is_new = not registered.partition_epoch
+            home = self.directories.place_for(key, assigned_id, is_new=is_new, taken=taken, wish=None)
+        if home is None:
+            self._offline[key] = None
+            return None
+        try:
+            return await self._host(image, topic, partition, home)
+        except OSError as failure:
+            self._lose(home, f"{topic.name}-{partition}", "open", failure)
+            self._offline[key] = None
+            return None
+
+    async def _host(self, image: MetadataImage, topic: TopicImage, partition: int, home: LogDirectory) -> HostedPartition | None:
         """Open the log of a partition, recovering it where there is one. None if its directory belongs to another topic of the same name."""
         settings = self._settings(image, topic.name, len(topic.partitions[partition].replicas))
         key = (topic.name, partition)
-        log = PartitionLog(self._world, topic.name, partition, settings.segments, on_rolled=lambda: self._on_rolled(key))
+        log = PartitionLog(home.world, topic.name, partition, settings.segments, on_rolled=lambda: self._on_rolled(key))
         owner = log.stored_topic_id()
         if owner is not None and owner != topic.topic_id:
             why = f"the directory belongs to topic id {uuid_text(owner)}, not {uuid_text(topic.topic_id)}"
             self._world.note(DiskFailed(path=log.directory, operation="open", reason=why))
             return None
-        is_new = not self._world.disk.list(log.directory)
+        await finish_swaps(home.world.disk, log.directory)
+        is_new = not home.world.disk.list(log.directory)
         producer_state = self._parts.producer_state(self._config)
-        recovery_point = None if is_new or self._was_stopped_cleanly else self._recovery_points.get(key, 0)
         snapshots = recover_partition(
-            self._world,
+            home.world,
             log,
             producer_state,
-            recovery_point=recovery_point,
-            log_start_offset=self._log_starts.get(key, 0),
+            recovery_point=None if is_new else home.recovery_point(key),
+            log_start_offset=home.log_start(key),
             snapshots_of=self._parts.producer_snapshots,
         )
         if owner is None:
@@ -294,9 +322,10 @@ class Partitions:
             producer_state=producer_state,
             rules=settings.rules,
             note=self._world.note,
-            high_watermark=self._high_watermarks.get(key),
+            high_watermark=home.high_watermark(key),
         )
-        hosted = self._hosted[key] = HostedPartition(topic.topic_id, log, replica, settings, snapshots)
+        hosted = self._hosted[key] = HostedPartition(topic.topic_id, log, replica, settings, snapshots, home)
+        self._offline.pop(key, None)
         return hosted
 
     # Flushing ------------------------------------------------------------------------------------------------------------------------------
@@ -318,17 +347,51 @@ class Partitions:
             self._shell.tasks.spawn(self._flush(hosted), f"flush of {key[0]}-{key[1]}")
 
     async def _flush(self, hosted: HostedPartition) -> None:
+        if not hosted.log.is_open:
+            return  # its directory failed, or it was deleted
+        is_waited_for = hosted.owes_flush
         try:
             await hosted.flush()
+            if is_waited_for:
+                self._on_changed((hosted.topic, hosted.partition))
         except OSError as failure:
-            if self._hosted.get((hosted.topic, hosted.partition)) is not hosted:
-                return  # it was deleted meanwhile
-            self.disk_failed(hosted.log.directory, "flush", failure)
-            raise
+            if self._hosted.get(hosted.key) is hosted:  # or it was deleted meanwhile
+                self._lose(hosted.home, hosted.log.directory, "flush", failure)
+
+    # Trouble -------------------------------------------------------------------------------------------------------------------------------
 
     def disk_failed(self, path: str, operation: str, failure: OSError) -> None:
-        """A disk that lost something cannot be trusted with anything: the node goes down, as Kafka's does when its only directory fails."""
-        self._shell.lose_disk(path, operation, failure)
+        """A disk refused something that concerns a partition's directory, which is what `path` is: its log directory cannot be trusted any more."""
+        hosted = next((each for each in self._hosted.values() if each.log.directory == path), None)
+        if hosted is not None:
+            self._lose(hosted.home, path, operation, failure)
+
+    async def _in(self, home: LogDirectory, operation: str, work: Awaitable[None]) -> None:
+        """Write something beside the logs."""
+        try:
+            await work
+        except OSError as failure:
+            self._lose(home, home.path, operation, failure)
+
+    def _lose(self, home: LogDirectory, path: str, operation: str, failure: OSError) -> None:
+        """Use a directory no more: what lies in it is offline. With the last one, or where no controller could be told, the node goes down."""
+        if not home.is_online or self._shell.is_dead:
+            return
+        if len(self.directories.online) == 1 or home.directory_id == NO_DIRECTORY_ID:
+            self._shell.lose_disk(path, operation, failure)
+            return
+        self._world.note(DiskFailed(path=path, operation=operation, reason=str(failure)))
+        home.take_offline(failure)
+        lost = [hosted for hosted in self.hosted() if hosted.home is home]
+        for hosted in lost:
+            self._stand_down(hosted)
+            hosted.log.abort()
+            del self._hosted[hosted.key]
+            self._offline[hosted.key] = None
+        self._world.note(LogDirectoryFailed(path=home.path, directory_id=uuid_text(home.directory_id), partitions=len(lost)))
+        self._on_offline(home)
+        for hosted in lost:
+            self._on_changed(hosted.key)
 
     # Upkeep --------------------------------------------------------------------------------------------------------------------------------
 
@@ -339,21 +402,20 @@ class Partitions:
 
     async def _store_checkpoints(self) -> None:
         """Write how far each log is durable, how far it is replicated, and where it begins."""
-        hosted = self._hosted
-        await self._store(RECOVERY_POINTS, {key: each.log.flushed_offset for key, each in hosted.items()})
+        for home in self.directories.online:
+            hosted = self._in_home(home)
+            await self._in(home, "write", home.store_recovery_points({each.key: each.log.flushed_offset for each in hosted}))
         await self._store_high_watermarks()
-        await self._store(LOG_START_OFFSETS, {key: each.log.log_start_offset for key, each in hosted.items()})
+        for home in self.directories.online:
+            await self._in(home, "write", home.store_log_starts({each.key: each.log.log_start_offset for each in self._in_home(home)}))
 
     async def _store_high_watermarks(self) -> None:
         """Write how far each log is replicated: what its next run goes by if it is not its leader."""
-        await self._store(REPLICATION_OFFSETS, {key: each.replica.high_watermark for key, each in self._hosted.items()})
+        for home in self.directories.online:
+            await self._in(home, "write", home.store_high_watermarks({each.key: each.replica.high_watermark for each in self._in_home(home)}))
 
-    async def _store(self, file: str, offsets: Mapping[PartitionKey, int]) -> None:
-        try:
-            await self._world.disk.replace(file, build_offset_checkpoint(dict(sorted(offsets.items()))))
-        except OSError as failure:
-            self.disk_failed(file, "write", failure)
-            raise
+    def _in_home(self, home: LogDirectory) -> list[HostedPartition]:
+        return [hosted for hosted in self._hosted.values() if hosted.home is home]
 
     async def _retain(self) -> None:
         """Delete what is too old, for ever."""
@@ -362,15 +424,19 @@ class Partitions:
         await self._every(self._config.log_retention_check_interval_ms, self._delete_expired)
 
     async def _delete_expired(self) -> None:
-        now_ms = self._world.clock.wall_ms()
+        """Delete what is too old of the logs that the cleaner does not look after."""
         for hosted in list(self._hosted.values()):
-            try:
-                if hosted.delete_expired(now_ms):
-                    await hosted.log.store_epochs()
-                    self._on_changed((hosted.topic, hosted.partition))
-            except OSError as failure:
-                self.disk_failed(hosted.log.directory, "delete", failure)
-                raise
+            is_the_cleaners = hosted.settings.cleaning.is_compacted and self._config.log_cleaner_enable and self._config.log_cleaner_threads
+            if not is_the_cleaners and hosted.log.is_open and hosted.log.gate.is_free:
+                await self._delete_expired_of(hosted)
+
+    async def _delete_expired_of(self, hosted: HostedPartition) -> None:
+        try:
+            if hosted.delete_expired(self._world.clock.wall_ms()):
+                await hosted.log.store_epochs()
+                self._on_changed(hosted.key)
+        except OSError as failure:
+            self._lose(hosted.home, hosted.log.directory, "delete", failure)
 
     async def _expire_producers(self) -> None:
         now_ms = self._world.clock.wall_ms()

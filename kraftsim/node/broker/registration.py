@@ -3,7 +3,7 @@
 Source: kafka.server.BrokerLifecycleManager.sendBrokerRegistration, KIP-631, KIP-858 (directories), KIP-966 (previous epoch).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kraftsim.node.config import NodeConfig
@@ -16,11 +16,14 @@ PLAINTEXT_PROTOCOL = 0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """The identity of one incarnation. `previous_broker_epoch` is that of the last clean stop (-1: it was not clean)."""
+    """The identity of one incarnation, and the ids of its directories that are in use.
+
+    `previous_broker_epoch` is that of the last clean stop (-1: it was not clean).
+    """
 
     config: NodeConfig
     incarnation_id: bytes
-    directory_id: bytes
+    directory_ids: Callable[[], Sequence[bytes]]
     bound: Mapping[str, Endpoint]
     supported_features: Mapping[str, tuple[int, int]]
     previous_broker_epoch: int
@@ -28,7 +31,7 @@ class Registration:
     @property
     def names_directories(self) -> bool:
         """Whether the request says in which directories partitions are kept."""
-        return self.directory_id != NO_DIRECTORY_ID
+        return NO_DIRECTORY_ID not in self.directory_ids()
 
     def request(self) -> BrokerRegistrationRequest:
         """Build the request; an advertised port of 0 is the one that was bound."""
@@ -50,6 +53,6 @@ class Registration:
                 for name, (first, last) in sorted(self.supported_features.items())
             ],
             rack=self.config.broker_rack,
-            log_dirs=[self.directory_id] if self.names_directories else [],
+            log_dirs=sorted(self.directory_ids()) if self.names_directories else [],
             previous_broker_epoch=self.previous_broker_epoch,
         )

@@ -3,16 +3,17 @@
 Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms, kafka.server.DynamicLogConfig (KIP-226).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable, static_settings
 from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.topic_configs import effective_topic_configs
 from kraftsim.core.partitions.batch_rules import AppendRules
+from kraftsim.core.partitions.cleaning import CleaningRules
 from kraftsim.core.partitions.retention import RetentionRules
 from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.partitions.topic_rules import append_rules, converts_down, retention_rules, segment_settings
+from kraftsim.core.partitions.topic_rules import append_rules, cleaning_rules, converts_down, retention_rules, segment_settings
 from kraftsim.node.config import NodeConfig
 from protocol.metadata.m04_config import BROKER_RESOURCE
 
@@ -28,6 +29,7 @@ class TopicSettings:
     segments: SegmentSettings
     retention: RetentionRules
     flush_messages: int
+    cleaning: CleaningRules = field(default_factory=CleaningRules)
     converts_down: bool = True
 
 
@@ -50,6 +52,7 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
         segments=segment_settings(configs),
         retention=retention_rules(configs),
         flush_messages=int(configs["flush.messages"]),
+        cleaning=cleaning_rules(configs),
         converts_down=converts_down(configs),
     )
 
@@ -57,6 +60,7 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
 def _checked(config: NodeConfig) -> dict[str, str]:
     """Return the broker's properties that stand behind those of topics and were checked, by the broker's names for them."""
     return {
+        "log.cleanup.policy": ",".join(config.log_cleanup_policy),
         "log.flush.interval.messages": str(config.log_flush_interval_messages),
         "log.index.interval.bytes": str(config.log_index_interval_bytes),
         "message.max.bytes": str(config.message_max_bytes),

@@ -77,6 +77,7 @@ class SimulatedDisk:
         if self._platter.names.pop(checked(path), None) is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         self._platter.journal.append(NameChange(gone=path))
+        self._watched("remove", file_class(path), "after")
 
     async def rename(self, path: str, new_path: str) -> None:
         """Give a file another name in its directory, and flush the directory."""

@@ -5,6 +5,8 @@ Source: the layout of Kafka's log directories.
 
 from enum import StrEnum
 
+CLEANED, SWAP = ".cleaned", ".swap"
+"""Endings of the names of files that are to take another one's place."""
 METADATA_TOPIC_PREFIX = "__cluster_metadata-"
 
 
@@ -20,7 +22,7 @@ class FileClass(StrEnum):
 
 def file_class(path: str) -> FileClass:
     """Return the kind of a file by its path."""
-    directory, _, name = path.rpartition("/")
+    directory, _, name = path.removesuffix(CLEANED).removesuffix(SWAP).rpartition("/")
     if name == "quorum-state":
         return FileClass.QUORUM_STATE
     if name.endswith(("checkpoint", ".snapshot")) or name == "meta.properties":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAMES_KEPT = 0.3
 """How often the journal of the file system had been written by itself before the power went."""
 DiskWatch = Callable[[str, FileClass, str], None]
-"""Is told of (operation, file class, moment): 'write', 'flush' or 'rename', 'before' or 'after'."""
+"""Is told of (operation, file class, moment): 'write', 'flush', 'rename' or 'remove' (only after), 'before' or 'after'."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

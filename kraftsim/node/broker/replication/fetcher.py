@@ -333,6 +333,8 @@ class ReplicaFetcher:
             self._ports.on_moved((hosted.topic, hosted.partition))
         if hosted.log.epochs.latest_epoch != latest_epoch:
             await self._on_disk(hosted, "write", hosted.log.store_epochs)
+        if hosted.owes_flush:
+            await self._on_disk(hosted, "flush", hosted.flush)  # the next Fetch says that it is here
 
     async def _carry_out(self, each: _Copied, step: NextStep) -> None:
         match step:
@@ -348,8 +350,12 @@ class ReplicaFetcher:
 
     async def cut(self, hosted: HostedPartition, step: CutTo | RestartAt) -> None:
         """Cut a log back to where it may be the leader's."""
+        following = hosted.replica.following
         try:
-            hosted.cut(step)
+            async with hosted.log.gate:
+                if hosted.replica.following is not following or not hosted.log.is_open:
+                    return  # it follows somebody else by now, or nobody
+                hosted.cut(step)
         except OSError as failure:
             self._ports.disk_failed(hosted.log.directory, "truncate", failure)
             return

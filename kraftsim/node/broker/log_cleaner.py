@@ -1,0 +1,162 @@
+"""Keeps compacted logs short: whenever there is time the dirtiest one that is dirty enough is cleaned, and what is too old of the others goes.
+
+As many logs are cleaned at a time as log.cleaner.threads says. Up to where each is clean stands in `cleaner-offset-checkpoint`.
+
+Source: kafka.log.{LogCleaner.CleanerThread, LogCleanerManager.grabFilthiestCompactedLog}.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from kraftsim.core.metadata.broker_configs import BrokerSettings
+from kraftsim.core.partitions.cleaned_batches import lasts_of
+from kraftsim.core.partitions.cleaning import Cleanable, LogExtent, OffsetMap, cleanable
+from kraftsim.events.nodes import CleaningFailed, LogCleaned
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.log_cleaning import CleanedLog, CleaningCalledOff, LogToClean, clean_log
+from kraftsim.node.log_gate import LogGate
+from kraftsim.node.shell import NodeShell
+
+TURN_BYTES: Final = 128 * 1024
+"""So much is read before others get a turn: some milliseconds of work."""
+WITHOUT_LIMIT: Final = 1e300
+
+
+class CleaningPace:
+    """Lets others in after every so many bytes, and keeps below log.cleaner.io.max.bytes.per.second."""
+
+    def __init__(self, gate: LogGate, bytes_per_second: float) -> None:
+        self._gate = gate
+        self._bytes_per_second = bytes_per_second
+        self._bytes = 0
+
+    async def spend(self, size_bytes: int) -> None:
+        """So many bytes were read or written. Raises CleaningCalledOff."""
+        self._bytes += size_bytes
+        if self._bytes >= TURN_BYTES:
+            spent, self._bytes = self._bytes, 0
+            await asyncio.sleep(spent / self._bytes_per_second if self._bytes_per_second < WITHOUT_LIMIT else 0)
+        if self._gate.is_wanted:
+            raise CleaningCalledOff
+
+
+class LogCleaner:
+    """`hosted` are the logs there are, in their order; `delete_expired` deletes what is too old of one; `disk_failed` hears of refusals."""
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        *,
+        hosted: Callable[[], Iterable[HostedPartition]],
+        settings: Callable[[], BrokerSettings],
+        delete_expired: Callable[[HostedPartition], Awaitable[None]],
+        disk_failed: Callable[[str, str, OSError], None],
+    ) -> None:
+        self._shell = shell
+        self._hosted = hosted
+        self._settings = settings
+        self._delete_expired = delete_expired
+        self._disk_failed = disk_failed
+
+    def begin(self) -> None:
+        """Start the tasks that clean, if there shall be any."""
+        if self._shell.config.log_cleaner_enable:
+            for number in range(self._shell.config.log_cleaner_threads):
+                self._shell.tasks.spawn(self._run(), f"log cleaner {number}")
+
+    async def _run(self) -> None:
+        while True:
+            if not await self.clean_dirtiest():
+                await asyncio.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
+
+    async def clean_dirtiest(self) -> bool:
+        """Clean the log that needs it most, delete what is too old of compacted logs, and tell whether there was one to clean."""
+        now_ms = self._shell.world.clock.wall_ms()
+        dirtiest: tuple[float, HostedPartition, Cleanable] | None = None
+        for hosted in self._hosted():
+            found = await self._look_at(hosted, now_ms)
+            if found is not None and (dirtiest is None or found.ratio > dirtiest[0]):
+                dirtiest = (found.ratio, hosted, found)
+        has_cleaned = False
+        if dirtiest is not None and dirtiest[1].log.gate.is_free and dirtiest[1].log.is_open:
+            has_cleaned = await self._clean(dirtiest[1], dirtiest[2], now_ms)
+        for hosted in self._hosted():
+            if hosted.settings.cleaning.is_compacted and hosted.log.is_open and hosted.log.gate.is_free:
+                await self._delete_expired(hosted)
+        return has_cleaned
+
+    async def _look_at(self, hosted: HostedPartition, now_ms: int) -> Cleanable | None:
+        """Return what could be cleaned of a log if that is due."""
+        rules, log = hosted.settings.cleaning, hosted.log
+        if not rules.is_compacted or hosted.is_uncleanable or not log.gate.is_free or not log.is_open:
+            return None
+        extent = LogExtent(
+            segments=log.segments,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            last_stable_offset=hosted.replica.last_stable_offset,
+        )
+        found = cleanable(extent, rules, checkpoint_offset=hosted.home.cleaned_until(hosted.key), now_ms=now_ms)
+        if found.has_new_start:
+            await self._store_checkpoint(hosted, found.first_dirty_offset)
+        return found if found.is_due(rules) else None
+
+    async def _clean(self, hosted: HostedPartition, found: Cleanable, now_ms: int) -> bool:
+        log, gate, world = hosted.log, hosted.log.gate, self._shell.world
+        work = LogToClean(
+            log=log,
+            snapshots=hosted.snapshots,
+            rules=hosted.settings.cleaning,
+            found=found,
+            lasts=lambda: lasts_of(hosted.replica.producer_state.entries),
+        )
+        pace = CleaningPace(gate, float(self._setting("log.cleaner.io.max.bytes.per.second")))
+        gate.begin_cleaning()
+        try:
+            done = await clean_log(work, self._new_map(), pace, now_ms=now_ms)
+        except CleaningCalledOff:
+            return True
+        except OSError as failure:
+            self._disk_failed(log.directory, "clean", failure)
+            return False
+        except ValueError as trouble:
+            hosted.is_uncleanable = True
+            world.note(CleaningFailed(topic=hosted.topic, partition=hosted.partition, reason=str(trouble)))
+            return False
+        finally:
+            gate.end_cleaning()
+        world.note(_told(hosted, found, done))
+        await self._store_checkpoint(hosted, done.next_dirty_offset)
+        return True
+
+    async def _store_checkpoint(self, hosted: HostedPartition, offset: int) -> None:
+        try:
+            await hosted.home.store_cleaned_until(hosted.key, offset)
+        except OSError as failure:
+            self._disk_failed(hosted.log.directory, "write", failure)
+
+    def _new_map(self) -> OffsetMap:
+        buffer_bytes = int(self._setting("log.cleaner.dedupe.buffer.size")) // max(self._shell.config.log_cleaner_threads, 1)
+        return OffsetMap(buffer_bytes, float(self._setting("log.cleaner.io.buffer.load.factor")))
+
+    def _setting(self, name: str) -> str:
+        value = self._settings().value(name)
+        assert value is not None, f"{name} has a default"
+        return value
+
+
+def _told(hosted: HostedPartition, found: Cleanable, done: CleanedLog) -> LogCleaned:
+    return LogCleaned(
+        topic=hosted.topic,
+        partition=hosted.partition,
+        first_dirty_offset=found.first_dirty_offset,
+        next_dirty_offset=done.next_dirty_offset,
+        read_records=done.counts.read_records,
+        kept_records=done.counts.kept_records,
+        read_bytes=done.counts.read_bytes,
+        kept_bytes=done.counts.kept_bytes,
+        keys=done.keys,
+        segments_before=done.segments_before,
+        segments_after=done.segments_after,
+    )

@@ -1,0 +1,101 @@
+"""All directories of a broker: which of them a partition lies in, which one a new partition goes to, and which are still in use.
+
+Source: kafka.log.LogManager.{createAndValidateLogDirs, nextLogDirs, getOrCreateLog, readBrokerEpochFromCleanShutdownFiles}, KIP-112, KIP-858.
+"""
+
+from collections.abc import Callable, Mapping
+
+from kraftsim.events.nodes import DiskFailed
+from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory, PartitionKey
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.identity import NO_DIRECTORY_ID, load_directory_identity
+from kraftsim.world.interface import World
+from protocol.disk.file_names import partition_directory_name
+from protocol.uuids import LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID
+
+UNKNOWN_PLACES = (NO_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID)
+
+
+class LogDirectories:
+    """The first one is the node's data directory: what else a node keeps is there."""
+
+    def __init__(self, world: World, config: NodeConfig) -> None:
+        self._world = world
+        self._config = config
+        self.all: list[LogDirectory] = []
+
+    async def open(self, directory_id: bytes) -> int:
+        """Read what the last stop left in each; return the broker epoch of that stop if it was a clean one everywhere (else -1).
+
+        `directory_id` is that of the first. What cannot be read is offline from the beginning. Raises ConfigError, or OSError of the first one.
+        """
+        epochs = []
+        for path in self._config.log_dirs:
+            is_first = not self.all
+            directory = LogDirectory(path, self._world, directory_id) if is_first else LogDirectory(path, self._world, NO_DIRECTORY_ID)
+            self.all.append(directory)
+            try:
+                if not is_first:
+                    directory.world = self._world.elsewhere(path)
+                    directory.directory_id = await load_directory_identity(directory.world, self._config, path)
+                epochs.append(await directory.load())
+            except OSError as failure:
+                if is_first:
+                    raise
+                directory.take_offline(failure)
+                self._world.note(DiskFailed(path=path, operation="open", reason=str(failure)))
+        ids = [each.directory_id for each in self.online if each.directory_id != NO_DIRECTORY_ID]
+        if len(set(ids)) < len(ids):
+            raise ConfigError(f"log.dirs: two of {', '.join(self._config.log_dirs)} have the same directory.id")
+        is_sure = len(epochs) == len(self.all) and len(set(epochs)) == 1
+        return epochs[0] if is_sure else NO_BROKER_EPOCH
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        """Those in use, in the order of log.dirs."""
+        return [each for each in self.all if each.is_online]
+
+    @property
+    def ids(self) -> list[bytes]:
+        """The ids of those in use."""
+        return [each.directory_id for each in self.online]
+
+    def by_path(self, path: str) -> LogDirectory | None:
+        """Return the one that log.dirs calls so."""
+        return next((each for each in self.all if each.path == path), None)
+
+    def by_id(self, directory_id: bytes) -> LogDirectory | None:
+        """Return the one with this id, if it is in use."""
+        return next((each for each in self.online if each.directory_id == directory_id and directory_id not in UNKNOWN_PLACES), None)
+
+    def holding(self, key: PartitionKey, assigned_id: bytes) -> LogDirectory | None:
+        """Return where a partition lies; if that is twice (a move was cut short), where the controller says."""
+        online = self.online
+        if len(self.all) == 1:
+            return online[0] if online else None
+        name = partition_directory_name(*key)
+        found = [each for each in online if each.world.disk.list(name)]
+        return next((each for each in found if each.directory_id == assigned_id), found[0] if found else None)
+
+    def place_for(self, key: PartitionKey, assigned_id: bytes, *, is_new: bool, taken: Mapping[int, int], wish: str | None) -> LogDirectory | None:
+        """Return where a partition shall lie that lies nowhere yet: where it is wished, where the controller says, or where there are fewest.
+
+        None: it may lie in a directory that is offline, and is not to be begun anew elsewhere. `taken`: partitions in each directory, by its place in
+        log.dirs.
+        """
+        wished = None if wish is None else self.by_path(wish)
+        if wished is not None and wished.is_online:
+            return wished
+        assigned = self.by_id(assigned_id)
+        if assigned is not None:
+            return assigned
+        is_somewhere_else = assigned_id == LOST_DIRECTORY_ID or assigned_id not in UNKNOWN_PLACES
+        if len(self.online) < len(self.all) and (not is_new or is_somewhere_else):
+            return None
+        counted = [(taken.get(place, 0), place) for place, each in enumerate(self.all) if each.is_online]
+        return self.all[min(counted)[1]] if counted else None
+
+
+OnOffline = Callable[[LogDirectory], None]
+"""Hears of a directory that went out of use."""

@@ -1,0 +1,123 @@
+"""One of the directories in which a broker keeps partitions: what it knew of them when it stopped last, and whether it can be relied on.
+
+Source: kafka.log.LogManager (checkpoints, clean shutdown files), OffsetCheckpointFile.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from kraftsim.world.interface import World
+from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
+from protocol.disk.file_names import CLEAN_SHUTDOWN, CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
+from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
+from protocol.malformed import MalformedMessage
+
+NO_BROKER_EPOCH = -1
+PartitionKey = tuple[str, int]
+"""Topic name and partition number."""
+
+
+class LogDirectory:
+    """`path` is what log.dirs says, `world` has it as its disk. OSErrors pass through everywhere; whoever gets one calls `take_offline`."""
+
+    def __init__(self, path: str, world: World, directory_id: bytes) -> None:
+        self.path = path
+        self.world = world
+        self.directory_id = directory_id
+        self.failure: OSError | None = None
+        """Why it is offline; None while it is in use."""
+        self.was_stopped_cleanly = False
+        self._recovery_points: dict[PartitionKey, int] = {}
+        self._high_watermarks: dict[PartitionKey, int] = {}
+        self._log_starts: dict[PartitionKey, int] = {}
+        self._cleaned_until: dict[PartitionKey, int] = {}
+
+    @property
+    def is_online(self) -> bool:
+        """Whether partitions are kept in it."""
+        return self.failure is None
+
+    def take_offline(self, failure: OSError) -> bool:
+        """Nothing in it can be believed any more: tell whether that is news."""
+        is_news = self.failure is None
+        self.failure = self.failure or failure
+        return is_news
+
+    # What the last run knew ----------------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> int:
+        """Read what the last stop left, and return the broker epoch of that stop if it was a clean one (else -1)."""
+        disk = self.world.disk
+        self._recovery_points = self._stored(RECOVERY_POINTS)  # without it every log is looked at from its beginning
+        self._high_watermarks = self._stored(REPLICATION_OFFSETS)
+        self._log_starts = self._stored(LOG_START_OFFSETS)
+        self._cleaned_until = self._stored(CLEANER_OFFSETS)
+        if not disk.exists(CLEAN_SHUTDOWN):
+            return NO_BROKER_EPOCH
+        self.was_stopped_cleanly = True
+        try:
+            previous_broker_epoch = parse_clean_shutdown(disk.read(CLEAN_SHUTDOWN))
+        except MalformedMessage:
+            previous_broker_epoch = NO_BROKER_EPOCH
+        disk.remove(CLEAN_SHUTDOWN)
+        await disk.flush_directory("")  # or it would be back after a power loss, and vouch for logs that were not closed
+        return previous_broker_epoch
+
+    def recovery_point(self, key: PartitionKey) -> int | None:
+        """Return up to where a log was durable; None if all of it is, because it was closed in good order."""
+        return None if self.was_stopped_cleanly else self._recovery_points.get(key, 0)
+
+    def high_watermark(self, key: PartitionKey) -> int | None:
+        """Return up to where a log was replicated, as far as that is known."""
+        return self._high_watermarks.get(key)
+
+    def log_start(self, key: PartitionKey) -> int:
+        """Return where a log began."""
+        return self._log_starts.get(key, 0)
+
+    def cleaned_until(self, key: PartitionKey) -> int | None:
+        """Return up to where a log is clean; None if it never was cleaned."""
+        return self._cleaned_until.get(key)
+
+    def forget(self, key: PartitionKey) -> None:
+        """A partition is kept here no more."""
+        for known in (self._recovery_points, self._high_watermarks, self._log_starts, self._cleaned_until):
+            known.pop(key, None)
+
+    # What the next run shall know ----------------------------------------------------------------------------------------------------------
+
+    async def store_recovery_points(self, offsets: Mapping[PartitionKey, int]) -> None:
+        """Write up to where each log is durable."""
+        await self._store(RECOVERY_POINTS, offsets)
+
+    async def store_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> None:
+        """Write up to where each log is replicated: what the next run goes by where it does not lead."""
+        await self._store(REPLICATION_OFFSETS, offsets)
+
+    async def store_log_starts(self, offsets: Mapping[PartitionKey, int]) -> None:
+        """Write where each log begins."""
+        await self._store(LOG_START_OFFSETS, offsets)
+
+    async def store_cleaned_until(self, key: PartitionKey, offset: int) -> None:
+        """Write up to where a log is clean now."""
+        self._cleaned_until[key] = offset
+        await self._store(CLEANER_OFFSETS, self._cleaned_until)
+
+    def keep_only(self, keys: Iterable[PartitionKey]) -> None:
+        """Forget how clean the logs are that are not among these."""
+        kept = dict.fromkeys(keys)
+        self._cleaned_until = {key: offset for key, offset in self._cleaned_until.items() if key in kept}
+
+    async def mark_clean_stop(self, broker_epoch: int | None) -> None:
+        """Leave the mark of a clean stop: after everything in it was closed and flushed."""
+        await self.world.disk.replace(CLEAN_SHUTDOWN, build_clean_shutdown(broker_epoch))
+
+    def _stored(self, file: str) -> dict[PartitionKey, int]:
+        """Return the offsets that a checkpoint file of the last run holds; none if it cannot be read."""
+        disk = self.world.disk
+        try:
+            return parse_offset_checkpoint(disk.read(file), file) if disk.exists(file) else {}
+        except MalformedMessage:
+            return {}
+
+    async def _store(self, file: str, offsets: Mapping[PartitionKey, int]) -> None:
+        await self.world.disk.replace(file, build_offset_checkpoint(dict(sorted(offsets.items()))))

@@ -1,0 +1,135 @@
+"""Compacts one log: reads its dirty part for the last offset of each key, then writes each group of segments anew with what stays of it.
+
+A little is done in each turn of the loop, so that clients are served meanwhile. Between two turns the cleaning may be called off: what was swapped in
+already is sound by itself, and the rest is as it was.
+
+Source: kafka.log.Cleaner.{doClean, cleanSegments}.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kraftsim.core.partitions.cleaned_batches import BatchCleaner, CleaningCounts, KeyScan, LastOfProducer
+from kraftsim.core.partitions.cleaning import Cleanable, CleaningRules, OffsetMap, groups, segments_between
+from kraftsim.core.partitions.segments import Segment
+from kraftsim.node.log import PartitionLog
+from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.node.segment_scan import SegmentScan
+from kraftsim.node.segment_swap import CleanedSegment
+from protocol.batches import RecordBatch
+
+WRITTEN_BYTES_MIN = 256 * 1024
+"""What stays is written whenever so much was read: until then it keeps the pages alive that it was read from."""
+
+
+class CleaningCalledOff(Exception):
+    """Somebody needs the log for himself: it is cut, moved or deleted, or the node stops."""
+
+
+class UncleanableLog(ValueError):
+    """What lies in the log cannot be read: a copy of it must not be made."""
+
+
+class Pace(Protocol):
+    """Says how fast a log may be cleaned."""
+
+    async def spend(self, size_bytes: int) -> None:
+        """So many bytes were read or written: let others in, if it is time. Raises CleaningCalledOff."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogToClean:
+    """A log, its rules, what is to be cleaned of it, and what must stay of its producers (asked anew for each group)."""
+
+    log: PartitionLog
+    snapshots: ProducerSnapshots
+    rules: CleaningRules
+    found: Cleanable
+    lasts: Callable[[], Mapping[int, LastOfProducer]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedLog:
+    """How far a log is clean now, and what was read and kept. `keys`: how many different ones its dirty part had, as far as it was looked at."""
+
+    next_dirty_offset: int
+    counts: CleaningCounts
+    keys: int
+    segments_before: int
+    segments_after: int
+
+
+async def clean_log(work: LogToClean, offsets: OffsetMap, pace: Pace, *, now_ms: int) -> CleanedLog:
+    """Clean a log. `offsets` is empty; `now_ms` is the wall clock.
+
+    Raises CleaningCalledOff, UncleanableLog or MalformedBatch, and OSError: then the log is lost.
+    """
+    log, found = work.log, work.found
+    await _scan_keys(log, found, offsets, pace)
+    next_dirty_offset = max(offsets.latest_offset + 1, found.first_dirty_offset)
+    segments = segments_between(log.segments, log.segments[0].base_offset, next_dirty_offset)
+    cleaner = BatchCleaner(offsets, end_offset=found.end_offset, now_ms=now_ms, delete_retention_ms=work.rules.delete_retention_ms)
+    grouped = groups(segments, work.rules, found.end_offset)
+    for group in grouped:
+        await _clean_group(work, group, cleaner, pace, now_ms)
+    return CleanedLog(
+        next_dirty_offset=next_dirty_offset,
+        counts=cleaner.counts,
+        keys=len(offsets),
+        segments_before=len(segments),
+        segments_after=len(grouped),
+    )
+
+
+async def _scan_keys(log: PartitionLog, found: Cleanable, offsets: OffsetMap, pace: Pace) -> None:
+    dirty = segments_between(log.segments, found.first_dirty_offset, found.end_offset)
+    scan = KeyScan(offsets, found.first_dirty_offset, log.aborted_between(found.first_dirty_offset, found.end_offset))
+    for index, segment in enumerate(dirty):
+        walk = log.scan(segment, found.first_dirty_offset)
+        for batch in walk:
+            if not scan.take(batch):
+                return
+            await pace.spend(batch.size_bytes)
+        _check_whole(log, segment, walk)
+        scan.end_segment(dirty[index + 1].base_offset if index + 1 < len(dirty) else found.end_offset)
+
+
+async def _clean_group(work: LogToClean, group: list[Segment], cleaner: BatchCleaner, pace: Pace, now_ms: int) -> None:
+    log = work.log
+    cleaned = log.begin_cleaned(group[0].base_offset, now_ms)
+    cleaner.lasts = work.lasts()
+    try:
+        for segment in group:
+            await _copy_what_stays(log, segment, cleaner, cleaned, pace)
+        await cleaned.finish()
+        await pace.spend(0)
+    except (CleaningCalledOff, ValueError):
+        cleaned.discard()
+        raise
+    work.snapshots.remove_at(await log.replace_segments(group, cleaned))
+
+
+async def _copy_what_stays(log: PartitionLog, segment: Segment, cleaner: BatchCleaner, cleaned: CleanedSegment, pace: Pace) -> None:
+    following = next((each.base_offset for each in log.segments if each.base_offset > segment.base_offset), log.log_end_offset)
+    cleaner.transactions.add(log.aborted_between(segment.base_offset, following))
+    walk = log.scan(segment)
+    unwritten_bytes = 0
+    for batch in walk:
+        left = cleaner.clean(batch)
+        cleaned.aborted += cleaner.transactions.kept()
+        if left is not None:
+            cleaned.add(left, batch.last_offset, RecordBatch(left).max_timestamp)
+        unwritten_bytes += batch.size_bytes
+        if unwritten_bytes >= WRITTEN_BYTES_MIN:
+            unwritten_bytes = 0
+            await pace.spend(cleaned.write())
+        await pace.spend(batch.size_bytes)
+    _check_whole(log, segment, walk)
+    cleaned.write()
+
+
+def _check_whole(log: PartitionLog, segment: Segment, walk: SegmentScan) -> None:
+    if walk.end_position != segment.size_bytes:
+        raise UncleanableLog(f"{log.directory}: segment {segment.base_offset} cannot be read from byte {walk.end_position} on: {walk.why_cut}")

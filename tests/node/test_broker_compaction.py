@@ -1,0 +1,95 @@
+"""A broker compacts its logs beside its work: the dirtiest first, no further than what is stable, and its followers do the same by themselves.
+
+Source: kafka.log.LogCleaner, KIP-354; settings as in the topic and broker configurations of Apache Kafka.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kraftsim.events.nodes import LogCleaned
+from protocol.batches import RecordBatch, build_batch, split_batches
+from protocol.disk.offset_checkpoint import parse_offset_checkpoint
+from protocol.records import Record
+from tests.node.brokers import NOW, Client, Cluster, running_cluster
+
+FAST = {"log.cleaner.backoff.ms": "1000"}
+COMPACTED = {"cleanup_policy": "compact", "segment_bytes": "1000", "min_cleanable_dirty_ratio": "0.01"}
+
+
+def keyed(turn: int, *, value: bytes | None = b"v" * 40, keys: int = 3, **options: Any) -> bytes:
+    return build_batch([Record(timestamp=NOW + turn, key=b"key-%d" % (turn % keys), value=value)], **options)
+
+
+def writing(topic: str, turns: range, **options: Any) -> Callable[[Client], Awaitable[int]]:
+    async def write(client: Client) -> int:
+        for turn in turns:
+            answer = await client.produce(keyed(turn, **options), topic)
+            assert answer.error_code == 0
+        return 0
+
+    return write
+
+
+def left(cluster: Cluster, directory: str, broker: str = "broker-1") -> list[tuple[int, list[bytes | None]]]:
+    """Return the batches of a log on disk: first offset and the keys of their records."""
+    disk = cluster.simulation.world_of(broker).disk
+    files = [name for name in disk.list(directory) if name.endswith(".log")]
+    batches = [batch for name in files for batch in split_batches(disk.read(f"{directory}/{name}"))]
+    return [(batch.base_offset, [record.key for record in batch.records()]) for batch in batches]
+
+
+def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
+    """The active segment apart; the checkpoint says up to where it is clean, and a consumer reads the log across its gaps."""
+    with running_cluster(**FAST) as cluster:
+
+        async def create(client: Client) -> bytes:
+            return await client.create_topic("t", **COMPACTED)
+
+        cluster.run(create)
+        cluster.run(writing("t", range(40)))
+        cluster.simulation.run_for(5)
+        cleaned = cluster.noted(LogCleaned)
+        assert cleaned and cleaned[-1].topic == "t" and cleaned[-1].kept_records < cleaned[-1].read_records
+        batches = left(cluster, "t-0")
+        clean_until = cleaned[-1].next_dirty_offset
+        kept = [keys[0] for offset, keys in batches if offset < clean_until and keys]
+        assert len(kept) == len(set(kept)) == 3
+        disk = cluster.simulation.world_of("broker-1").disk
+        assert parse_offset_checkpoint(disk.read("cleaner-offset-checkpoint"), "cleaner-offset-checkpoint")[("t", 0)] == clean_until
+
+        async def read(client: Client) -> list[RecordBatch]:
+            found: list[RecordBatch] = []
+            offset = 0
+            while offset < 40:
+                got = list(split_batches((await client.fetch(offset)).records or b""))
+                found += got
+                offset = got[-1].next_offset
+            return found
+
+        assert [batch.base_offset for batch in cluster.run(read)] == [offset for offset, _ in batches]
+
+
+@pytest.mark.parametrize(
+    ("settings", "configs"),
+    [
+        ({"log.cleaner.enable": "false"}, {}),
+        ({"log.cleaner.threads": "0"}, {}),
+        ({}, {"min_cleanable_dirty_ratio": "1"}),
+        ({}, {"min_compaction_lag_ms": str(10**15)}),
+        ({}, {"cleanup_policy": "delete"}),
+        ({}, {"segment_bytes": "1000000"}),
+    ],
+)
+def test_what_is_not_to_be_cleaned_is_left_alone(settings: dict[str, str], configs: dict[str, str]) -> None:
+    """No cleaner, not dirty enough, too young, not compacted, or still in the active segment."""
+    with running_cluster(**{**FAST, **settings}) as cluster:
+
+        async def create(client: Client) -> bytes:
+            return await client.create_topic("t", **{**COMPACTED, **configs})
+
+        cluster.run(create)
+        cluster.run(writing("t", range(40)))
+        cluster.simulation.run_for(10)
+        assert not cluster.noted(LogCleaned) and len(left(cluster, "t-0")) == 40

@@ -1,0 +1,216 @@
+"""A compacted log says of every key, every producer and every transaction what it said before, however the cleaning ends.
+
+Source: kafka.log.{LogCleaner, LogCleanerTest, LogCleanerIntegrationTest}, KIP-534, KIP-98.
+"""
+
+from collections.abc import Coroutine
+from random import Random
+from typing import TypeVar
+
+import pytest
+
+from kraftsim.core.partitions.cleaning import OffsetMap
+from kraftsim.node.log_cleaning import CleaningCalledOff, UncleanableLog
+from kraftsim.world.simulated import Simulation
+from protocol.batches import RecordBatch
+from tests.node.compaction_lab import KeyedLog, Told, Unhurried, opened, told
+
+R = TypeVar("R")
+
+
+def run(sim: Simulation, work: Coroutine[object, object, R]) -> R:
+    done = sim.run_until(sim.spawn("a", work))
+    assert done is not None
+    return done
+
+
+async def written(sim: Simulation, seed: int, steps: int = 120) -> KeyedLog:
+    keyed = await opened(sim.world_of("a"), 0)
+    keyed.story(Random(seed), steps)
+    await keyed.settle()
+    return keyed
+
+
+def simulation(seed: int) -> Simulation:
+    sim = Simulation(seed)
+    sim.add_host("a")
+    return sim
+
+
+def names(sim: Simulation) -> list[str]:
+    return sim.world_of("a").disk.list("t-0")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_compacted_log_tells_what_it_told(seed: int) -> None:
+    """Once, again with what was written since, and a third time when tombstones and markers may go: each is smaller, and says the same."""
+    with simulation(seed) as sim:
+
+        async def play() -> list[int]:
+            keyed = await written(sim, seed)
+            before = told(keyed.log)
+            sizes = [keyed.log.size_bytes]
+            first = await keyed.clean()
+            assert told(keyed.log) == before
+            sizes.append(keyed.log.size_bytes)
+            draw = Random(seed + 1000)
+            for producer_id in (10, 11, 12):
+                keyed.marker(producer_id, commits=producer_id == 11)
+            keyed.story(draw, 60)
+            await keyed.settle()
+            longer = told(keyed.log)
+            second = await keyed.clean(checkpoint=first.next_dirty_offset)
+            assert told(keyed.log) == longer
+            later = keyed.now_ms + 10_000
+            third = await keyed.clean(checkpoint=second.next_dirty_offset, now_ms=later)
+            sizes.append(keyed.log.size_bytes)
+            assert told(keyed.log) == longer and third.counts.kept_records <= second.counts.kept_records
+            again = await opened(sim.world_of("a"), 0)
+            assert told(again.log) == longer
+            assert [each.size_bytes for each in again.log.segments] == [each.size_bytes for each in keyed.log.segments]
+            assert again.log.base_offsets == keyed.log.base_offsets
+            return sizes
+
+        whole, once, _ = run(sim, play())
+        assert once < whole
+        assert not [name for name in names(sim) if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_every_offset_is_found_in_what_is_left() -> None:
+    """Readers who ask for an offset that is gone get the next batch; by timestamp they find what a walk finds."""
+    with simulation(3) as sim:
+
+        async def play() -> int:
+            keyed = await written(sim, 3, 200)
+            await keyed.clean()
+            log, batches = keyed.log, list[RecordBatch]()
+            log.replay(batches.append)
+            for offset in range(log.log_end_offset):
+                found = RecordBatch(log.read(offset, 1, log.log_end_offset))
+                assert found.base_offset == next(each.base_offset for each in batches if each.last_offset >= offset), f"offset {offset}"
+            for batch in batches:
+                for record in batch.records():
+                    found_record = log.find_timestamp(record.timestamp, log.log_end_offset)
+                    assert found_record is None or found_record.timestamp >= record.timestamp
+            return len(batches)
+
+        assert run(sim, play()) > 20
+
+
+def test_a_map_without_room_for_all_keys_ends_the_cleaning_where_it_is_full() -> None:
+    """And the next one goes on from there: together they leave what one with room would have left."""
+    with simulation(5) as sim, simulation(5) as other:
+
+        async def play() -> tuple[int, Told, Told]:
+            keyed = await written(sim, 5)
+            before, checkpoint, passes = told(keyed.log), None, 0
+            while True:
+                done = await keyed.clean(checkpoint=checkpoint, offsets=OffsetMap(160 * 5, 1.0))
+                assert told(keyed.log) == before
+                passes += 1
+                if done.next_dirty_offset == keyed.dirty(checkpoint).end_offset:
+                    return passes, before, told(keyed.log)
+                assert checkpoint is None or done.next_dirty_offset > checkpoint
+                checkpoint = done.next_dirty_offset
+
+        async def at_once() -> Told:
+            keyed = await written(other, 5)
+            await keyed.clean()
+            return told(keyed.log)
+
+        passes, before, after = run(sim, play())
+        assert passes > 3 and before == after == run(other, at_once())
+
+
+def test_a_cleaning_that_is_called_off_leaves_nothing_behind() -> None:
+    """Wherever it is when somebody wants the log for himself."""
+    with simulation(6) as sim:
+
+        async def play() -> int:
+            keyed = await written(sim, 6)
+            before = told(keyed.log)
+            for step in range(10_000):
+                left = step
+
+                def call_off() -> None:
+                    nonlocal left
+                    if left == 0:
+                        raise CleaningCalledOff
+                    left -= 1
+
+                try:
+                    await keyed.clean(pace=Unhurried(call_off))
+                except CleaningCalledOff:
+                    assert not [name for name in names(sim) if name.endswith((".cleaned", ".swap"))]
+                    assert told(keyed.log) == before
+                else:
+                    return step
+            return 0
+
+        assert run(sim, play()) > 50
+
+
+def test_a_batch_that_rotted_is_not_copied() -> None:
+    """Nothing is swapped in: what stands before it may be all that is left one day."""
+    with simulation(7) as sim:
+
+        async def play() -> str:
+            keyed = await written(sim, 7)
+            name = next(path for path in names(sim) if path.endswith(".log"))
+            inode = sim.host("a").platter.names[f"t-0/{name}"]
+            inode.cache[45] ^= 1  # in the first header, where the checksum covers it
+            before = {path: len(sim.world_of("a").disk.read(f"t-0/{path}")) for path in names(sim)}
+            with pytest.raises(UncleanableLog, match="checksum") as trouble:
+                await keyed.clean()
+            assert {path: len(sim.world_of("a").disk.read(f"t-0/{path}")) for path in names(sim)} == before
+            return str(trouble.value)
+
+        assert "segment 0" in run(sim, play())
+
+
+class Crash:
+    """Ends the process at the nth thing it does to its disk."""
+
+    def __init__(self, sim: Simulation, at: int, *, power_loss: bool) -> None:
+        self.seen = 0
+        self._sim = sim
+        self._at = at
+        self._power_loss = power_loss
+
+    def watch(self, operation: str, kind: object, moment: str) -> None:
+        self.seen += 1
+        if self.seen == self._at:
+            self._sim.kill("a", power_loss=self._power_loss)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_crash_at_any_point_loses_nothing(seed: int, power_loss: bool) -> None:
+    """Whatever is found at the next start is sound, complete, and cleaned of what was left of the cleaning."""
+    crashes = states = 0
+    for at in range(1, 10_000):
+        with simulation(seed * 10_000 + at) as sim:
+            crash = Crash(sim, at, power_loss=power_loss)
+
+            async def begin() -> tuple[KeyedLog, Told]:
+                keyed = await written(sim, seed, 60)
+                return keyed, told(keyed.log)
+
+            keyed, before = run(sim, begin())
+            sim.host("a").platter.watch = crash.watch
+            cleaning = sim.spawn("a", keyed.clean())
+            sim.run_until(lambda: cleaning.done() or not sim.host("a").is_alive)
+            if sim.host("a").is_alive:
+                assert crash.seen < at
+                break
+            crashes += 1
+            sim.restart("a")
+            sim.host("a").platter.watch = None
+            states += any(name.endswith((".cleaned", ".swap")) for name in names(sim))
+
+            async def look() -> Told:
+                return told((await opened(sim.world_of("a"), before.end_offset)).log)
+
+            assert run(sim, look()) == before, f"seed {seed}, crash {at}"
+            assert not [name for name in names(sim) if name.endswith((".cleaned", ".swap", ".deleted"))]
+    assert crashes > 30 and states > 10
