@@ -119,6 +119,7 @@ SECTIONS: Catalogue[Requirements] = Catalogue(
         "settle",
         "target",
         "throw_away",
+        "transaction_asking",
         "transaction_talk",
         "transcript",
         "wire_bytes",

@@ -1,0 +1,155 @@
+"""AddPartitionsToTxn (24) as producers ask, versions 0 to 3.   Source: KIP-98, KIP-588; KafkaApis.handleAddPartitionsToTxnRequest."""
+
+from kraftsim.conformance.expect import expect, expect_equal, expect_error
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target
+from kraftsim.conformance.transaction_asking import TransactionalId, partitions_of
+from kraftsim.conformance.transaction_talk import find_transaction_coordinator
+from protocol.errors import ErrorCode
+
+REQUIREMENTS = Requirements("transactions", 3, "AddPartitionsToTxn of producers")
+HANDLER = "KafkaApis.handleAddPartitionsToTxnRequest"
+COORDINATOR = "TransactionCoordinator.handleAddPartitionsToTransaction"
+VERSIONS = (0, 1, 2, 3)
+FENCED_SINCE = 2
+NOBODYS_PRODUCER_ID = 1 << 40
+
+
+def fenced(version: int) -> ErrorCode:
+    """Return how a version says that a producer is fenced."""
+    return ErrorCode.PRODUCER_FENCED if version >= FENCED_SINCE else ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@REQUIREMENTS.that(1, "partitions that are added take part in the transaction, which is begun by the first of them", source="KIP-98")
+def added(target: Target) -> None:
+    topic = target.topic(2)
+    for version in VERSIONS:
+        transactional_id = TransactionalId(target)
+        producer = transactional_id.producer()
+        expect_equal(transactional_id.add(producer, [(topic.name, 1), (topic.name, 0)], version), [0, 0], f"version {version}")
+        found = transactional_id.described()
+        expect_equal((found.transaction_state, partitions_of(found)), ("Ongoing", [(topic.name, 0), (topic.name, 1)]), f"version {version}")
+        expect(found.transaction_start_time_ms > 0, "a transaction without beginning")
+
+
+@REQUIREMENTS.that(2, "what takes part already is answered 0, and nothing changes", source=COORDINATOR)
+def added_again(target: Target) -> None:
+    topic, transactional_id = target.topic(2), TransactionalId(target)
+    producer = transactional_id.producer()
+    transactional_id.begin(producer, [(topic.name, 0), (topic.name, 1)])
+    before = transactional_id.described()
+    for version in VERSIONS:
+        expect_equal(transactional_id.add(producer, [(topic.name, 1)], version), [0], f"version {version}")
+    expect_equal(transactional_id.described(), before, "what is told")
+
+
+@REQUIREMENTS.that(3, "others may join later, without changing when the transaction began", source=COORDINATOR)
+def joined(target: Target) -> None:
+    topic, other, transactional_id = target.topic(2), target.topic(), TransactionalId(target)
+    producer = transactional_id.producer()
+    transactional_id.begin(producer, [(topic.name, 1)])
+    begun = transactional_id.described().transaction_start_time_ms
+    transactional_id.begin(producer, [(other.name, 0), (topic.name, 0)])
+    found = transactional_id.described()
+    expect_equal(partitions_of(found), sorted([(topic.name, 0), (topic.name, 1), (other.name, 0)]), "partitions")
+    expect_equal(found.transaction_start_time_ms, begun, "begin")
+
+
+@REQUIREMENTS.that(4, "a topic that is not there is error 3, and keeps all others out with 55", source=HANDLER)
+def no_topic(target: Target) -> None:
+    topic, transactional_id = target.topic(), TransactionalId(target)
+    producer = transactional_id.producer()
+    missing = target.fresh_name("missing")
+    for version in VERSIONS:
+        errors = transactional_id.add(producer, [(topic.name, 0), (missing, 0), (missing, 1)], version)
+        expect_equal(errors, [55, 3, 3], f"version {version}: errors")
+    expect_equal(transactional_id.described().transaction_state, "Empty", "state")
+
+
+@REQUIREMENTS.that(5, "a partition that its topic does not have is error 3", source=HANDLER)
+def no_partition(target: Target) -> None:
+    topic, transactional_id = target.topic(), TransactionalId(target)
+    producer = transactional_id.producer()
+    for version in VERSIONS:
+        expect_equal(transactional_id.add(producer, [(topic.name, 0), (topic.name, 7)], version), [55, 3], f"version {version}: errors")
+
+
+@REQUIREMENTS.that(6, "the brokers' own topics are error 29", source=HANDLER)
+def internal(target: Target) -> None:
+    topic, transactional_id = target.topic(), TransactionalId(target)
+    producer = transactional_id.producer()
+    for version in VERSIONS:
+        errors = transactional_id.add(producer, [("__transaction_state", 0), (topic.name, 0)], version)
+        expect_equal(errors, [29, 55], f"version {version}: errors")
+
+
+@REQUIREMENTS.that(7, "a transactional id that nobody has initialised is error 49", source=COORDINATOR)
+def unknown(target: Target) -> None:
+    topic, transactional_id = target.topic(), TransactionalId(target)
+    for version in VERSIONS:
+        expect_equal(transactional_id.add((5, 0), [(topic.name, 0)], version), [49], f"version {version}")
+
+
+@REQUIREMENTS.that(8, "another producer id is error 49", source=COORDINATOR)
+def foreign(target: Target) -> None:
+    topic, transactional_id = target.topic(), TransactionalId(target)
+    _, epoch = transactional_id.producer()
+    for version in VERSIONS:
+        expect_equal(transactional_id.add((NOBODYS_PRODUCER_ID, epoch), [(topic.name, 0)], version), [49], f"version {version}")
+
+
+@REQUIREMENTS.that(9, "an epoch behind the present one is error 90, up to version 1 error 47", source="KIP-588")
+def behind(target: Target) -> None:
+    topic, transactional_id = target.topic(), TransactionalId(target)
+    before = transactional_id.producer()
+    transactional_id.producer()
+    for version in VERSIONS:
+        expect_error(transactional_id.add(before, [(topic.name, 0)], version)[0], fenced(version), f"version {version}")
+
+
+@REQUIREMENTS.that(10, "so is an epoch ahead of it", source=COORDINATOR)
+def ahead(target: Target) -> None:
+    topic, transactional_id = target.topic(), TransactionalId(target)
+    producer_id, epoch = transactional_id.producer()
+    for version in VERSIONS:
+        expect_error(transactional_id.add((producer_id, epoch + 1), [(topic.name, 0)], version)[0], fenced(version), f"version {version}")
+
+
+@REQUIREMENTS.that(11, "an empty transactional id is error 42", source=COORDINATOR)
+def empty(target: Target) -> None:
+    topic, transactional_id = target.topic(), TransactionalId(target)
+    producer = transactional_id.producer()
+    find_transaction_coordinator(target, "")
+    for version in VERSIONS:
+        expect_equal(transactional_id.add(producer, [(topic.name, 0)], version, name=""), [42], f"version {version}")
+
+
+@REQUIREMENTS.that(12, "what is not there is said before who asks is looked at", source=HANDLER)
+def order_of_checks(target: Target) -> None:
+    transactional_id = TransactionalId(target)
+    for version in VERSIONS:
+        errors = transactional_id.add((5, 0), [(target.fresh_name("missing"), 0)], version)
+        expect_equal(errors, [3], f"version {version}: error of an unknown topic in an unknown transaction")
+
+
+@REQUIREMENTS.that(13, "no partition at all begins a transaction, too", source=COORDINATOR)
+def nothing(target: Target) -> None:
+    transactional_id = TransactionalId(target)
+    producer = transactional_id.producer()
+    transactional_id.begin(producer, [])
+    found = transactional_id.described()
+    expect_equal((found.transaction_state, partitions_of(found)), ("Ongoing", []), "state, partitions")
+    transactional_id.ended(producer, commits=True)
+
+
+@REQUIREMENTS.that(14, "the transaction that was begun next has only its own partitions, and another beginning", source=COORDINATOR)
+def next_one(target: Target) -> None:
+    topic, transactional_id = target.topic(2), TransactionalId(target)
+    producer = transactional_id.producer()
+    transactional_id.begin(producer, [(topic.name, 0)])
+    begun = transactional_id.described().transaction_start_time_ms
+    transactional_id.ended(producer, commits=True)
+    transactional_id.begin(producer, [(topic.name, 1)])
+    found = transactional_id.described()
+    expect_equal(partitions_of(found), [(topic.name, 1)], "partitions")
+    expect(found.transaction_start_time_ms >= begun, "it began before the one before")

@@ -1,0 +1,128 @@
+"""AddPartitionsToTxn (24) as brokers ask, since version 4: several transactions at once, and whether a partition takes part.
+
+Source: KIP-890; TransactionCoordinator.handleVerifyPartitionsInTransaction.
+"""
+
+from collections.abc import Iterator
+
+from kraftsim.conformance.expect import expect_equal
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target
+from kraftsim.conformance.transaction_asking import Partitions, Producer, TransactionalId, partitions_of
+from protocol.api_keys import ApiKey
+
+REQUIREMENTS = Requirements("transactions", 4, "AddPartitionsToTxn of brokers")
+VERIFIES = "TransactionCoordinator.handleVerifyPartitionsInTransaction"
+HANDLER = "KafkaApis.handleAddPartitionsToTxnRequest"
+SINCE = 4
+NOBODYS_PRODUCER_ID = 1 << 40
+
+
+def versions(target: Target) -> Iterator[int]:
+    """Yield the versions that brokers ask in."""
+    return target.versions(ApiKey.ADD_PARTITIONS_TO_TXN, since=SINCE)
+
+
+def verified(transactional_id: TransactionalId, producer: Producer, partitions: Partitions, version: int, *, name: str | None = None) -> list[int]:
+    """Return the errors of partitions, in their order."""
+    row = transactional_id.row(producer, partitions, verifies=True, name=name)
+    found = transactional_id.ask_as_broker([row], version)[row.transactional_id]
+    return [found[each] for each in partitions]
+
+
+def _ongoing(target: Target) -> tuple[TransactionalId, Producer, str]:
+    """A transaction of which partition 0 of a topic is a part, and partition 1 is not."""
+    topic, transactional_id = target.topic(2), TransactionalId(target)
+    producer = transactional_id.producer()
+    transactional_id.begin(producer, [(topic.name, 0)])
+    return transactional_id, producer, topic.name
+
+
+@REQUIREMENTS.that(1, "a partition of the transaction is 0, another one 120, each by itself", source="KIP-890", since="3.8")
+def members(target: Target) -> None:
+    transactional_id, producer, topic = _ongoing(target)
+    for version in versions(target):
+        expect_equal(verified(transactional_id, producer, [(topic, 0), (topic, 1)], version), [0, 120], f"version {version}")
+
+
+@REQUIREMENTS.that(2, "a partition of the transaction is 0, another one 48, each by itself", source="KIP-890", until="3.7")
+def members_before(target: Target) -> None:
+    transactional_id, producer, topic = _ongoing(target)
+    for version in versions(target):
+        expect_equal(verified(transactional_id, producer, [(topic, 0), (topic, 1)], version), [0, 48], f"version {version}")
+
+
+@REQUIREMENTS.that(3, "a question adds nothing", source=VERIFIES)
+def asks_only(target: Target) -> None:
+    transactional_id, producer, topic = _ongoing(target)
+    for version in versions(target):
+        verified(transactional_id, producer, [(topic, 1)], version)
+        expect_equal(partitions_of(transactional_id.described()), [(topic, 0)], f"version {version}: partitions")
+
+
+@REQUIREMENTS.that(4, "an id that nobody has initialised, and another producer id, are error 49", source=VERIFIES)
+def unknown(target: Target) -> None:
+    transactional_id, (_, epoch), topic = _ongoing(target)
+    nobody = TransactionalId(target)
+    for version in versions(target):
+        expect_equal(verified(nobody, (5, 0), [(topic, 0)], version), [49], f"version {version}: nobody's id")
+        expect_equal(verified(transactional_id, (NOBODYS_PRODUCER_ID, epoch), [(topic, 0)], version), [49], f"version {version}: another's")
+
+
+@REQUIREMENTS.that(5, "any other epoch is error 90", source=VERIFIES)
+def other_epochs(target: Target) -> None:
+    transactional_id, (producer_id, epoch), topic = _ongoing(target)
+    for version in versions(target):
+        for other in (epoch - 1, epoch + 1):
+            expect_equal(verified(transactional_id, (producer_id, other), [(topic, 0)], version), [90], f"version {version}, epoch {other}")
+
+
+@REQUIREMENTS.that(6, "an empty id is error 42", source=VERIFIES)
+def empty(target: Target) -> None:
+    transactional_id, producer, topic = _ongoing(target)
+    for version in versions(target):
+        expect_equal(verified(transactional_id, producer, [(topic, 0)], version, name=""), [42], f"version {version}")
+
+
+@REQUIREMENTS.that(7, "a partition that is not there is error 3, and the others are 55", source=HANDLER)
+def not_there(target: Target) -> None:
+    transactional_id, producer, topic = _ongoing(target)
+    for version in versions(target):
+        expect_equal(verified(transactional_id, producer, [(topic, 0), (topic, 9)], version), [55, 3], f"version {version}")
+
+
+@REQUIREMENTS.that(8, "of a transaction that has ended no partition is a part any more: 120", source=VERIFIES, since="3.8")
+def ended(target: Target) -> None:
+    for commits in (True, False):
+        transactional_id, producer, topic = _ongoing(target)
+        transactional_id.ended(producer, commits=commits)
+        for version in versions(target):
+            expect_equal(verified(transactional_id, producer, [(topic, 0)], version), [120], f"version {version}")
+
+
+@REQUIREMENTS.that(9, "brokers may add, too, in the same request in which they ask", source="KIP-890", since="3.8")
+def adds(target: Target) -> None:
+    for version in versions(target):
+        transactional_id, producer, topic = _ongoing(target)
+        other, other_producer, other_topic = _ongoing(target)
+        if other.address != transactional_id.address:
+            continue
+        rows = [transactional_id.row(producer, [(topic, 1)], verifies=False), other.row(other_producer, [(other_topic, 1)], verifies=True)]
+        found = transactional_id.ask_as_broker(rows, version)
+        wanted = {transactional_id.name: {(topic, 1): 0}, other.name: {(other_topic, 1): 120}}
+        expect_equal(found, wanted, f"version {version}: errors")
+        expect_equal(partitions_of(transactional_id.described()), [(topic, 0), (topic, 1)], f"version {version}: partitions")
+
+
+@REQUIREMENTS.that(10, "one transaction that is refused does not touch the others of its request", source="KIP-890")
+def each_by_itself(target: Target) -> None:
+    transactional_id, producer, topic = _ongoing(target)
+    nobody = target.fresh_name("transaction")
+    for version in versions(target):
+        rows = [
+            transactional_id.row((5, 0), [(topic, 0)], verifies=True, name=nobody),
+            transactional_id.row(producer, [(topic, 0)], verifies=True),
+        ]
+        found = transactional_id.ask_as_broker(rows, version)
+        expect_equal(found[transactional_id.name], {(topic, 0): 0}, f"version {version}: the good one")
+        expect_equal(found[nobody][topic, 0] in (49, 16), True, f"version {version}: the other one is unknown here, or belongs elsewhere")

@@ -1,0 +1,34 @@
+"""Transactions that their producers do not end: the coordinator aborts them, and whoever began them is fenced.
+
+Source: KIP-98, KAFKA-6119; TransactionCoordinator.abortTimedOutTransactions.
+"""
+
+from kraftsim.conformance.expect import expect_equal, expect_error
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target
+from kraftsim.conformance.transaction_asking import TransactionalId, partitions_of
+from protocol.errors import ErrorCode
+
+REQUIREMENTS = Requirements("transactions", 8, "Transactions that take too long")
+COORDINATOR = "TransactionCoordinator.abortTimedOutTransactions"
+SHORT_MS = 100
+SCAN_SECONDS = 25.0
+"""A coordinator looks every ten seconds."""
+
+
+@REQUIREMENTS.that(1, "a transaction that lasts longer than its time-out is aborted, and its producer fenced by the next epoch", source="KAFKA-6119")
+def aborted(target: Target) -> None:
+    topic, transactional_id, patient = target.topic(), TransactionalId(target), TransactionalId(target)
+    producer, other = transactional_id.producer(SHORT_MS), patient.producer()
+    idle = TransactionalId(target)
+    idle_producer = idle.producer(SHORT_MS)
+    for each, who in ((transactional_id, producer), (patient, other)):
+        each.begin(who, [(topic.name, 0)])
+    found = transactional_id.reached("CompleteAbort", SCAN_SECONDS)
+    expect_equal((found.producer_id, found.producer_epoch, partitions_of(found)), (producer[0], producer[1] + 1, []), "id, epoch, partitions")
+    expect_equal(patient.described().transaction_state, "Ongoing", "state of the one that may last longer")
+    expect_equal((idle.described().transaction_state, idle.described().producer_epoch), ("Empty", idle_producer[1]), "where none was begun")
+    expect_error(transactional_id.add(producer, [(topic.name, 0)])[0], ErrorCode.PRODUCER_FENCED, "AddPartitionsToTxn afterwards")
+    for commits in (True, False):
+        expect_error(transactional_id.end(producer, commits=commits).error_code, ErrorCode.PRODUCER_FENCED, "EndTxn afterwards")
+    expect_equal(transactional_id.producer(), (producer[0], producer[1] + 2), "who comes next")
