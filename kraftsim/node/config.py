@@ -177,6 +177,8 @@ class NodeConfig:
         "transaction.remove.expired.transaction.cleanup.interval.ms", integer(at_least=1), "3600000"
     )
     transaction_partition_verification_enable: bool = setting("transaction.partition.verification.enable", boolean, "true")
+    add_partitions_to_txn_retry_backoff_ms: int = setting("add.partitions.to.txn.retry.backoff.ms", integer(at_least=1), "20")
+    add_partitions_to_txn_retry_backoff_max_ms: int = setting("add.partitions.to.txn.retry.backoff.max.ms", integer(at_least=0), "100")
 
     # consumer groups
     group_initial_rebalance_delay_ms: int = setting("group.initial.rebalance.delay.ms", integer(), "3000")

@@ -4,7 +4,7 @@ A delta of 3.9.   Source: the message definitions in the jars of 4.0.2.
 """
 
 from kraftsim.releases import r3_9
-from kraftsim.releases.traits import ATOMIC_FEATURE_UPDATES, PRE_VOTE, SHUTDOWN_AT_REGISTRATION, WITHOUT_ZOOKEEPER
+from kraftsim.releases.traits import ATOMIC_FEATURE_UPDATES, PRE_VOTE, SHUTDOWN_AT_REGISTRATION, TRANSACTIONS_HAVE_EPOCHS, WITHOUT_ZOOKEEPER
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_9.RELEASE.followed_by(
@@ -68,6 +68,7 @@ RELEASE = r3_9.RELEASE.followed_by(
     lost_apis=(ApiKey.CONTROLLED_SHUTDOWN,),
     gained=(
         PRE_VOTE,
+        TRANSACTIONS_HAVE_EPOCHS,
         ATOMIC_FEATURE_UPDATES,
         WITHOUT_ZOOKEEPER,
         SHUTDOWN_AT_REGISTRATION,

@@ -41,6 +41,9 @@ VERIFIED_TRANSACTIONS = Trait(name="verified-transactions", since_release="3.6",
 ABORTABLE_VERIFICATION = Trait(name="abortable-verification", since_release="3.8", why="KIP-890")
 """A coordinator says TRANSACTION_ABORTABLE of a partition that is not in the transaction (before: INVALID_TXN_STATE)."""
 
+TRANSACTIONS_HAVE_EPOCHS = Trait(name="transactions-have-epochs", since_release="4.0", why="KIP-890 part 2")
+"""A transaction that is open in a partition with another epoch of its producer is another one (before: it is taken for the same)."""
+
 METADATA_TRANSACTIONS = Trait(name="metadata-transactions", since_level="3.6-IV1", why="KIP-866")
 """The first records of a metadata log stand between BeginTransaction and EndTransaction."""
 

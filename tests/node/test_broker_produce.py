@@ -81,8 +81,7 @@ IDEMPOTENT: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1}
         (batch(producer_id=7, producer_epoch=0), {}, ErrorCode.INVALID_RECORD, None),
         (batch(compression=Compression.ZSTD), {"version": 6}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1),
         (batch(transactional=True, base_sequence=1, **IDEMPOTENT), {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1),
-        (batch(transactional=True, base_sequence=1, **IDEMPOTENT), {"transactional_id": "x", "version": 10}, ErrorCode.INVALID_TXN_STATE, -1),
-        (batch(transactional=True, base_sequence=1, **IDEMPOTENT), {"transactional_id": "x"}, ErrorCode.TRANSACTION_ABORTABLE, -1),
+        (batch(transactional=True, base_sequence=1, **IDEMPOTENT), {"transactional_id": "x"}, ErrorCode.NOT_ENOUGH_REPLICAS, -1),  # of coordinators
         (batch(base_sequence=9, **IDEMPOTENT), {}, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0),
         (batch(base_sequence=1, producer_id=7, producer_epoch=0), {}, ErrorCode.INVALID_PRODUCER_EPOCH, 0),
     ],

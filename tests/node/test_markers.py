@@ -229,7 +229,7 @@ def test_a_transaction_takes_no_other_records_of_its_producer() -> None:
 
     async def work(client: Client) -> None:
         assert await write(client, 0) is ErrorCode.NONE
-        assert await write(client, 1, transactional=False) is ErrorCode.TRANSACTION_ABORTABLE
+        assert await write(client, 1, transactional=False) is ErrorCode.INVALID_TXN_STATE
         assert await ended(client) is ErrorCode.NONE
         assert await write(client, 1, transactional=False) is ErrorCode.NONE
 

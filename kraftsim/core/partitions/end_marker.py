@@ -12,12 +12,16 @@ from protocol.control_records import build_transaction_marker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndMarker:
-    """`coordinator_epoch`: the leader epoch of the coordinator's own partition, by which an older coordinator is fenced."""
+    """`coordinator_epoch`: the leader epoch of the coordinator's own partition, by which an older coordinator is fenced.
+
+    `transaction_version`: 2 where the epoch was bumped for this marker; it is in no batch.
+    """
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     is_commit: bool
+    transaction_version: int = 0
 
     def batch(self, now_ms: int) -> RecordBatch:
         """Return the control batch. `now_ms` is the wall clock."""

@@ -339,21 +339,23 @@ class PartitionReplica:
         Comes back with NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         refusal = self._refuse_replicas(ALL_REPLICAS) or self.producer_state.check_marker(
-            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
         )
         if refusal is None:
             return self._placed(marker.batch(now_ms), now_ms, marker)
         self._tell.refused_marker(marker, refusal)
         return refusal
 
-    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> int | Refusal | None:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool = False
+    ) -> int | Refusal | None:
         """Return the guard to append with once the coordinator has said that this partition is in the transaction; None if it need not be asked.
 
-        Comes back with NOT_LEADER_OR_FOLLOWER. `base_sequence` is -1 for offsets of groups, `now_ms` is the wall clock.
+        Comes back with NOT_LEADER_OR_FOLLOWER, too; all else is as in the producer state.
         """
         if self.reign is None:
             return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
-        return self.producer_state.begin_verification(producer_id, producer_epoch, base_sequence, now_ms)
+        return self.producer_state.begin_verification(producer_id, producer_epoch, base_sequence, now_ms, adds=adds)
 
     def apply_append(self, decision: AppendDecision) -> AbortedTransaction | None:
         """Take note that the bytes of a decision are in the log; what its transaction index is to say of them comes back."""

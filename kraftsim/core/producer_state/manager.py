@@ -18,6 +18,10 @@ from protocol.batches import RecordBatch
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
 
+BUMPS_EPOCHS = 2
+"""The transaction.version since which each transaction ends with a new epoch."""
+LAST_PRODUCER_EPOCH = 32767
+
 
 class ProducerStateManager:
     """`check` a batch of a client, `apply` it once it is in the log; `replay` what is read back from a log without judging it."""
@@ -46,14 +50,20 @@ class ProducerStateManager:
         """Hear how far the log is replicated: transactions whose markers lie before that bind no reader any more."""
         self._transactions.on_high_watermark(high_watermark)
 
-    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> int | None:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool = False
+    ) -> int | Refusal | None:
         """Return the guard to append with once the coordinator has said that the partition is in the transaction; None if it need not be asked.
 
-        Its transaction is open here: then it was asked before. `base_sequence` is -1 for offsets, `now_ms` is the wall clock.
+        Its transaction is open here: then it was asked before. `adds`: it is told to add the partition, whether or not it would be asked otherwise.
+        `base_sequence` is -1 for offsets, `now_ms` is the wall clock. Comes back with INVALID_PRODUCER_EPOCH (since 4.0).
         """
-        if not self._policy.verifies_transactions or self._transactions.is_open(producer_id):
+        if not (adds or self._policy.verifies_transactions):
             return None
-        return self._verifications.begin(producer_id, producer_epoch, base_sequence, now_ms)
+        refusal = self._refuse_past_epoch(producer_id, producer_epoch) if self._policy.transactions_have_epochs else None
+        if refusal is not None or self._is_open(producer_id, producer_epoch):
+            return refusal
+        return self._verifications.begin(producer_id, producer_epoch, base_sequence, now_ms, adds=adds)
 
     def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
         """Judge a batch of a client. `guard` is what `begin_verification` gave for it, if it gave any.
@@ -70,7 +80,7 @@ class ProducerStateManager:
             if copy is not None:
                 return Duplicate(first_offset=copy.first_offset, last_offset=copy.last_offset, log_append_time_ms=copy.max_timestamp)
         if batch.is_transactional:
-            refusal = self._refuse_unverified(producer_id, guard)
+            refusal = self._refuse_unverified(batch, guard)
             if refusal is not None:
                 return refusal
         verdict = self._check_sequence(entry, batch.producer_epoch, base_sequence, producer_id)
@@ -83,14 +93,22 @@ class ProducerStateManager:
         producer_id = batch.producer_id
         if producer_id < 0:
             return None
-        refusal = self._refuse_unverified(producer_id, guard) if batch.is_transactional else None
+        refusal = self._refuse_unverified(batch, guard) if batch.is_transactional else None
         return refusal or self._refuse_past_epoch(producer_id, batch.producer_epoch)
 
-    def _refuse_unverified(self, producer_id: int, guard: int | None) -> Refusal | None:
+    def _refuse_unverified(self, batch: RecordBatch, guard: int | None) -> Refusal | None:
         """Return why the first records of a transaction are not written: nobody asked the coordinator, or what it said is of the past."""
-        if not self._policy.verifies_transactions or self._transactions.is_open(producer_id) or self._verifications.holds(producer_id, guard):
+        if not self._policy.verifies_transactions or self._is_open(batch.producer_id, batch.producer_epoch):
+            return None
+        if self._verifications.holds(batch.producer_id, guard):
             return None
         return Refusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
+    def _is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Tell whether a producer has a transaction under way here; since 4.0 one of another epoch is another one."""
+        if not self._transactions.is_open(producer_id):
+            return False
+        return not self._policy.transactions_have_epochs or self._entries[producer_id].producer_epoch == producer_epoch
 
     def _refuse_past_epoch(self, producer_id: int, producer_epoch: int) -> Refusal | None:
         entry = self._entries.get(producer_id)
@@ -98,13 +116,21 @@ class ProducerStateManager:
             return None
         return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id}: epoch {producer_epoch}, seen {entry.producer_epoch}")
 
-    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> Refusal | None:
-        """Return why the marker of a coordinator is not written: INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED by a later coordinator."""
+    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> Refusal | None:
+        """Return why the marker of a coordinator is not written: INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED by a later coordinator.
+
+        With `transaction_version` 2 its epoch was bumped for it: one that records have been written with is of a later transaction (since 4.2).
+        """
         refusal = self._refuse_past_epoch(producer_id, producer_epoch)
         if refusal is not None:
             return refusal
         entry = self._entries.get(producer_id)
-        if entry is not None and coordinator_epoch < entry.coordinator_epoch:
+        if entry is None:
+            return None
+        has_begun = producer_epoch == entry.producer_epoch and entry.first_transaction_offset is not None
+        if transaction_version >= BUMPS_EPOCHS and has_begun and producer_epoch != LAST_PRODUCER_EPOCH:
+            return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id}: epoch {producer_epoch} has a transaction open here")
+        if coordinator_epoch < entry.coordinator_epoch:
             why = f"producer {producer_id}: coordinator epoch {coordinator_epoch}, seen {entry.coordinator_epoch}"
             return Refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED, why)
         return None
@@ -163,10 +189,12 @@ class ProducerStateManager:
     def _check_sequence(self, entry: ProducerStateEntry | None, producer_epoch: int, base_sequence: int, producer_id: int) -> Append | Refusal:
         known_epoch = entry.producer_epoch if entry is not None else NO_PRODUCER_EPOCH
         last_sequence = entry.last_sequence if entry is not None else NO_SEQUENCE
-        lowest_sequence = self._verifications.lowest_sequence(producer_id) if self._policy.verifies_transactions else None
-        if lowest_sequence is not None and base_sequence > lowest_sequence and producer_epoch >= known_epoch:
-            why = f"producer {producer_id}: sequence {base_sequence} while {lowest_sequence} waits to be verified"
-            return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
+        verification = self._verifications.of(producer_id)
+        if verification is not None and producer_epoch >= known_epoch:
+            expected = 0 if verification.adds and last_sequence == NO_SEQUENCE else verification.lowest_sequence
+            if base_sequence > expected:
+                why = f"producer {producer_id}: sequence {base_sequence} while {expected} waits to be verified"
+                return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
         if producer_epoch == known_epoch:
             if is_next_sequence(last_sequence, base_sequence):
                 return APPEND

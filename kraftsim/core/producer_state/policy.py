@@ -24,10 +24,12 @@ class UnknownProducer(Enum):
 class ProducerStatePolicy:
     """`expiration_ms`: producer.id.expiration.ms. `verifies_transactions`: transaction.partition.verification.enable (KIP-890, since 3.6).
 
+    `transactions_have_epochs`: a transaction that is open with another epoch of its producer is not this one (KIP-890 part 2, since 4.0).
     `sequences_behind`: max.in.flight.sequence.number.per.connection (KIP-758); Kafka's own rules ask for no such thing.
     """
 
     unknown_producer: UnknownProducer = UnknownProducer.ACCEPTED
     expiration_ms: int = DAY_MS
     verifies_transactions: bool = True
+    transactions_have_epochs: bool = False
     sequences_behind: int = SEQUENCES_BEHIND_DEFAULT

@@ -11,10 +11,12 @@ Source: KIP-890, org.apache.kafka.storage.internals.log.{VerificationStateEntry,
 class Verification:
     """What is known of a producer from the first question to the first record. `begun_ms` is the wall clock."""
 
-    __slots__ = ("begun_ms", "guard", "lowest_sequence", "producer_epoch")
+    __slots__ = ("adds", "begun_ms", "guard", "lowest_sequence", "producer_epoch")
 
-    def __init__(self, guard: int, producer_epoch: int, base_sequence: int, begun_ms: int) -> None:
+    def __init__(self, guard: int, producer_epoch: int, base_sequence: int, begun_ms: int, *, adds: bool) -> None:
         self.guard = guard
+        self.adds = adds
+        """Whether the coordinator is told to add the partition: the producer begins each transaction with an epoch, and a sequence, of its own."""
         self.producer_epoch = producer_epoch
         self.lowest_sequence = base_sequence
         self.begun_ms = begun_ms
@@ -36,12 +38,12 @@ class Verifications:
         self._begun: dict[int, Verification] = {}
         self._last_guard = 0
 
-    def begin(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> int:
+    def begin(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool) -> int:
         """Return the guard of a producer, which is the one it has already while nothing was written. `now_ms` is the wall clock."""
         known = self._begun.get(producer_id)
         if known is None:
             self._last_guard += 1
-            self._begun[producer_id] = Verification(self._last_guard, producer_epoch, base_sequence, now_ms)
+            self._begun[producer_id] = Verification(self._last_guard, producer_epoch, base_sequence, now_ms, adds=adds)
             return self._last_guard
         known.take(producer_epoch, base_sequence)
         return known.guard
@@ -51,10 +53,9 @@ class Verifications:
         known = self._begun.get(producer_id)
         return known is not None and known.guard == guard
 
-    def lowest_sequence(self, producer_id: int) -> int | None:
-        """Return the sequence that comes first among those that wait; None if none does."""
-        known = self._begun.get(producer_id)
-        return None if known is None else known.lowest_sequence
+    def of(self, producer_id: int) -> Verification | None:
+        """Return what is known of a producer that is about to begin a transaction."""
+        return self._begun.get(producer_id)
 
     def end(self, producer_id: int) -> None:
         """Something of a transaction of this producer was written: its first records, or its marker."""

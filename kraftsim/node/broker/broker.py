@@ -121,6 +121,7 @@ class Broker:
             on_offline=self._on_directory_offline,
         )
         self.groups = GroupCoordinator(self.shell, lambda: self.image, self.partitions, self.produces, self.fetches, parts.group_shard)
+        self.verifier = parts.verifier(self.shell, lambda: self.image, own_versions=spoken_versions(parts.release.broker_apis))
         self.forwarding = Forwarding(self._forwarded)
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
@@ -203,6 +204,7 @@ class Broker:
         self.replication.close()
         self.groups.close()
         self.transactions.close()
+        self.verifier.close()
         self._heartbeats.close()
         self._forwarded.close()
         self._alterations.close()
@@ -349,6 +351,7 @@ class Broker:
         self._alterations.abort()
         self.replication.abort()
         self.transactions.abort()
+        self.verifier.abort()
         self.groups.close()
         self.fetches.close()
         self.produces.close()

@@ -80,9 +80,11 @@ class HostedPartition:
             self._write(decision, now_ms)
         return decision
 
-    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> int | Refusal | None:
-        """Return the guard for an append after the coordinator was asked, None if it need not be; NOT_LEADER_OR_FOLLOWER."""
-        return self.replica.begin_verification(producer_id, producer_epoch, base_sequence, now_ms)
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool = False
+    ) -> int | Refusal | None:
+        """Return the guard for an append after the coordinator was asked, None if it need not be, or why nothing can be appended."""
+        return self.replica.begin_verification(producer_id, producer_epoch, base_sequence, now_ms, adds=adds)
 
     def _write(self, decision: AppendDecision, now_ms: int) -> None:
         self.log.append(

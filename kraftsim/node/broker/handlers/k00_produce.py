@@ -7,6 +7,8 @@ Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager
 were asked of Apache Kafka 3.9.1.
 """
 
+from typing import cast
+
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, client_batch
@@ -16,9 +18,11 @@ from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
+from kraftsim.node.broker.partitions import PartitionKey
+from kraftsim.node.broker.transactions.produce_verification import ProduceVerification, Verified
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler
 from protocol.api_keys import ApiKey
-from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     ACKS_NONE,
@@ -30,6 +34,7 @@ from protocol.messages.k00_produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 
@@ -37,8 +42,11 @@ FIRST_VERSION_OF_FORMAT_2 = 3
 """Versions before it bring message sets of formats 0 and 1, which are converted."""
 FIRST_VERSION_WITH_RECORD_ERRORS = 8
 FIRST_VERSION_WITH_LEADER = 10
-FIRST_VERSION_WITH_ABORTABLE = 11
+FIRST_VERSION_WITH_TOPIC_IDS = 13
 NO_TIMESTAMP = -1
+TRANSACTIONAL_BIT = 0x10
+MAGIC_POSITION, ATTRIBUTES_LOW_BYTE, FIRST_MAGIC_WITH_TRANSACTIONS = 16, 22, 2
+"""Where both are in a batch, and since when there are transactions."""
 ERRORS_BEFORE_THE_LOG = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -48,8 +56,7 @@ ERRORS_BEFORE_THE_LOG = frozenset(
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.INVALID_REQUIRED_ACKS,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
 """Errors that are answered without the log start offset."""
@@ -74,9 +81,10 @@ class ProduceWork:
         self.version = call.api_version
         self.listener = call.listener
         self.is_admin = call.client_id == ADMIN_CLIENT_ID
-        self.transactional_id = request.transactional_id
         self.acks = request.acks
         self.now_ms = broker.world.clock.wall_ms()
+        self.verified: Verified | None = None
+        """What is known of the transaction that the batches belong to; None if they belong to none, or nobody asks."""
         self.owed: list[HostedPartition] = []
         self.unreplicated: list[Unreplicated] = []
         self.first_error = ErrorCode.NONE
@@ -86,10 +94,22 @@ class ProduceWork:
     def run(self, request: ProduceRequest) -> None:
         """Append every batch of the request."""
         for topic in request.topic_data:
-            answers = [self._append(topic.name, data) for data in topic.partition_data]
-            self.response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+            name = topic_name(self.broker, topic, self.version)
+            if name is None:
+                unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+                answers = [self._refused("", data.index, unknown) for data in topic.partition_data]
+            else:
+                answers = [self._append(name, data) for data in topic.partition_data]
+            self.response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         if self.leader_endpoints:
             self.response.node_endpoints = list(self.leader_endpoints.values())
+
+    def refuse_all(self, call: Call, request: ProduceRequest, error: ErrorCode, why: str) -> Answer:
+        """Refuse the request as a whole."""
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                self._refused(topic.name, data.index, Refusal(error, why))
+        return refuse(call, error)
 
     def _append(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
         if is_internal(topic) and not self.is_admin:
@@ -100,11 +120,14 @@ class ProduceWork:
         batch = client_batch(data.records, self.version) if self.version >= FIRST_VERSION_OF_FORMAT_2 else UncheckedRecords(data.records or b"")
         if isinstance(batch, Refusal):
             return self._refused(topic, data.index, batch)
-        if batch.is_transactional and self.transactional_id is None:
-            why = "a transactional batch without a transactional id"
-            return self._refused(topic, data.index, Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why))
+        guard = None
+        if self.verified is not None:
+            refusal = self.verified.refused.get((topic, data.index))
+            if refusal is not None:
+                return self._refused(topic, data.index, refusal)
+            guard = self.verified.guards.get((topic, data.index))
         try:
-            outcome = partition.append(batch, self.acks, self.now_ms)
+            outcome = partition.append(batch, self.acks, self.now_ms, guard)
         except OSError as failure:
             self.broker.partitions.disk_failed(partition.log.directory, "write", failure)
             return self._refused(topic, data.index, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
@@ -168,8 +191,6 @@ class ProduceWork:
 
     def _answered(self, topic: str, index: int, refusal: Refusal, partition: HostedPartition | None) -> PartitionProduceResponse:
         error = refusal.error
-        if error is ErrorCode.INVALID_TXN_STATE and self.version >= FIRST_VERSION_WITH_ABORTABLE:
-            error = ErrorCode.TRANSACTION_ABORTABLE  # the client has said that it understands (KIP-890)
         self.first_error = self.first_error or error
         answer = PartitionProduceResponse(index=index, error_code=error, base_offset=NO_OFFSET, error_message=refusal.why or None)
         if refusal.records and self.version >= FIRST_VERSION_WITH_RECORD_ERRORS:
@@ -235,10 +256,76 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     if any(data.records is None and broker.image.partition(name, data.index) is not None for name, data in rows):
         return Deferred()  # asked of Apache Kafka 3.9.1: no answer, ever, and nothing behind it on the connection is served
     work = ProduceWork(broker, call, request)
-    work.run(request)
-    if not work.owed and not work.unreplicated:
-        return _answer(work)
+    if not has_transactional(request):
+        return _finish(work, request, None)
+    return _verified_first(broker, call, work, request)
+
+
+def topic_name(broker: Broker, topic: TopicProduceData, version: int) -> str | None:
+    """Return the name of a topic; None for an id that is not known."""
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return topic.name
+    known = broker.image.topic_by_id(topic.topic_id)
+    return None if known is None else known.name
+
+
+def has_transactional(request: ProduceRequest) -> bool:
+    """Tell whether some partition's first batch belongs to a transaction."""
+    return any(
+        data.records is not None
+        and len(data.records) > ATTRIBUTES_LOW_BYTE
+        and data.records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+        and data.records[MAGIC_POSITION] >= FIRST_MAGIC_WITH_TRANSACTIONS
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+def _verified_first(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Answer | Deferred:
+    """Append what belongs to a transaction after its coordinator was asked, where it must be."""
+    if request.transactional_id is None:
+        return work.refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id")
+    batches = _transactional_batches(broker, request, call.api_version)
+    if len({(batch.producer_id, batch.producer_epoch) for batch in batches.values()}) > 1:
+        return work.refuse_all(call, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional batches of several producers")
     later = Deferred()
+
+    def append(verified: Verified) -> None:
+        work.verified, work.now_ms = verified, broker.world.clock.wall_ms()
+        _finish(work, request, later)
+
+    ProduceVerification(
+        partitions=broker.partitions,
+        verifier=broker.verifier,
+        clock=broker.world.clock,
+        config=broker.config,
+        transactional_id=request.transactional_id,
+        version=call.api_version,
+        on_verified=append,
+    ).run(batches)
+    return later
+
+
+def _transactional_batches(broker: Broker, request: ProduceRequest, version: int) -> dict[PartitionKey, RecordBatch]:
+    """Return the batches of transactions, by partition, as far as they are sound. They may have to wait longer than the buffer that they came in."""
+    batches: dict[PartitionKey, RecordBatch] = {}
+    for topic in request.topic_data:
+        name = topic_name(broker, topic, version)
+        for data in topic.partition_data if name is not None else ():
+            data.records = None if data.records is None else bytes(data.records)
+            batch = client_batch(data.records, version)
+            if isinstance(batch, RecordBatch) and batch.is_transactional and batch.producer_id >= 0:
+                batches[cast(str, name), data.index] = batch
+    return batches
+
+
+def _finish(work: ProduceWork, request: ProduceRequest, later: Deferred | None) -> Answer | Deferred:
+    """Append, and answer when that may be: now, or through `later`, which is made where it is needed and not given."""
+    broker = work.broker
+    work.run(request)
+    if not work.owed and not work.unreplicated and later is None:
+        return _answer(work)
+    later = later or Deferred()
 
     def wait_for_replicas() -> None:
         if not work.unreplicated:
@@ -266,6 +353,7 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
         responses=[
             TopicProduceResponse(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partition_responses=[PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1) for data in topic.partition_data],
             )
             for topic in request.topic_data

@@ -56,6 +56,7 @@ class MarkerWork:
                 producer_epoch=written.producer_epoch,
                 coordinator_epoch=written.coordinator_epoch,
                 is_commit=written.transaction_result,
+                transaction_version=written.transaction_version,
             )
             for topic in written.topics:
                 for partition in topic.partition_indexes:

@@ -1,0 +1,234 @@
+"""Transactional batches on their way into partitions: who is asked first, and what the producer is told.   Source: KIP-890."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kraftsim.core.partitions.end_marker import EndMarker
+from kraftsim.events.partition_transactions import TransactionVerified
+from kraftsim.events.partitions import ProduceRefused
+from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.k26_end_txn import EndTxnRequest
+from tests.node.brokers import NOW, Client, Cluster, batch, running_cluster
+from tests.node.test_markers import read, seen
+
+ONE_COPY = {"transaction_state_log_replication_factor": "1", "transaction_state_log_min_isr": "1", "transaction_state_log_num_partitions": "4"}
+RETRIABLE = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+)
+
+
+@dataclass(slots=True)
+class Producer:
+    """A transactional producer as it speaks to one broker, which is its coordinator as well."""
+
+    client: Client
+    transactional_id: str
+    producer_id: int = -1
+    epoch: int = -1
+
+    async def begin(self) -> "Producer":
+        """Ask for the producer id until there is one."""
+        await self._patiently(lambda: self.client.ask(FindCoordinatorRequest(key_type=1, key=self.transactional_id), 3))
+        answer = await self._patiently(
+            lambda: self.client.ask(InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000), 4)
+        )
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return self
+
+    @staticmethod
+    async def _patiently(ask: Any) -> Any:
+        while ErrorCode((answer := await ask()).error_code) in RETRIABLE:
+            await asyncio.sleep(0.05)
+        assert answer.error_code == 0, ErrorCode(answer.error_code)
+        return answer
+
+    async def add(self, *partitions: int) -> None:
+        """Add partitions of t."""
+        while True:
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self.transactional_id,
+                v3_and_below_producer_id=self.producer_id,
+                v3_and_below_producer_epoch=self.epoch,
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=list(partitions))],
+            )
+            answer = await self.client.ask(request, 3)
+            errors = {ErrorCode(each.partition_error_code) for topic in answer.results_by_topic_v3_and_below for each in topic.results_by_partition}
+            if errors == {ErrorCode.NONE}:
+                return
+            assert errors <= set(RETRIABLE), errors
+            await asyncio.sleep(0.05)
+
+    async def produce(self, sequence: int, partition: int = 0, *, version: int = 11, **changes: Any) -> PartitionProduceResponse:
+        """Produce one record of a transaction."""
+        told = {"producer_id": self.producer_id, "producer_epoch": self.epoch, **changes}
+        records = batch(1, base_sequence=sequence, transactional=True, **told)
+        return await self.client.produce(records, partition=partition, version=version, transactional_id=self.transactional_id)
+
+    async def end(self, *, commits: bool = True, version: int = 4) -> None:
+        """End the transaction; what comes back with version 5 is what the next one is to be written with."""
+        request = EndTxnRequest(transactional_id=self.transactional_id, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commits)
+        answer = await self._patiently(lambda: self.client.ask(request, version))
+        if version >= 5:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+
+def on_one_broker(work: Any, *, release_name: str = "3.9", **settings: str) -> Cluster:
+    """Let a transactional producer work with a topic t of two partitions."""
+    with running_cluster(release_name=release_name, **{**ONE_COPY, **settings}) as cluster:
+
+        async def prepared(client: Client) -> None:
+            await client.create_topic("t", partitions=2)
+            await work(await Producer(client, "T").begin())
+
+        cluster.run(prepared)
+        return cluster
+
+
+def test_the_coordinator_is_asked_once_before_the_first_records() -> None:
+    """Then the open transaction is known here; the next one is asked about again."""
+
+    async def work(producer: Producer) -> None:
+        for turn in range(2):
+            await producer.add(0)
+            assert [(await producer.produce(3 * turn + each)).error_code for each in range(3)] == [0, 0, 0]
+            await producer.end(commits=turn == 0)
+        await asyncio.sleep(0.5)
+        assert seen(await read(producer.client, 0)) == ([0, 1, 2, 3, 4, 5, 6, 7], 8, 8, [(producer.producer_id, 4)])
+
+    cluster = on_one_broker(work)
+    assert [(each.partitions, each.adds, each.error_code) for each in cluster.noted(TransactionVerified)] == [("t-0", False, 0)] * 2
+
+
+@pytest.mark.parametrize("version", [9, 10, 11])
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({}, ErrorCode.TRANSACTION_ABORTABLE),
+        ({"producer_id": 4711}, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ({"producer_epoch": 9}, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_records_that_the_coordinator_does_not_expect_are_not_written(version: int, changes: dict[str, int], error: ErrorCode) -> None:
+    """The partition was not added, the producer id is another's, the epoch is of the future; before Produce 11 nobody knows TRANSACTION_ABORTABLE."""
+    expected = ErrorCode.INVALID_TXN_STATE if error is ErrorCode.TRANSACTION_ABORTABLE and version < 11 else error
+
+    async def work(producer: Producer) -> None:
+        await producer.add(1)
+        answer = await producer.produce(0, version=version, **changes)
+        assert (ErrorCode(answer.error_code), answer.base_offset, answer.log_start_offset) == (expected, -1, -1)
+        assert (await producer.produce(0, 1, version=version)).error_code == 0
+
+    on_one_broker(work)
+
+
+def test_what_may_be_different_soon_is_not_enough_replicas() -> None:
+    """Nobody leads the partition of the transactional id: a client tries that again without asking for metadata."""
+    with running_cluster() as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t")
+            records = batch(1, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+            answer = await client.produce(records, transactional_id="T")
+            assert ErrorCode(answer.error_code) is ErrorCode.NOT_ENOUGH_REPLICAS
+            assert (
+                answer.error_message
+                == "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE"
+            )
+
+        cluster.run(work)
+
+
+@pytest.mark.parametrize("settings", [{"transaction_partition_verification_enable": "false"}, {"release_name": "3.5"}])
+def test_nobody_is_asked_where_that_is_turned_off_or_unknown(settings: dict[str, str]) -> None:
+    """Records then begin transactions of which no coordinator knows (KAFKA-14402)."""
+
+    async def work(producer: Producer) -> None:
+        assert (await producer.produce(0, version=9)).error_code == 0
+
+    cluster = on_one_broker(work, **settings)  # type: ignore[arg-type]  # a release is no setting
+    assert cluster.noted(TransactionVerified) == []
+
+
+def test_a_marker_between_question_and_records_forbids_them() -> None:
+    """KAFKA-14884: the answer is of a transaction that is over; the guard is gone, and the next try asks again."""
+
+    async def work(producer: Producer) -> None:
+        await producer.add(0)
+        writing = asyncio.get_running_loop().create_task(producer.produce(0))
+        while hosted.replica.producer_state._verifications.of(producer.producer_id) is None:
+            await asyncio.sleep(0.0001)
+        marker = EndMarker(producer_id=producer.producer_id, producer_epoch=producer.epoch, coordinator_epoch=9, is_commit=False)
+        hosted.append_marker(marker, NOW)
+        answer = await writing
+        assert (ErrorCode(answer.error_code), answer.log_start_offset) == (ErrorCode.INVALID_TXN_STATE, 0)
+        assert (await producer.produce(0)).error_code == 0
+
+    with running_cluster(**ONE_COPY) as cluster:
+
+        async def prepared(client: Client) -> None:
+            nonlocal hosted
+            await client.create_topic("t")
+            found = cluster.brokers["broker-1"].partitions.find("t", 0)
+            assert found is not None
+            hosted = found
+            await work(await Producer(client, "T").begin())
+
+        hosted: Any = None
+        cluster.run(prepared)
+        assert [each.error_code for each in cluster.noted(TransactionVerified)] == [0, 0]
+        assert [each.error_code for each in cluster.noted(ProduceRefused)] == [48]
+
+
+def test_since_produce_12_the_partition_is_added_by_its_leader() -> None:
+    """transaction.version 2: no AddPartitionsToTxn of the producer, and an epoch of its own for each transaction."""
+
+    async def work(producer: Producer) -> None:
+        epochs = []
+        for turn in range(3):
+            epochs.append(producer.epoch)
+            assert [ErrorCode((await producer.produce(each, each % 2, version=12)).error_code) for each in (0,)] == [ErrorCode.NONE]
+            assert ErrorCode((await producer.produce(1, version=12)).error_code) is ErrorCode.NONE
+            await producer.end(commits=turn != 1, version=5)
+        assert [epoch - epochs[0] for epoch in epochs] == [0, 1, 2]
+        await asyncio.sleep(0.5)
+        assert seen(await read(producer.client, 0)) == (list(range(9)), 9, 9, [(producer.producer_id, 3)])
+        late = await producer.produce(0, version=12, producer_epoch=epochs[0])
+        assert ErrorCode(late.error_code) is ErrorCode.INVALID_PRODUCER_EPOCH, "a batch that was lost on the way begins nothing"
+
+    cluster = on_one_broker(work, release_name="4.1")
+    noted = cluster.noted(TransactionVerified)
+    assert noted and all(each.adds and not each.error_code for each in noted)
+
+
+def test_transactional_batches_need_a_transactional_id_and_one_producer() -> None:
+    """The whole request is refused, also partitions that it would not concern."""
+
+    async def work(producer: Producer) -> None:
+        async def codes(transactional_id: str | None, *batches: bytes) -> list[ErrorCode]:
+            data = [PartitionProduceData(index=index, records=records) for index, records in enumerate(batches)]
+            request = ProduceRequest(
+                transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+            )
+            answer = await producer.client.ask(request, 9)
+            return [ErrorCode(row.error_code) for row in answer.responses[0].partition_responses]
+
+        def of(producer_id: int) -> bytes:
+            return batch(1, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+
+        assert await codes(None, of(7), batch()) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+        assert await codes("T", of(7), of(8)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+        await producer.add(0)
+        mine = batch(1, producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=0, transactional=True)
+        assert await codes("T", mine, mine) == [ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE]
+
+    on_one_broker(work)
