@@ -7,7 +7,7 @@ Source: TigerBeetle's liveness mode; the bounds are far above what Kafka's time-
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from kraftsim.cluster.scenario import LivenessLost, Stage
 from kraftsim.core.clients.producer_steps import ProducerSettings
@@ -20,6 +20,8 @@ CALLS_SECONDS = 2 * ProducerSettings().delivery_timeout_ms / 1000
 """A call is tried for one delivery time-out; what began just before the faults ended gets as much again."""
 REPLICAS_SECONDS = 60.0
 """A follower waits and tries again for as long as it takes; replica.lag.time.max.ms and the log's end say when it is in sync."""
+TRANSACTIONS_SECONDS = 60.0
+"""The longest time-out of a transaction in any story, the broker's look-out for it, and markers on their way, several times over."""
 FAULTS, LIVENESS = "faults", "liveness"
 
 
@@ -37,6 +39,13 @@ async def under_faults(stage: Stage, *work: Awaitable[object], seconds: float) -
 async def replicas_settle(stage: Stage, topic: str, partitions: int) -> None:
     """Return when all replicas of a topic are in sync, after `under_faults`. Raises LivenessLost if that takes too long."""
     await _settle(stage, "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS, stage.now_seconds())
+
+
+async def transactions_settle(stage: Stage, topics: Sequence[str]) -> None:
+    """Return when no transaction is open in any partition of the topics, after `under_faults`. Raises LivenessLost if that takes too long."""
+    questions = stage.questions("settling")
+    await _settle(stage, "transactions", questions.until_decided(topics), TRANSACTIONS_SECONDS, stage.now_seconds())
+    questions.close()
 
 
 async def _work(stage: Stage, work: tuple[Awaitable[object], ...], finished: asyncio.Event) -> None:

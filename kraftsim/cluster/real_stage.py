@@ -12,6 +12,7 @@ from kraftsim.cluster.launch import client_parts_of
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.quorum_question import leader_of
 from kraftsim.cluster.scenario import Mode
+from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.cluster.workplace import Workplace, here
@@ -139,6 +140,10 @@ class RealStage:
     def id_asker(self, client_id: str) -> IdAsker:
         """Return a new asker, our own in every mode."""
         return InitProducerIdClient(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, retry_backoff_ms=20)
+
+    def questions(self, client_id: str) -> TransactionQuestions:
+        """Return a client of the harness that asks about transactions."""
+        return TransactionQuestions(self._harness, self._addresses, client_id)
 
     def workplace(self, name: str) -> Workplace:
         """Return a new place for an application, whose clients are our own in both modes."""

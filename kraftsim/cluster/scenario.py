@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.cluster.workplace import Workplace
 from kraftsim.core.clients.producer_steps import ProducerSettings as ProducerSettings
@@ -118,6 +119,10 @@ class Stage(Protocol):
 
     def reader(self, client_id: str, *, read_committed: bool = False) -> ReaderDriver:
         """Return a new reader on a host of its own."""
+        ...
+
+    def questions(self, client_id: str) -> TransactionQuestions:
+        """Return a client of the harness that asks how far partitions are decided, and how far a group has come."""
         ...
 
     def workplace(self, name: str) -> Workplace:

@@ -9,6 +9,7 @@ from kraftsim.cluster.launch import build_node, client_parts_of
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec
+from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.cluster.workplace import Workplace
@@ -323,6 +324,10 @@ class SimulatedStage:
         host = self._simulation.add_host(client_id)
         client = InitProducerIdClient(self._simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=client_id, retry_backoff_ms=20)
         return SimulatedAsker(self._simulation, host, client)
+
+    def questions(self, client_id: str) -> TransactionQuestions:
+        """Return a client of the harness that asks about transactions."""
+        return TransactionQuestions(self._world, self.cluster.addresses, client_id)
 
     def workplace(self, name: str) -> Workplace:
         """Return a new host for an application."""

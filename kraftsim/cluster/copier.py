@@ -1,0 +1,231 @@
+"""One member of an application that copies its input exactly once: it consumes, transforms and produces, and commits both in one transaction.
+
+Its producer is the thread's own, for all that it is given (KIP-447), or there is one for each input partition, named after it, as Kafka Streams had
+it before. It may crash, or stand still and come back, at any point of its work: `Mishaps` says when.
+Source: KIP-98, KIP-129, KIP-447; the template in KafkaProducer's documentation.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.workplace import Workplace
+from kraftsim.core.clients.membership_steps import GroupSettings
+from kraftsim.core.clients.producer_steps import TopicPartition
+from kraftsim.core.clients.transaction_steps import TransactionalSettings
+from kraftsim.node.clients import AbortNeeded, GroupConsumerClient, MembershipFailed, ProducerFailed, ReadRecord, TransactionalClient
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+RESTART_SECONDS = 0.5
+
+
+class Variant(StrEnum):
+    """Whose a transactional id is."""
+
+    PER_THREAD = "a producer per thread"
+    PER_TASK = "a producer per task"
+
+
+class Point(StrEnum):
+    """Where in its work a member may be struck."""
+
+    POLLED = "polled"
+    BEGUN = "begun"
+    SENT = "sent"
+    OFFSETS_SENT = "offsets sent"
+    COMMITTED = "committed"
+
+
+class Crashed(RuntimeError):
+    """The member dies here: it says goodbye to nobody."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopierSettings:
+    """What all members of the application have in common."""
+
+    input_topic: str
+    output_topic: str
+    group: GroupSettings
+    variant: Variant = Variant.PER_THREAD
+    transaction_timeout_ms: int = 10_000
+    records_per_transaction: int = 20
+    names_member: bool = True
+    require_stable: bool = True
+    id_prefix: str = "copy"
+    producer: TransactionalSettings = field(default_factory=lambda: TransactionalSettings(transactional_id=""))
+
+
+@dataclass(kw_only=True, slots=True)
+class Mishaps:
+    """When members are struck: of a thousand points passed so many end in a crash, or in standing still for a while."""
+
+    random: "Random"
+    crashes: int = 0
+    pauses: int = 0
+    pause_seconds: tuple[float, float] = (1.0, 9.0)
+    are_over: Callable[[], bool] = lambda: False
+
+    def crash(self) -> bool:
+        """Draw whether the member dies here."""
+        return not self.are_over() and self.random.random() * 1000 < self.crashes
+
+    def pause(self) -> float:
+        """Draw for how many seconds the member stands still here."""
+        strikes = not self.are_over() and self.random.random() * 1000 < self.pauses
+        return self.random.uniform(*self.pause_seconds) if strikes else 0.0
+
+
+@dataclass(kw_only=True, slots=True)
+class Costs:
+    """What the application has opened and done so far."""
+
+    producers: int = 0
+    connections: int = 0
+    transactions: int = 0
+    records: int = 0
+
+
+class Copier:
+    """One thread of the application; `live` until `is_done`. Each life has clients of its own, called after it."""
+
+    def __init__(self, workplace: Workplace, settings: CopierSettings, *, mishaps: Mishaps, is_done: Callable[[], bool]) -> None:
+        self.costs = Costs()
+        self.on_point: Callable[[Point, Copier], None] = lambda point, copier: None
+        self._workplace = workplace
+        self._settings = settings
+        self._mishaps = mishaps
+        self._is_done = is_done
+        self._life = 0
+        self._consumer: GroupConsumerClient | None = None
+        self._producers: dict[TopicPartition | None, TransactionalClient] = {}
+        self._pauses_at: tuple[Point, float] | None = None
+
+    def pause_at(self, point: Point, seconds: float) -> None:
+        """Stand still once, the next time that a point is passed."""
+        self._pauses_at = (point, seconds)
+
+    async def live(self) -> None:
+        """Work until everything is done, life after life."""
+        while not self._is_done():
+            self._life += 1
+            try:
+                await self._live_once()
+                return
+            except (Crashed, ProducerFailed, MembershipFailed) as end:
+                await self._end(leaves=not isinstance(end, Crashed))
+                await asyncio.sleep(RESTART_SECONDS)
+
+    async def _live_once(self) -> None:
+        name = f"{self._workplace.name}.{self._life}"
+        self._consumer = consumer = self._workplace.group_consumer(name, self._settings.group, require_stable=self._settings.require_stable)
+        if self._settings.variant is Variant.PER_TASK:
+            consumer.on_assigned = self._open_tasks
+            consumer.on_released = consumer.on_lost = self._close_tasks
+        else:
+            await self._producer(None, f"{self._settings.id_prefix}-{self._workplace.name}")
+        await consumer.start()
+        while not self._is_done():
+            records = await consumer.poll()
+            await self._pass(Point.POLLED)
+            for first in range(0, len(records), self._settings.records_per_transaction):
+                if not await self._copy(consumer, records[first : first + self._settings.records_per_transaction]):
+                    break
+        await self._end(leaves=True)
+
+    async def _copy(self, consumer: GroupConsumerClient, records: Sequence[ReadRecord]) -> bool:
+        """Copy records, in one transaction for each producer; tell whether all went well. After an abort the consumer reads them again."""
+        by_producer: dict[TopicPartition | None, list[ReadRecord]] = {}
+        for record in records:
+            task = TopicPartition(record.topic, record.partition) if self._settings.variant is Variant.PER_TASK else None
+            by_producer.setdefault(task, []).append(record)
+        for task, its in by_producer.items():
+            producer = self._producers.get(task)
+            if producer is None:
+                return False
+            try:
+                await self._transaction(producer, consumer, its)
+            except AbortNeeded:
+                await producer.abort()
+                consumer.rewind()
+                return False
+        return True
+
+    async def _transaction(self, producer: TransactionalClient, consumer: GroupConsumerClient, records: Sequence[ReadRecord]) -> None:
+        group = consumer.group
+        await producer.begin()
+        await self._pass(Point.BEGUN)
+        for record in records:
+            await producer.send(self._settings.output_topic, record.partition, record.key, record.value)
+        await self._pass(Point.SENT)
+        offsets = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in records}
+        await producer.send_offsets(group, offsets)
+        await self._pass(Point.OFFSETS_SENT)
+        await producer.commit()
+        self.costs.transactions += 1
+        self.costs.records += len(records)
+        await self._pass(Point.COMMITTED)
+
+    # Tasks ----------------------------------------------------------------------------------------------------------------------------------------
+
+    async def _open_tasks(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Take the transactional id of each partition: whoever held it is fenced before anybody asks where the group goes on."""
+        for where in partitions:
+            if where not in self._producers:
+                await self._producer(where, f"{self._settings.id_prefix}-{where.topic}-{where.partition}")
+
+    async def _close_tasks(self, partitions: tuple[TopicPartition, ...]) -> None:
+        for where in partitions:
+            producer = self._producers.pop(where, None)
+            if producer is not None:
+                self.costs.connections += producer.connections.opened_count
+                await producer.close()
+
+    async def _producer(self, task: TopicPartition | None, transactional_id: str) -> None:
+        self.costs.producers += 1
+        producer = self._workplace.transactional_producer(
+            f"{self._workplace.name}.{self._life}.{self.costs.producers}",
+            TransactionalSettings(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=self._settings.transaction_timeout_ms,
+                producer=self._settings.producer.producer,
+                uses_implicit_adding=self._settings.producer.uses_implicit_adding,
+            ),
+            names_member=self._settings.names_member,
+        )
+        self._producers[task] = producer
+        await producer.init()
+
+    # Mishaps --------------------------------------------------------------------------------------------------------------------------------------
+
+    async def _pass(self, point: Point) -> None:
+        self.on_point(point, self)
+        if self._mishaps.crash():
+            raise Crashed(point)
+        seconds = self._mishaps.pause()
+        if self._pauses_at is not None and self._pauses_at[0] is point:
+            seconds, self._pauses_at = self._pauses_at[1], None
+        if seconds:
+            await self._stand_still(seconds)
+
+    async def _stand_still(self, seconds: float) -> None:
+        clients = [client for client in (self._consumer, *self._producers.values()) if client is not None]
+        for client in clients:
+            client.freeze()
+        await asyncio.sleep(seconds)
+        for client in clients:
+            client.thaw()
+
+    async def _end(self, *, leaves: bool) -> None:
+        producers, self._producers = self._producers, {}
+        for producer in producers.values():
+            self.costs.connections += producer.connections.opened_count
+            await producer.close()
+        if self._consumer is not None:
+            self.costs.connections += self._consumer.connections.opened_count
+            await self._consumer.close(leaves=leaves)
+            self._consumer = None

@@ -1,0 +1,151 @@
+"""The work of stories about exactly-once: writers fill an input topic, members of a group copy it in transactions, and a reader judges the copy.
+
+What a story adds is what happens meanwhile. The copy keeps keys and partitions, so that whoever reads the output knows which input it is of.
+Source: KIP-98, KIP-447; org.apache.kafka.tools.TransactionalMessageCopier.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from kraftsim.cluster.copier import Copier, CopierSettings, Mishaps, Point, Variant
+from kraftsim.cluster.phases import CALLS_SECONDS, transactions_settle
+from kraftsim.cluster.scenario import LivenessLost, ProducerSettings, Stage, StoryFailed
+from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, RANGE
+from kraftsim.core.clients.membership_steps import GroupSettings
+from kraftsim.core.clients.transaction_steps import TransactionalSettings
+from kraftsim.events.transactional_clients import CopyExpected, CopyRead
+
+__all__ = ["COOPERATIVE_STICKY", "RANGE", "Copier", "Copying", "Mishaps", "Point", "Variant"]
+
+INPUT, OUTPUT, GROUP = "copy-in", "copy-out", "copiers"
+OFFSETS_TOPIC = "__consumer_offsets"
+WORKLOAD = {"copiers": 3, "writers": 2, "records_per_writer": 100, "pause_ms": 30, "crashes": 0, "pauses": 0}
+"""The knobs that a story with a copy has; crashes and pauses are per thousand points passed."""
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "3000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "log.retention.ms": "-1",
+    "producer.id.expiration.ms": str(2**31 - 1),
+    "transactional.id.expiration.ms": str(2**31 - 1),
+    "offsets.topic.num.partitions": "3",
+    "offsets.retention.minutes": str(2**30),
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "group.initial.rebalance.delay.ms": "200",
+}
+PATIENT = ProducerSettings(delivery_timeout_ms=20_000, request_timeout_ms=4000)
+"""Requests come back soon enough for several attempts within a transaction."""
+MUST_EXERCISE = ("settles-after-heal",)
+"""What every story with a copy puts to the test."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Copying:
+    """One application and what it copies. `copiers` are its members by their number, once they live."""
+
+    partitions: int = 4
+    replicas: int = 3
+    variant: Variant = Variant.PER_THREAD
+    assignor: str = RANGE
+    session_timeout_ms: int = 6000
+    transaction_timeout_ms: int = 6000
+    records_per_transaction: int = 20
+    names_member: bool = True
+    require_stable: bool = True
+    uses_implicit_adding: bool = True
+    copiers: dict[int, Copier] = field(default_factory=dict)
+    _is_done: bool = False
+
+    async def open(self, stage: Stage) -> None:
+        """Create the topics."""
+        await stage.create_topic(INPUT, self.partitions, self.replicas)
+        await stage.create_topic(OUTPUT, self.partitions, self.replicas)
+        stage.note(CopyExpected(input_topic=INPUT, output_topic=OUTPUT))
+
+    async def write(self, stage: Stage, number: int) -> None:
+        """Be one writer of the input."""
+        writer = stage.producer(f"writer-{number}")
+        await writer.start()
+        for index in range(stage.workload("records_per_writer")):
+            await writer.send(INPUT, index % self.partitions, f"{number}.{index}", b"line %d" % index)
+            await stage.sleep(stage.workload("pause_ms") / 1000)
+        left = await writer.flush(CALLS_SECONDS)
+        await writer.close()
+        if left:
+            raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+
+    async def copy(self, stage: Stage, number: int, *, until: Callable[[], bool] = lambda: True) -> None:
+        """Be one member until everything is copied. It is struck as the knobs say until mishaps are over."""
+        workplace = stage.workplace(f"copier-{number}")
+        mishaps = Mishaps(
+            random=stage.random(f"copier-{number}"),
+            crashes=stage.workload("crashes"),
+            pauses=stage.workload("pauses"),
+            are_over=until,
+        )
+        copier = Copier(workplace, self.settings(), mishaps=mishaps, is_done=lambda: self._is_done)
+        self.copiers[number] = copier
+        await workplace.run(copier.live())
+
+    async def all_copied(self, stage: Stage) -> None:
+        """Write everything, wait until the group has committed all of it, and let the members end."""
+        await stage.gather(*(self.write(stage, number) for number in self.writers(stage)))
+        questions = stage.questions("counter")
+        ends: dict[int, int] = {}
+        while len(ends) < self.partitions:
+            ends = await questions.ends(INPUT)
+        await questions.until_copied(GROUP, INPUT, ends)
+        questions.close()
+        self._is_done = True
+
+    async def run(self, stage: Stage, *, until: Callable[[], bool] = lambda: True) -> None:
+        """Be all writers and all members, until everything is copied."""
+        members = (self.copy(stage, number, until=until) for number in range(1, stage.workload("copiers") + 1))
+        await stage.gather(self.all_copied(stage), *members)
+
+    async def audit(self, stage: Stage) -> None:
+        """Wait until every transaction is decided, read the copy, and compare. Raises StoryFailed unless every record is there exactly once."""
+        await transactions_settle(stage, (INPUT, OUTPUT, OFFSETS_TOPIC))
+        questions = stage.questions("auditor-of-offsets")
+        await questions.committed(GROUP, INPUT, self.partitions)
+        questions.close()
+        reader = stage.reader("auditor", read_committed=True)
+        read = Counter(record.key for record in await reader.read_all(OUTPUT, range(self.partitions)))
+        stage.note(CopyRead(client_id="auditor", topic=OUTPUT))
+        await reader.close()
+        sent = [f"{number}.{index}" for number in self.writers(stage) for index in range(stage.workload("records_per_writer"))]
+        lost, doubled = sum(not read[key] for key in sent), sum(read[key] > 1 for key in sent)
+        if lost or doubled:
+            raise StoryFailed(f"of {len(sent)} records {lost} were not copied and {doubled} more than once")
+
+    def writers(self, stage: Stage) -> range:
+        """Return the numbers of the writers."""
+        return range(1, stage.workload("writers") + 1)
+
+    def settings(self) -> CopierSettings:
+        """Return what every member is told."""
+        group = GroupSettings(
+            group_id=GROUP,
+            topics=(INPUT,),
+            assignor=self.assignor,
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=self.session_timeout_ms // 4,
+            rebalance_timeout_ms=self.session_timeout_ms,
+        )
+        producer = TransactionalSettings(transactional_id="", producer=replace(PATIENT), uses_implicit_adding=self.uses_implicit_adding)
+        return CopierSettings(
+            input_topic=INPUT,
+            output_topic=OUTPUT,
+            group=group,
+            variant=self.variant,
+            transaction_timeout_ms=self.transaction_timeout_ms,
+            records_per_transaction=self.records_per_transaction,
+            names_member=self.names_member,
+            require_stable=self.require_stable,
+            producer=producer,
+        )

@@ -1,0 +1,225 @@
+"""The rules of a member of a classic group: it joins, is given partitions, says that it lives, and lets go what it is asked to.
+
+A stepper. Eagerly (range) a member lets everything go before it joins again; cooperatively (sticky) it keeps what it has, learns what it must give
+away, and joins once more when it has.
+Source: KIP-62, KIP-345, KIP-394, KIP-429, org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
+"""
+
+from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, Subscriber, assign
+from kraftsim.core.clients.membership_steps import (
+    AskMember,
+    AssignmentChanged,
+    Beat,
+    Beaten,
+    CountPartitions,
+    GroupSettings,
+    Join,
+    Joined,
+    Leave,
+    LeaveAsked,
+    Left,
+    MemberLost,
+    MemberQuestion,
+    MemberQuestionLost,
+    MembershipEffect,
+    MembershipInput,
+    MemberStarted,
+    MemberState,
+    PartitionsCounted,
+    Released,
+    ReleaseWanted,
+    Sync,
+    Synced,
+)
+from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
+from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator
+from protocol.errors import ErrorCode
+
+ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+EXPELLED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+
+
+class GroupMember:
+    """One member. Call `step` for everything that happens, and again no later than `wake_at_ms`."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self._settings = settings
+        self.state = MemberState.OUTSIDE
+        self.member_id = ""
+        self.generation_id = -1
+        self.assigned: tuple[TopicPartition, ...] = ()
+        self._protocol = ""
+        self._has_started = False
+        self._members: tuple[Subscriber, ...] = ()
+        self._coordinator: int | None = None
+        self._looks_for_coordinator = False
+        self._counts_partitions = False
+        self._asked: MemberQuestion | None = None
+        self._not_before_ms = 0
+        self._beat_at_ms = 0
+        self._wants_to_leave = False
+        self._effects: list[MembershipEffect] = []
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When TimePassed is due even if nothing else happens; None: never."""
+        if not self._has_started or self.state is MemberState.GONE or self._asked is not None or self._looks_for_coordinator:
+            return None
+        if self.state in (MemberState.STABLE, MemberState.RELEASING):
+            return max(self._beat_at_ms, self._not_before_ms)
+        return None if self._counts_partitions else self._not_before_ms
+
+    def step(self, happened: MembershipInput, now_ms: int) -> list[MembershipEffect]:
+        """Take note of what happened and return what to do, in order."""
+        self._effects = []
+        match happened:
+            case MemberStarted():
+                self._has_started = True
+            case LeaveAsked():
+                self._wants_to_leave = True
+            case Released():
+                self._released()
+            case TimePassed():
+                pass
+            case PartitionsCounted(counts):
+                self._counts_partitions = False
+                if counts is None:
+                    self._not_before_ms = now_ms + self._settings.retry_backoff_ms
+                elif self.state is MemberState.ASSIGNING:
+                    self.state = MemberState.SYNCING
+                    self._ask(self._sync({each: tuple(found) for each, found in assign(self._protocol, self._members, counts).items()}))
+            case CoordinatorFound(broker_id=broker_id):
+                self._looks_for_coordinator, self._coordinator = False, broker_id
+            case CoordinatorLost(error_code=error_code):
+                self._looks_for_coordinator, self._not_before_ms = False, now_ms + self._settings.retry_backoff_ms
+                if error_code is not None and not error_code.retriable:
+                    self._lose(error_code, is_fatal=True)
+            case Joined() | Synced() | Beaten() | Left() | MemberQuestionLost():
+                self._answered(happened, now_ms)
+        self._go_on(now_ms)
+        effects, self._effects = self._effects, []
+        return effects
+
+    # Answers --------------------------------------------------------------------------------------------------------------------------------------
+
+    def _answered(self, answer: Joined | Synced | Beaten | Left | MemberQuestionLost, now_ms: int) -> None:
+        question, self._asked = self._asked, None
+        assert question is not None, "an answer comes only to a question"
+        self._beat_at_ms = now_ms + self._settings.heartbeat_interval_ms
+        match answer:
+            case Joined():
+                self._on_joined(answer, now_ms)
+            case Synced():
+                self._on_synced(answer, now_ms)
+            case Beaten(error_code):
+                self._on_beaten(error_code, now_ms)
+            case Left():
+                self.state = MemberState.GONE
+            case MemberQuestionLost():
+                self._coordinator = None
+                self._not_before_ms = now_ms + self._settings.retry_backoff_ms
+                if isinstance(question, Join | Sync):
+                    self.state = MemberState.OUTSIDE
+                elif isinstance(question, Leave):
+                    self.state = MemberState.GONE
+
+    def _on_joined(self, answer: Joined, now_ms: int) -> None:
+        match answer.error_code:
+            case ErrorCode.NONE:
+                self.member_id, self.generation_id, self._protocol = answer.member_id, answer.generation_id, answer.protocol
+                if answer.is_leader:
+                    self._members, self.state = answer.members, MemberState.ASSIGNING
+                else:
+                    self.state = MemberState.SYNCING
+                    self._ask(self._sync({}))
+            case ErrorCode.MEMBER_ID_REQUIRED:
+                self.member_id, self.state = answer.member_id, MemberState.OUTSIDE
+            case error:
+                self._out(error, now_ms)
+
+    def _on_synced(self, answer: Synced, now_ms: int) -> None:
+        if answer.error_code is not ErrorCode.NONE:
+            self._out(answer.error_code, now_ms)
+            return
+        held, given = self.assigned, answer.partitions
+        self.state, self.assigned = MemberState.STABLE, given
+        added = tuple(where for where in given if where not in held)
+        self._effects.append(AssignmentChanged(member_id=self.member_id, generation_id=self.generation_id, partitions=self.assigned, added=added))
+        gone = tuple(where for where in held if where not in given)
+        if gone:
+            self.state = MemberState.RELEASING
+            self._effects.append(ReleaseWanted(gone))
+
+    def _on_beaten(self, error: ErrorCode, now_ms: int) -> None:
+        if error is ErrorCode.REBALANCE_IN_PROGRESS and self.state is MemberState.STABLE:
+            self._rebalance()
+        elif error in ELSEWHERE:
+            self._coordinator = None
+        elif error in EXPELLED or error is ErrorCode.FENCED_INSTANCE_ID:
+            self._out(error, now_ms)
+
+    def _rebalance(self) -> None:
+        if self._settings.assignor == COOPERATIVE_STICKY or not self.assigned:
+            self.state = MemberState.OUTSIDE
+        else:
+            self.state = MemberState.RELEASING
+            self._effects.append(ReleaseWanted(self.assigned))
+
+    def _released(self) -> None:
+        if self.state is MemberState.RELEASING:
+            if self._settings.assignor != COOPERATIVE_STICKY:
+                self.assigned = ()
+            self.state = MemberState.OUTSIDE
+
+    def _out(self, error: ErrorCode, now_ms: int) -> None:
+        """The member must join again, find its coordinator first, or can never be one."""
+        self.state = MemberState.OUTSIDE
+        if error in EXPELLED:
+            if error is ErrorCode.UNKNOWN_MEMBER_ID:
+                self.member_id = ""
+            self._lose(error, is_fatal=False)
+        elif error in ELSEWHERE:
+            self._coordinator = None
+        elif not error.retriable and error is not ErrorCode.REBALANCE_IN_PROGRESS:
+            self._lose(error, is_fatal=True)
+        self._not_before_ms = now_ms + (0 if error is ErrorCode.REBALANCE_IN_PROGRESS else self._settings.retry_backoff_ms)
+
+    def _lose(self, error: ErrorCode, *, is_fatal: bool) -> None:
+        self.assigned, self.generation_id = (), -1
+        self.state = MemberState.GONE if is_fatal else MemberState.OUTSIDE
+        self._effects.append(MemberLost(error_code=error, is_fatal=is_fatal))
+
+    # What comes next ------------------------------------------------------------------------------------------------------------------------------
+
+    def _go_on(self, now_ms: int) -> None:
+        if not self._has_started or self.state is MemberState.GONE or self._asked is not None:
+            return
+        if self._wants_to_leave and not self.member_id:
+            self.state = MemberState.GONE
+            return
+        if now_ms < self._not_before_ms or self._looks_for_coordinator:
+            return
+        if self._coordinator is None:
+            self._looks_for_coordinator = True
+            self._effects.append(FindCoordinator(kind=CoordinatorKind.GROUP, key=self._settings.group_id))
+        elif self._wants_to_leave:
+            self.state = MemberState.LEAVING
+            self._ask(Leave(self.member_id))
+        elif self.state is MemberState.OUTSIDE:
+            self.state = MemberState.JOINING
+            self._ask(Join(member_id=self.member_id, owned=self.assigned, generation_id=self.generation_id))
+        elif self.state is MemberState.ASSIGNING and not self._counts_partitions:
+            self._counts_partitions = True
+            self._effects.append(CountPartitions(tuple(sorted({topic for member in self._members for topic in member.topics}))))
+        elif self.state in (MemberState.STABLE, MemberState.RELEASING) and now_ms >= self._beat_at_ms:
+            self._ask(Beat(member_id=self.member_id, generation_id=self.generation_id))
+
+    def _sync(self, assignment: dict[str, tuple[TopicPartition, ...]]) -> Sync:
+        return Sync(member_id=self.member_id, generation_id=self.generation_id, protocol=self._protocol, assignment=assignment)
+
+    def _ask(self, question: MemberQuestion) -> None:
+        if self._coordinator is None:  # lost while partitions were counted: the group goes on without this answer
+            self.state = MemberState.OUTSIDE
+            return
+        self._asked = question
+        self._effects.append(AskMember(broker_id=self._coordinator, question=question))

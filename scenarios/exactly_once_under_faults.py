@@ -1,0 +1,116 @@
+"""An application copies a topic exactly once while everything around it fails: brokers, coordinators, links, and its own members.
+
+Two writers fill four partitions; three members of one group copy them, each with a producer of its own thread, and commit records and offsets in one
+transaction. Brokers are killed and paused, right after they wrote the state of a transaction, a marker, or a pending offset, too; links are cut;
+answers get lost, requests come late; clocks jump; members crash at any point of their work, or stand still until their places are taken, and go on.
+In the end every line is in the committed copy once. Nobody loses power: Kafka does not flush what it acknowledges.
+Source: KIP-98, KIP-447, KIP-890; Jepsen's reports on Kafka and Bufstream.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, WORKLOAD, Copying, Variant
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.faults.terrain import TRANSACTION_APIS, WRITER_APIS, cluster_terrain
+from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+BROKERS = ("broker-1", "broker-2", "broker-3")
+PRODUCE, FIND_COORDINATOR, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, WRITE_MARKERS, TXN_OFFSET_COMMIT, OFFSET_FETCH = 0, 10, 24, 25, 26, 27, 28, 9
+TRANSACTIONAL = (PRODUCE, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, END_TXN, WRITE_MARKERS, WRITE_MARKERS, TXN_OFFSET_COMMIT, OFFSET_FETCH)
+WORK_SECONDS = 8.0
+MOMENTS: tuple[tuple[str, int], ...] = (
+    ("TransactionStateChanged", 150),
+    ("TransactionStateChanged", 150),
+    ("MarkerAppended", 80),
+    ("LastStableOffsetMoved", 100),
+    ("PendingOffsetAdded", 40),
+    ("OffsetMaterialised", 40),
+    ("BatchAppended", 300),
+    ("LeaderElected", 30),
+    ("GroupsLoaded", 6),
+    ("IsrChangeAsked", 6),
+)
+"""Facts after which the death of a broker tells most, and about how often they come."""
+
+
+async def play(stage: Stage) -> None:
+    """Copy while everything fails, heal, and read the copy."""
+    # Whose a transactional id is, is drawn: both ways must hold.
+    variant = stage.random("variant").choice((Variant.PER_THREAD, Variant.PER_THREAD, Variant.PER_TASK))
+    copying = Copying(variant=variant, assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
+    await copying.open(stage)
+    seconds = stage.workload("work_ms") / 1000
+    over_at = stage.now_seconds() + seconds
+    await under_faults(stage, copying.run(stage, until=lambda: stage.now_seconds() >= over_at), seconds=seconds)
+    await copying.audit(stage)
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw three to eight mishaps; over sockets, where no event and no clock can be waited for, those that have a time."""
+    if mode is not Mode.SIM:
+        return tuple(_timed(random) for _ in range(random.randint(1, 3)))
+    draws = (_death, _death, _death, _timed, _on_the_wire, _on_the_wire, _clock)
+    return tuple(random.choice(draws)(random) for _ in range(random.randint(3, 8)))
+
+
+def _death(random: "Random") -> Fault:
+    """A broker dies, or stands still, or is alone, right after it noted something."""
+    kind, times_max = random.choice(MOMENTS)
+    return _mishap(random, AT_THE_TRIGGER, OnEvent(kind=kind, nth=random.randint(1, times_max)))
+
+
+def _timed(random: "Random") -> Fault:
+    return _mishap(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))))
+
+
+def _mishap(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
+    kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
+    if kind == "restart":
+        return Fault(kind=kind, target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 4000)})
+    if kind == "stop":
+        return Fault(kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 2000)})
+    if kind == "partition" and target != AT_THE_TRIGGER:
+        other = random.choice([each for each in (*BROKERS, "controller-101") if each != target])
+        target = f"{target}{random.choice(('>', '<>'))}{other}"
+    return Fault(kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 6000)})
+
+
+def _on_the_wire(random: "Random") -> Fault:
+    """A request or an answer of a transaction gets lost."""
+    api_key, is_response = random.choice(TRANSACTIONAL), random.random() < 0.7
+    trigger = OnFrame(api_key=api_key, is_response=is_response, nth=random.randint(1, 60), moment="before")
+    return Fault(kind="lost-reply" if is_response and random.random() < 0.7 else "cut-connection", target=AT_THE_TRIGGER, trigger=trigger)
+
+
+def _clock(random: "Random") -> Fault:
+    params: dict[str, Value] = {"by_ms": random.choice((50, 3000, 3_600_000)), "duration_ms": random.randint(200, 5000)}
+    kind = random.choice(("clock-jump-forward", "clock-jump-back"))
+    return Fault(kind=kind, target=random.choice(BROKERS), trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))), params=params)
+
+
+SCENARIO = Scenario(
+    name="exactly_once_under_faults",
+    story="Members, brokers, coordinators and links fail while a group copies a topic; in the end every line is there exactly once.",
+    must_exercise=MUST_EXERCISE,
+    play=play,
+    faults=faults,
+    settings=SETTINGS,
+    terrain=cluster_terrain(
+        controllers=1,
+        brokers=3,
+        clients=("writer-1", "writer-2", "copier-1", "copier-2", "copier-3"),
+        apis=(*WRITER_APIS, *TRANSACTION_APIS),
+        brokers_keep_records=True,
+        brokers_replicate=True,
+        fault_seconds=WORK_SECONDS,
+    ),
+    limit_seconds=900.0,
+    workload={**WORKLOAD, "crashes": 8, "pauses": 6, "work_ms": int(WORK_SECONDS * 1000)},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
