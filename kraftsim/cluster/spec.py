@@ -24,6 +24,8 @@ CONTROLLERS_MAX = 9
 """Each record is copied by every one of them; Kafka's operators use 3 or 5."""
 INTERNAL_REPLICAS = 3
 """Kafka keeps its own topics three times, and makes none where there are fewer brokers; a smaller cluster is told so, as in Kafka's quick start."""
+TRANSACTION_STATE_IN_SYNC = 2
+"""So many of them must have what a transaction coordinator writes: the default of transaction.state.log.min.isr."""
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
@@ -150,7 +152,10 @@ class ClusterSpec:
         }
         if role is Role.BROKER:
             properties["inter.broker.listener.name"] = CLIENT_LISTENER
-            properties["offsets.topic.replication.factor"] = str(min(self.brokers, INTERNAL_REPLICAS))
+            replicas = min(self.brokers, INTERNAL_REPLICAS)
+            properties["offsets.topic.replication.factor"] = str(replicas)
+            properties["transaction.state.log.replication.factor"] = str(replicas)
+            properties["transaction.state.log.min.isr"] = str(min(replicas, TRANSACTION_STATE_IN_SYNC))
         if is_behind:
             properties["advertised.listeners"] = f"{listener}://{host}:{port}"
         if outgoing_host is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kraftsim.conformance.expect import expect_equal, expect_error
+from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_asking import Producer, TransactionalId, partitions_of
@@ -149,3 +149,17 @@ def many_partitions(target: Target) -> None:
     producer = transactional_id.producer()
     transactional_id.begin(producer, [(topic.name, number) for number in range(20)])
     transactional_id.ended(producer, commits=False)
+
+
+@REQUIREMENTS.that(12, "while the markers are on their way either end is error 51", source="TransactionMetadata.prepareComplete")
+def while_it_ends(target: Target) -> None:
+    topic, transactional_id = target.topic(40), TransactionalId(target)
+    producer = transactional_id.producer()
+    partitions = [(topic.name, number) for number in range(40)]
+    for commits in (True, False):
+        for asked in (commits, not commits):
+            transactional_id.begin(producer, partitions)
+            expect_error(transactional_id.end(producer, commits=commits).error_code, ErrorCode.NONE, "the end")
+            error = transactional_id.end(producer, commits=asked).error_code
+            over = ErrorCode.NONE if asked is commits else ErrorCode.INVALID_TXN_STATE
+            expect(error in (ErrorCode.CONCURRENT_TRANSACTIONS, over), f"error {error}, before the transaction is over or afterwards")

@@ -72,3 +72,15 @@ def several(target: Target) -> None:
     rows = described(known, [unknown_name, known.name, unknown_name])
     expect_equal([row.error_code for row in rows], [42, 0, 42], "errors")
     expect_equal(described(known, []), [], "nothing")
+
+
+@REQUIREMENTS.that(6, "when the last transaction began is told until the next one begins, whoever initialises the id between", source=COORDINATOR)
+def last_beginning(target: Target) -> None:
+    topic, transactional_id = target.topic(), TransactionalId(target)
+    producer = transactional_id.producer()
+    transactional_id.begin(producer, [(topic.name, 0)])
+    begun = transactional_id.described().transaction_start_time_ms
+    transactional_id.ended(producer, commits=True)
+    transactional_id.producer()
+    found = transactional_id.described()
+    expect_equal((found.transaction_state, found.transaction_start_time_ms), ("Empty", begun), "state, begin")

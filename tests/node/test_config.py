@@ -97,6 +97,6 @@ def test_a_controller_must_be_a_voter() -> None:
 
 def test_keys_of_kafka_that_change_nothing_are_accepted_and_named() -> None:
     """A property file of a real node works; a human is told what has no effect."""
-    properties = {**BROKER, "num.io.threads": "8", "transaction.state.log.replication.factor": "1"}
+    properties = {**BROKER, "num.io.threads": "8", "background.threads": "4"}
     NodeConfig.parse(properties)
-    assert keys_without_effect(properties) == ["num.io.threads", "transaction.state.log.replication.factor"]
+    assert keys_without_effect(properties) == ["background.threads", "num.io.threads"]

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry
+from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_state import PREPARE_COMMIT
 from protocol.errors import ErrorCode
 
@@ -28,12 +28,16 @@ LeaderOf = Callable[[TopicPartition], int | NoLeader]
 
 
 class EndedTransaction:
-    """A transaction that is decided. It is told from another by being itself: the same id may be decided anew, under another coordinator epoch."""
+    """A transaction that is decided, and the facts that hold once it is over.
 
-    __slots__ = ("coordinator_epoch", "entry", "is_commit", "producer_epoch", "producer_id", "shard_number", "transaction_version")
+    It is told from another by being itself: the same id may be decided anew, under another coordinator epoch.
+    """
 
-    def __init__(self, entry: TransactionEntry, shard_number: int, coordinator_epoch: int) -> None:
+    __slots__ = ("completion", "coordinator_epoch", "entry", "is_commit", "producer_epoch", "producer_id", "shard_number", "transaction_version")
+
+    def __init__(self, entry: TransactionEntry, completion: TransactionFacts, shard_number: int, coordinator_epoch: int) -> None:
         self.entry = entry
+        self.completion = completion
         self.shard_number = shard_number
         self.coordinator_epoch = coordinator_epoch
         self.producer_id = entry.facts.producer_id

@@ -87,12 +87,10 @@ class TransactionRules:
         Refuses with CONCURRENT_TRANSACTIONS or PRODUCER_FENCED.
         """
         facts = entry.facts
-        if entry.pending is not None:
+        if is_busy(entry):
             return BUSY
         if expected is not None and not is_known_producer(entry, *expected):
             return FENCED
-        if facts.state in PREPARED:
-            return BUSY
         if facts.state is ONGOING:
             return MUST_ABORT
         assert facts.state in AT_REST, f"{entry.transactional_id} is {facts.state.label} and nothing is under way"
@@ -141,7 +139,7 @@ class TransactionRules:
         refusal = self._not_the_producer(facts, producer)
         if refusal is not None:
             return refusal
-        if entry.pending is not None or facts.state in PREPARED:
+        if is_busy(entry):
             return BUSY
         added = [each for each in dict.fromkeys(partitions) if not entry.contains(each)]
         if facts.state is ONGOING and not added:
@@ -183,18 +181,16 @@ class TransactionRules:
         refusal = self._not_the_producer(entry.facts, (asked.producer_id, asked.producer_epoch))
         if refusal is not None:
             return refusal
-        if entry.pending is not None:
+        if is_busy(entry):
             return BUSY
         if entry.facts.state is ONGOING:
             return self._decided(entry.facts, is_commit=asked.is_commit, now_ms=now_ms)
         return self._end_again(entry.facts, is_commit=asked.is_commit)
 
     def _end_again(self, facts: TransactionFacts, *, is_commit: bool) -> Already | Refusal:
-        """Answer for a transaction that has ended, or is about to: only the same decision is taken for a repetition."""
+        """Answer for a transaction that has ended: only the same decision is taken for a repetition."""
         if facts.state is (COMPLETE_COMMIT if is_commit else COMPLETE_ABORT):
             return Already(facts.producer_id, facts.producer_epoch)
-        if facts.state is (PREPARE_COMMIT if is_commit else PREPARE_ABORT):
-            return BUSY
         return Refusal(ErrorCode.INVALID_TXN_STATE, f"{'commit' if is_commit else 'abort'} in {facts.state.label}")
 
     def _end_and_bump(
@@ -206,7 +202,7 @@ class TransactionRules:
             return OTHER_PRODUCER
         if not may_end_with_bump(entry, *producer):
             return FENCED
-        if entry.pending is not None:
+        if is_busy(entry):
             return BUSY
         begins = facts.state is ONGOING or (facts.state in AT_REST and not asked.is_commit and not is_repeated_end(entry, *producer))
         if begins:
@@ -279,6 +275,11 @@ class TransactionRules:
         return replace(
             done, producer_id=facts.next_producer_id, producer_epoch=0, previous_producer_id=facts.producer_id, next_producer_id=NO_PRODUCER_ID
         )
+
+
+def is_busy(entry: TransactionEntry) -> bool:
+    """Tell whether a change is on its way. From the decision on that is so until all markers are written, whatever is asked (asked of 3.9.1)."""
+    return entry.pending is not None or entry.facts.state in PREPARED
 
 
 def abort_asked(facts: TransactionFacts, transaction_version: int) -> EndAsked:

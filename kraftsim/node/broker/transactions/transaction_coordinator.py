@@ -231,7 +231,8 @@ class TransactionCoordinator:
     # Markers -------------------------------------------------------------------------------------------------------------------------------
 
     def _send_markers(self, led: CoordinatedTransactions, entry: TransactionEntry) -> None:
-        self.markers.add(EndedTransaction(entry, led.number, led.coordinator_epoch))
+        completion = self.rules.completed(entry, self._now_ms())
+        self.markers.add(EndedTransaction(entry, completion, led.number, led.coordinator_epoch))
 
     def complete(self, ended: EndedTransaction) -> None:
         """All markers of a transaction are written: write that it is over. Another coordinator, or a later epoch of this one, does so itself."""
@@ -244,7 +245,7 @@ class TransactionCoordinator:
                 self.markers.queue.on_not_completed(ended)
                 self.markers.settle()
 
-        led.store(ended.entry, self.rules.completed(ended.entry, self._now_ms()), on_stored)
+        led.store(ended.entry, ended.completion, on_stored)
 
     def _leader_of(self, partition: TopicPartition) -> int | NoLeader:
         registered = self._image().partition(*partition)
