@@ -29,6 +29,7 @@ from kraftsim.core.transactions.marker_queue import MarkerQueue
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.events.event import Event
 from kraftsim.node.broker.aborted_lists import AbortedLists
+from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from kraftsim.node.broker.transactions.verification import Verifier
 from kraftsim.node.config import LATEST_BATCH, NodeConfig
 from kraftsim.node.producer_snapshots import ProducerSnapshots
@@ -85,6 +86,7 @@ class Parts:
     partition_replica: type[PartitionReplica] = PartitionReplica
     group_shard: type[GroupShard] = GroupShard
     """The groups of one coordinator's partition, with what keeps their offsets."""
+    transactional_commits: type[TransactionalCommits] = TransactionalCommits
     aborted_lists: type[AbortedLists] = AbortedLists
     verifier: type[Verifier] = Verifier
     producer_snapshots: type[ProducerSnapshots] = ProducerSnapshots

@@ -122,6 +122,7 @@ class Broker:
         )
         self.groups = GroupCoordinator(self.shell, lambda: self.image, self.partitions, self.produces, self.fetches, parts.group_shard)
         self.verifier = parts.verifier(self.shell, lambda: self.image, own_versions=spoken_versions(parts.release.broker_apis))
+        self.transactional_commits = parts.transactional_commits(world.clock, self.verifier)
         self.forwarding = Forwarding(self._forwarded)
         self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
         source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
