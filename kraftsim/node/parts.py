@@ -12,6 +12,8 @@ from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.metadata.activation import PastTold
 from kraftsim.core.metadata.broker_configs import static_settings
+from kraftsim.core.metadata.config_changes import config_tables
+from kraftsim.core.metadata.config_tables import ConfigTables
 from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.image import ImageWithoutZooKeeper, MetadataImage
@@ -142,6 +144,11 @@ class Parts:
         return (self.latest_batch_state_manager if keeps_latest_only else self.producer_state_manager)(policy)
 
     @property
+    def config_tables(self) -> ConfigTables:
+        """What the release knows of configurations."""
+        return config_tables(self.release.name)
+
+    @property
     def resource_types(self) -> frozenset[ConfigResourceType]:
         """What can have configurations as far as the release knows."""
         return BEFORE_CLIENT_METRICS.union((ConfigResourceType.CLIENT_METRICS,) if self.release.has(CLIENT_METRICS) else ())
@@ -153,6 +160,7 @@ class Parts:
             supported_features=self.release.supported_features,
             quorum_ids=tuple(voter.node_id for voter in config.controller_quorum_voters),
             static_configs=static_settings(config.given),
+            config_tables=self.config_tables,
             resource_types=self.resource_types,
             looks_back_at_registration=self.release.has(SHUTDOWN_AT_REGISTRATION),
             updates_features_atomically=self.release.has(ATOMIC_FEATURE_UPDATES),

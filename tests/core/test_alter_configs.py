@@ -4,6 +4,7 @@ import pytest
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.alter_configs import decide_alter_configs, decide_replace_configs
+from kraftsim.core.metadata.config_tables import KAFKA_3_9
 from kraftsim.core.metadata.preprocess_configs import refuse_altered_broker, refuse_common, refuse_replaced_broker, refuse_type
 from kraftsim.events.metadata import ConfigChanged
 from protocol.config_resources import ConfigResourceType
@@ -206,11 +207,11 @@ def test_what_holds_for_a_topic_comes_from_the_topic_this_node_all_nodes_and_the
 )  # fmt: skip
 def test_what_a_broker_refuses_of_settings_of_brokers(name: str, operations: Operations, error: ErrorCode, why: str) -> None:
     """ConfigAdminManager.validateBrokerConfigChange."""
-    refusal = refuse_altered_broker(1, altered(BROKER, name, operations), {"min.insync.replicas": "1"})
+    refusal = refuse_altered_broker(KAFKA_3_9, 1, altered(BROKER, name, operations), {"min.insync.replicas": "1"})
     assert ((NONE, "") if refusal is None else (refusal.error, refusal.why)) == (error, why)
     if refusal is None and not any(operation != SET for _, operation, _ in operations):
         values = {key.replace(".", "_"): value for key, _, value in operations}
-        assert refuse_replaced_broker(1, replaced(BROKER, name, **values)) is None
+        assert refuse_replaced_broker(KAFKA_3_9, 1, replaced(BROKER, name, **values)) is None
 
 
 def test_what_a_broker_refuses_at_a_glance() -> None:

@@ -3,9 +3,10 @@
 import pytest
 
 from kraftsim.core.metadata.broker_config_table import BROKER_CONFIGS
-from kraftsim.core.metadata.broker_configs import BrokerSettings, complaint_about_dynamic
+from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.config_definitions import shown_value
-from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about_all, effective_topic_configs
+from kraftsim.core.metadata.config_tables import KAFKA_3_9
+from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about_
 def test_a_topic_configuration_is_checked_by_its_type(name: str, value: str, complaint: str | None) -> None:
     """ConfigDef's sentences. All keys and 43 values are put to Kafka's own classes in tests/apache_kafka/test_config_definitions.py."""
     expected = None if complaint is None else f"Invalid value {value} for configuration {name}: {complaint}"
-    assert complaint_about_all({name: value}, {}) == expected
+    assert KAFKA_3_9.complaint_about_topic({name: value}, {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_a_topic_configuration_is_checked_by_its_type(name: str, value: str, com
 )
 def test_a_complaint_shows_what_the_value_was_understood_as(name: str, value: str, complaint: str) -> None:
     """ConfigDef.parse checks the parsed value."""
-    assert complaint_about_all({name: value}, {}) == complaint
+    assert KAFKA_3_9.complaint_about_topic({name: value}, {}) == complaint
 
 
 @pytest.mark.parametrize(
@@ -70,12 +71,12 @@ def test_a_complaint_shows_what_the_value_was_understood_as(name: str, value: st
 )
 def test_what_is_complained_about_first(values: dict[str, str], complaint: str) -> None:
     """Names, then values in the order of LogConfig's definition, then what does not go together."""
-    assert complaint_about_all(values, {}) == complaint
+    assert KAFKA_3_9.complaint_about_topic(values, {}) == complaint
 
 
 def test_a_topics_lag_is_compared_with_the_brokers() -> None:
     """LogConfig.validate looks at what would hold."""
-    assert complaint_about_all({"min.compaction.lag.ms": "9"}, {"log.cleaner.max.compaction.lag.ms": "5"}) is not None
+    assert KAFKA_3_9.complaint_about_topic({"min.compaction.lag.ms": "9"}, {"log.cleaner.max.compaction.lag.ms": "5"}) is not None
 
 
 @pytest.mark.parametrize("table", [TOPIC_CONFIGS, BROKER_CONFIGS], ids=["topic", "broker"])
@@ -113,7 +114,7 @@ def test_values_are_shown_as_java_shows_them(value, shown: str) -> None:
 )  # fmt: skip
 def test_what_can_be_set_while_brokers_run(values: dict[str, str], is_for_all: bool, complaint: str | None) -> None:
     """DynamicBrokerConfig.validateConfigs."""
-    assert complaint_about_dynamic(values, is_for_all=is_for_all) == complaint
+    assert KAFKA_3_9.complaint_about_dynamic(values, is_for_all=is_for_all) == complaint
 
 
 @pytest.mark.parametrize(
@@ -129,4 +130,4 @@ def test_what_can_be_set_while_brokers_run(values: dict[str, str], is_for_all: b
 )
 def test_a_brokers_retention_comes_from_the_strongest_of_its_names_and_layers(static, own, cluster, expected: str) -> None:
     """KafkaConfig.logRetentionTimeMillis, KIP-226: on the broker, on all brokers, in the properties, by default."""
-    assert effective_topic_configs({}, BrokerSettings(static, own, cluster).for_topics())["retention.ms"] == expected
+    assert KAFKA_3_9.effective_topic_configs({}, BrokerSettings(static, own, cluster).for_topics())["retention.ms"] == expected

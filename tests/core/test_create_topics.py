@@ -4,11 +4,12 @@ import pytest
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.config_control import ConfigControl
+from kraftsim.core.metadata.config_tables import KAFKA_3_9
 from kraftsim.core.metadata.controller_node import ControllerNode
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, is_proper_topic_id
 from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, effective_topic_configs
+from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.partitions.topic_rules import append_rules, segment_settings
@@ -233,18 +234,18 @@ def test_some_topic_ids_are_drawn_again(drawn: bytes, is_proper: bool) -> None:
 def test_the_topic_overrides_the_broker_and_the_broker_overrides_kafka() -> None:
     """segment.bytes of the topic, log.segment.bytes of the broker, 1 GiB."""
     overrides, broker = {"cleanup.policy": "delete,compact"}, {"log.segment.bytes": "2048", "message.max.bytes": "99", "min.insync.replicas": "2"}
-    configs = effective_topic_configs(overrides, broker)
+    configs = KAFKA_3_9.effective_topic_configs(overrides, broker)
     assert append_rules(configs, replica_count=1, bounds_min_in_sync_replicas=True) == AppendRules(
         max_message_bytes=99, segment_bytes=2048, is_compacted=True
     )
     assert append_rules(configs, replica_count=1, bounds_min_in_sync_replicas=False).min_in_sync_replicas == 2
     assert segment_settings(configs) == SegmentSettings(segment_bytes=2048)
-    assert append_rules(effective_topic_configs({}, {}), replica_count=1, bounds_min_in_sync_replicas=True) == AppendRules()
+    assert append_rules(KAFKA_3_9.effective_topic_configs({}, {}), replica_count=1, bounds_min_in_sync_replicas=True) == AppendRules()
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_the_older_limit_for_timestamps_counts_where_it_is_stricter(side: str) -> None:
     """message.timestamp.difference.max.ms was one limit for both sides.   Source: KIP-937."""
-    configs = effective_topic_configs({"message.timestamp.difference.max.ms": "50", f"message.timestamp.{side}.max.ms": "70"}, {})
+    configs = KAFKA_3_9.effective_topic_configs({"message.timestamp.difference.max.ms": "50", f"message.timestamp.{side}.max.ms": "70"}, {})
     rules = append_rules(configs, replica_count=1, bounds_min_in_sync_replicas=True)
     assert getattr(rules, f"timestamp_{side}_max_ms") == 50

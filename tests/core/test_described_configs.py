@@ -2,7 +2,8 @@
 
 import pytest
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable, static_settings
+from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
+from kraftsim.core.metadata.config_tables import KAFKA_3_9
 from kraftsim.core.metadata.described_configs import DescribedConfig, describe_all_brokers, describe_broker, describe_topic
 
 STATIC = static_settings({"node.id": "1", "listeners": "PLAINTEXT://h:9", "kraftsim.seed": "7", "no.such.key": "x"})
@@ -64,5 +65,5 @@ def test_a_configuration_of_a_topic(overrides: dict[str, str], key: str, expecte
 def test_what_cannot_be_followed_is_left_out() -> None:
     """A controller takes any value for a broker; the broker does not act by those that make no sense to it."""
     values = {"log.retention.ms": "abc", "num.partitions": "5", "ssl.key.password": "x", "listeners": "A://h:1", "log.segment.bytes": "99"}
-    assert applicable(values, is_for_all=True) == {"log.segment.bytes": "99"}
-    assert applicable(values, is_for_all=False) == {"listeners": "A://h:1", "log.segment.bytes": "99"}
+    assert KAFKA_3_9.applicable(values, is_for_all=True) == {"log.segment.bytes": "99"}
+    assert KAFKA_3_9.applicable(values, is_for_all=False) == {"listeners": "A://h:1", "log.segment.bytes": "99"}

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.broker_configs import definition_of
 from kraftsim.core.metadata.client_metrics import refuse_client_metrics
 from kraftsim.core.metadata.config_control import MIN_IN_SYNC_CONFIG, ConfigControl
 from kraftsim.core.metadata.config_definitions import ConfigDefinition
-from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about_all
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
 from kraftsim.events.metadata import ConfigChanged
 from protocol.config_resources import ConfigResourceType
@@ -99,7 +97,7 @@ def _altered(view: ConfigView, resource: Resource, operations: Sequence[Alterabl
     present = view.configs.configs_of(*resource)
     changed: dict[str, str | None] = {}
     for name, operation in {operation.name: operation for operation in operations}.items():
-        altered = _altered_value(_definition(resource, name), present.get(name), operation)
+        altered = _altered_value(_definition(view, resource, name), present.get(name), operation)
         if isinstance(altered, Refusal):
             return altered
         if _is_written(resource, present.get(name), altered):
@@ -132,7 +130,7 @@ def _decided(
         return TOO_LARGE
     if validate_only:
         return Decision([], results)
-    facts = tuple(_fact(record) for record in records if isinstance(record, ConfigRecord))
+    facts = tuple(_fact(view, record) for record in records if isinstance(record, ConfigRecord))
     return Decision([*records, *(clear_elr_records(records) if view.has_eligible_leaders else ())], results, facts)
 
 
@@ -184,7 +182,7 @@ def refuse_resource(resource_type: ConfigResourceType, name: str) -> Refusal | N
 def _refuse_configs(view: ConfigView, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]) -> Refusal | None:
     match resource_type:
         case ConfigResourceType.TOPIC:
-            complaint = complaint_about_all(configs, view.configs.broker_settings().for_topics())
+            complaint = view.configs.tables.complaint_about_topic(configs, view.configs.broker_settings().for_topics())
             return None if complaint is None else Refusal(ErrorCode.INVALID_CONFIG, complaint)
         case ConfigResourceType.CLIENT_METRICS:
             return refuse_client_metrics(name, configs)
@@ -192,12 +190,12 @@ def _refuse_configs(view: ConfigView, resource_type: ConfigResourceType, name: s
             return None
 
 
-def _definition(resource: Resource, name: str) -> ConfigDefinition | None:
+def _definition(view: ConfigView, resource: Resource, name: str) -> ConfigDefinition | None:
     match resource[0]:
         case ConfigResourceType.TOPIC:
-            return TOPIC_CONFIGS.get(name)
+            return view.configs.tables.topic.get(name)
         case ConfigResourceType.BROKER:
-            return definition_of(name)
+            return view.configs.tables.definition_of(name)
         case _:
             return None
 
@@ -237,8 +235,8 @@ def _records(resource: Resource, values: Values) -> Iterator[ConfigRecord]:
         yield ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
 
 
-def _fact(record: ConfigRecord) -> ConfigChanged:
-    definition = _definition((record.resource_type, record.resource_name), record.name)
+def _fact(view: ConfigView, record: ConfigRecord) -> ConfigChanged:
+    definition = _definition(view, (record.resource_type, record.resource_name), record.name)
     is_secret = record.resource_type == ConfigResourceType.BROKER and (definition is None or definition.is_sensitive)
     return ConfigChanged(
         resource_type=record.resource_type,

@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable, in_milliseconds, synonyms_of
+from kraftsim.core.metadata.broker_configs import BrokerSettings, in_milliseconds, synonyms_of
 from kraftsim.core.metadata.controller_node import ControllerNode
-from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, complaint_about_all, effective_topic_configs
+from kraftsim.core.metadata.topic_configs import TopicConfig
 from kraftsim.core.timeline import Journal, TimelineDict
 from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.errors import ErrorCode
@@ -35,6 +35,8 @@ class ConfigControl:
     def __init__(self, journal: Journal, node: ControllerNode | None = None) -> None:
         self._configs: TimelineDict[tuple[int, str], Mapping[str, str]] = TimelineDict(journal)
         self._node = node or ControllerNode()
+        self.tables = self._node.config_tables
+        """What its release knows."""
 
     def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """Return what was set on a resource itself; to be read only."""
@@ -46,20 +48,21 @@ class ConfigControl:
 
     def static_min_in_sync_replicas(self) -> str:
         """Return min.insync.replicas as the properties of this node say it, or as it goes without saying."""
-        return self._node.static_configs.get(MIN_IN_SYNC_CONFIG) or TOPIC_CONFIGS[MIN_IN_SYNC_CONFIG].default or "1"
+        return self._node.static_configs.get(MIN_IN_SYNC_CONFIG) or self.tables.topic[MIN_IN_SYNC_CONFIG].default or "1"
 
     def broker_settings(self) -> BrokerSettings:
         """Return what holds for this node where a topic has no value of its own."""
         return BrokerSettings(
             static=self._node.static_configs,
-            own=applicable(self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)), is_for_all=False),
-            cluster=applicable(self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS), is_for_all=True),
+            own=self.tables.applicable(self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)), is_for_all=False),
+            cluster=self.tables.applicable(self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS), is_for_all=True),
+            tables=self.tables,
         )
 
     def effective_topic_config(self, topic: str, name: str) -> str:
         """Return what holds for a topic: its own value, what was set on this node, on all nodes, this node's properties, or Kafka's default."""
         own = self.configs_of(TOPIC_RESOURCE, topic).get(name)
-        return effective_topic_configs({}, self.broker_settings().for_topics())[name] if own is None else own
+        return self.tables.effective_topic_configs({}, self.broker_settings().for_topics())[name] if own is None else own
 
     def told_of_new_topic(self, overrides: Mapping[str, str]) -> list[ToldConfig]:
         """Return all that will hold for a topic with these values of its own, by name, as the controller tells who made it.
@@ -72,7 +75,7 @@ class ConfigControl:
             (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS)),
             (ConfigSource.STATIC_BROKER_CONFIG, self._node.static_configs),
         )
-        return [_told(name, overrides, layers) for name in sorted(TOPIC_CONFIGS)]
+        return [_told(name, config, overrides, layers) for name, config in sorted(self.tables.topic.items())]
 
     def decide_topic_configs(self, topic: str, configs: Sequence[CreatableTopicConfig]) -> list[ConfigRecord] | Refusal:
         """Propose the configurations of a new topic. Refuses with INVALID_CONFIG."""
@@ -80,7 +83,7 @@ class ConfigControl:
         if without_value:
             return Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(without_value)}")
         values = {config.name: config.value for config in configs if config.value is not None}
-        complaint = complaint_about_all(values, self.broker_settings().for_topics())
+        complaint = self.tables.complaint_about_topic(values, self.broker_settings().for_topics())
         if complaint is not None:
             return Refusal(ErrorCode.INVALID_CONFIG, complaint)
         return [ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value) for name, value in values.items()]
@@ -97,10 +100,9 @@ class ConfigControl:
             del self._configs[resource_type, resource_name]
 
 
-def _told(name: str, overrides: Mapping[str, str], layers: Sequence[tuple[ConfigSource, Mapping[str, str]]]) -> ToldConfig:
+def _told(name: str, config: TopicConfig, overrides: Mapping[str, str], layers: Sequence[tuple[ConfigSource, Mapping[str, str]]]) -> ToldConfig:
     if name in overrides:
         return ToldConfig(name=name, value=overrides[name], source=ConfigSource.TOPIC_CONFIG)
-    config = TOPIC_CONFIGS[name]
     keys = () if config.broker_key is None else synonyms_of(config.broker_key)
     for source, layer in layers:
         key = next((key for key in keys if key in layer), None)

@@ -14,8 +14,8 @@ from protocol.config_resources import ConfigType
 from protocol.disk.java_integers import parse_int32, parse_int64
 
 Value = bool | int | float | str | tuple[str, ...]
-Check = Callable[[Value], "str | tuple[str, str] | None"]
-"""A value -> what is wrong with it, or None; where only part of a list is, (that part, what is wrong)."""
+Check = Callable[[Value], "str | tuple[str | None, str] | None"]
+"""A value -> what is wrong with it, or None; where only part of a list is, (that part, what is wrong); (None, the whole sentence)."""
 
 _SEPARATOR = re.compile(r"\s*,\s*")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
@@ -51,7 +51,8 @@ class ConfigDefinition:
         if found is None:
             return None
         shown, why = found if isinstance(found, tuple) else (shown_value(value), found)
-        return f"Invalid value {shown} for configuration {name}: {why.format(name=name)}"
+        sentence = why.format(name=name)
+        return sentence if shown is None else f"Invalid value {shown} for configuration {name}: {sentence}"
 
 
 def parse_value(kind: ConfigType, text: str) -> Value:
@@ -125,6 +126,17 @@ def some_of(*choices: str) -> Check:
         assert isinstance(value, tuple), "this check is for lists"
         wrong = next((part for part in value if part not in choices), None)
         return None if wrong is None else (wrong, f"String must be one of: {', '.join(choices)}")
+
+    return check
+
+
+def some_words_of(*choices: str) -> Check:
+    """The same since 4.2: what is between two commas must be something (KIP-1161)."""
+    any_of = some_of(*choices)
+
+    def check(value: Value) -> str | tuple[str | None, str] | None:
+        assert isinstance(value, tuple), "this check is for lists"
+        return (None, "Configuration '{name}' values must not be empty.") if "" in value else any_of(value)
 
     return check
 

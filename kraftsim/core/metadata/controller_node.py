@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kraftsim.core.metadata.config_tables import KAFKA_3_9, ConfigTables
 from protocol.config_resources import ConfigResourceType
 
 NOBODY: Final = -1
@@ -21,6 +22,7 @@ class ControllerNode:
     supported_features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     quorum_ids: tuple[int, ...] = ()
     static_configs: Mapping[str, str] = field(default_factory=dict)
+    config_tables: ConfigTables = KAFKA_3_9
     resource_types: frozenset[ConfigResourceType] = BEFORE_CLIENT_METRICS | {ConfigResourceType.CLIENT_METRICS}
     """What can have configurations as far as its release knows."""
     looks_back_at_registration: bool = False

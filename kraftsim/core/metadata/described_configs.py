@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings, definition_of, is_dynamic, synonyms_of
+from kraftsim.core.metadata.broker_configs import BrokerSettings, synonyms_of
 from kraftsim.core.metadata.config_definitions import ConfigDefinition, plain_text
-from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, effective_topic_configs
 from protocol.config_resources import ConfigSource, ConfigType
 
 DYNAMIC_DEFAULT: Final = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
@@ -39,8 +38,8 @@ class DescribedConfig:
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerSettings, names: Collection[str] | None = None) -> list[DescribedConfig]:
     """Return the configurations of a topic that hold on a broker: all, or those that are named."""
-    effective = effective_topic_configs(overrides, broker.for_topics())
-    return [_of_topic(name, effective[name], overrides, broker) for name in TOPIC_CONFIGS if _is_asked(name, names)]
+    effective = broker.tables.effective_topic_configs(overrides, broker.for_topics())
+    return [_of_topic(name, effective[name], overrides, broker) for name in broker.tables.topic if _is_asked(name, names)]
 
 
 def describe_broker(broker: BrokerSettings, names: Collection[str] | None = None) -> list[DescribedConfig]:
@@ -59,7 +58,7 @@ def describe_client_metrics(configs: Mapping[str, str]) -> list[DescribedConfig]
 
 
 def _of_topic(name: str, value: str, overrides: Mapping[str, str], broker: BrokerSettings) -> DescribedConfig:
-    config = TOPIC_CONFIGS[name]
+    config = broker.tables.topic[name]
     shown = plain_text(config.kind, value)
     behind = () if config.broker_key is None else _synonyms(config.broker_key, broker, is_secret=False)
     own = (Synonym(name=name, value=shown, source=ConfigSource.TOPIC_CONFIG),) if name in overrides else ()
@@ -68,14 +67,14 @@ def _of_topic(name: str, value: str, overrides: Mapping[str, str], broker: Broke
 
 
 def _of_broker(name: str, value: str | None, broker: BrokerSettings) -> DescribedConfig:
-    config = definition_of(name)
+    config = broker.tables.definition_of(name)
     is_secret = config is None or config.is_sensitive
     synonyms = _synonyms(name, broker, is_secret=is_secret)
     return DescribedConfig(
         name=name,
         value=_shown(config, value),
         source=_source(synonyms),
-        is_read_only=not is_dynamic(name),
+        is_read_only=not broker.tables.is_dynamic(name),
         is_sensitive=is_secret,
         synonyms=synonyms,
         kind=ConfigType.UNKNOWN if config is None else config.kind,

@@ -10,8 +10,7 @@ from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.alter_configs import java_split
-from kraftsim.core.metadata.broker_config_table import BROKER_CONFIGS
-from kraftsim.core.metadata.broker_configs import complaint_about_dynamic
+from kraftsim.core.metadata.config_tables import ConfigTables
 from protocol.config_resources import ConfigResourceType
 from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
@@ -43,7 +42,7 @@ def refuse_type(resource: AnyResource, allowed: frozenset[ConfigResourceType]) -
     return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def refuse_altered_broker(node_id: int, resource: AlterConfigsResource, present: Mapping[str, str]) -> Refusal | None:
+def refuse_altered_broker(tables: ConfigTables, node_id: int, resource: AlterConfigsResource, present: Mapping[str, str]) -> Refusal | None:
     """Return why settings of a broker cannot be changed so, or None. `present` is what was set on it before."""
     refusal = _refuse_other_broker(node_id, resource.resource_name)
     if refusal is not None:
@@ -53,16 +52,16 @@ def refuse_altered_broker(node_id: int, resource: AlterConfigsResource, present:
     if unknown is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown}")
     for operation in resource.configs:
-        refusal = _apply(values, operation)
+        refusal = _apply(tables, values, operation)
         if refusal is not None:
             return refusal
-    return _refuse_values(values, resource.resource_name)
+    return _refuse_values(tables, values, resource.resource_name)
 
 
-def refuse_replaced_broker(node_id: int, resource: ReplacedResource) -> Refusal | None:
+def refuse_replaced_broker(tables: ConfigTables, node_id: int, resource: ReplacedResource) -> Refusal | None:
     """Return why the settings of a broker cannot be these, or None."""
     values = {config.name: config.value for config in resource.configs if config.value is not None}
-    return _refuse_other_broker(node_id, resource.resource_name) or _refuse_values(values, resource.resource_name)
+    return _refuse_other_broker(node_id, resource.resource_name) or _refuse_values(tables, values, resource.resource_name)
 
 
 def _refuse_other_broker(node_id: int, name: str) -> Refusal | None:
@@ -75,7 +74,7 @@ def _refuse_other_broker(node_id: int, name: str) -> Refusal | None:
     return None if is_own else Refusal(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
 
 
-def _apply(values: dict[str, str], operation: AlterableConfig) -> Refusal | None:
+def _apply(tables: ConfigTables, values: dict[str, str], operation: AlterableConfig) -> Refusal | None:
     """Carry out one operation on the values, or say why it cannot be."""
     name, text = operation.name, operation.value
     if operation.config_operation == SET:
@@ -85,7 +84,7 @@ def _apply(values: dict[str, str], operation: AlterableConfig) -> Refusal | None
         values.pop(name, None)
     else:
         assert text is not None, "a null value was refused before"
-        config = BROKER_CONFIGS.get(name)
+        config = tables.broker.get(name)
         if config is None:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)  # a look-up that nobody catches (before 4.4)
         verb = "append" if operation.config_operation == APPEND else "subtract"
@@ -101,6 +100,6 @@ def _without(parts: list[str], taken: Sequence[str]) -> list[str]:
     return [part for part in parts if part not in taken]
 
 
-def _refuse_values(values: Mapping[str, str], name: str) -> Refusal | None:
-    complaint = complaint_about_dynamic(values, is_for_all=not name)
+def _refuse_values(tables: ConfigTables, values: Mapping[str, str], name: str) -> Refusal | None:
+    complaint = tables.complaint_about_dynamic(values, is_for_all=not name)
     return None if complaint is None else Refusal(ErrorCode.INVALID_REQUEST, complaint)

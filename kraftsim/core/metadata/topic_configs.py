@@ -15,7 +15,6 @@ from kraftsim.core.metadata.config_definitions import (
     between,
     gzip_level,
     one_of,
-    parse_value,
     some_of,
     throttled_replicas,
 )
@@ -84,29 +83,3 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
     "remote.log.delete.on.disable": _row(ConfigType.BOOLEAN, "false"),
 }
 """By name, in the order in which Kafka looks at them: of several bad values the first is complained about."""
-
-
-def complaint_about_all(values: Mapping[str, str], broker_settings: Mapping[str, str]) -> str | None:
-    """Return Kafka's sentence about the first thing that is wrong with all that a topic overrides, or None."""
-    unknown = next((name for name in sorted(values) if name not in TOPIC_CONFIGS), None)
-    if unknown is not None:
-        return f"Unknown topic config name: {unknown}"
-    for name, config in TOPIC_CONFIGS.items():
-        complaint = config.complaint(name, values[name]) if name in values else None
-        if complaint is not None:
-            return complaint
-    effective = effective_topic_configs(values, broker_settings)
-    shortest, longest = int(effective["min.compaction.lag.ms"]), int(effective["max.compaction.lag.ms"])
-    if shortest > longest:
-        return f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
-    return NO_TIERED_STORAGE if parse_value(ConfigType.BOOLEAN, effective["remote.storage.enable"]) else None
-
-
-def effective_topic_configs(overrides: Mapping[str, str], broker_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return every topic configuration by name: the topic's own value, else the broker's (by the broker's key), else Kafka's default."""
-    effective = {}
-    for name, config in TOPIC_CONFIGS.items():
-        assert config.default is not None, "every configuration of a topic has a default"
-        broker_value = broker_settings.get(config.broker_key) if config.broker_key is not None else None
-        effective[name] = overrides.get(name, config.default if broker_value is None else broker_value)
-    return effective

@@ -48,7 +48,7 @@ def cleaning_rules(configs: Mapping[str, str]) -> CleaningRules:
 
 def converts_down(configs: Mapping[str, str]) -> bool:
     """Return whether readers of old message formats are served (KIP-283). `configs` are the effective ones."""
-    return configs["message.downconversion.enable"].strip().lower() == "true"
+    return configs.get("message.downconversion.enable", "true").strip().lower() == "true"
 
 
 def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
@@ -81,4 +81,6 @@ def _compression(name: str) -> Compression | None:
 
 def _timestamp_limit(configs: Mapping[str, str], side: str) -> int:
     """Return the limit of one side; the older setting for both sides counts where it is the stricter one (KIP-937)."""
-    return min(int(configs[f"message.timestamp.{side}.max.ms"]), int(configs["message.timestamp.difference.max.ms"]))
+    allowed = int(configs[f"message.timestamp.{side}.max.ms"])
+    either = configs.get("message.timestamp.difference.max.ms")
+    return allowed if either is None else min(allowed, int(either))

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftsim.core.metadata.broker_configs import LISTENER_PREFIX, BrokerSettings
+from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.client_quotas import IP
+from kraftsim.core.metadata.config_tables import LISTENER_PREFIX
 from kraftsim.core.quotas.windowed_rate import WindowedRate
 from protocol.metadata.m14_client_quota import ClientQuotaRecord
 

@@ -73,6 +73,8 @@ class Broker:
         self.world = world
         self.config = config
         self.parts = parts
+        self.config_tables = parts.config_tables
+        """What its release knows of configurations."""
         self.chance = world.random("metadata answers")
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None

@@ -5,10 +5,10 @@ Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynon
 
 from dataclasses import dataclass, field, replace
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings, applicable, static_settings
+from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
+from kraftsim.core.metadata.config_changes import config_tables
 from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.topic_configs import effective_topic_configs
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.cleaning import CleaningRules
 from kraftsim.core.partitions.retention import RetentionRules
@@ -35,10 +35,12 @@ class TopicSettings:
 
 def broker_settings(config: NodeConfig, image: MetadataImage) -> BrokerSettings:
     """Return what holds for a broker: what was set while brokers run, and what its properties say."""
+    tables = config_tables(config.release)
     return BrokerSettings(
         static=static_settings(config.given),
-        own=applicable(image.configs_of(BROKER_RESOURCE, str(config.node_id)), is_for_all=False),
-        cluster=applicable(image.configs_of(BROKER_RESOURCE, ALL_BROKERS), is_for_all=True),
+        own=tables.applicable(image.configs_of(BROKER_RESOURCE, str(config.node_id)), is_for_all=False),
+        cluster=tables.applicable(image.configs_of(BROKER_RESOURCE, ALL_BROKERS), is_for_all=True),
+        tables=tables,
     )
 
 
@@ -46,7 +48,7 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
     """Return the settings of a topic as they are now; the controller and the broker have refused values that are none."""
     present = broker_settings(config, image)
     behind = replace(present, static={**present.static, **_checked(config)}).for_topics()
-    configs = effective_topic_configs(image.topic_configs(topic), behind)
+    configs = present.tables.effective_topic_configs(image.topic_configs(topic), behind)
     return TopicSettings(
         rules=append_rules(configs, replica_count=replica_count, bounds_min_in_sync_replicas=bounds_min_in_sync_replicas),
         segments=segment_settings(configs),

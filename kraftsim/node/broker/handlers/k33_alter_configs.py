@@ -38,7 +38,7 @@ def _done_here(broker: Broker, request: AlterConfigsRequest, resource: AlterConf
     """Return the row of a resource that the controller need not hear of, or None."""
     refusal = refuse_common(request.resources, resource) or refuse_type(resource, broker.parts.resource_types - NOT_REPLACED)
     if refusal is None and resource.resource_type == ConfigResourceType.BROKER:
-        refusal = refuse_replaced_broker(broker.config.node_id, resource)
+        refusal = refuse_replaced_broker(broker.config_tables, broker.config.node_id, resource)
     return None if refusal is None else row_of(AlterConfigsResourceResponse, resource.resource_type, resource.resource_name, refusal)
 
 

@@ -3,7 +3,6 @@
 Source: KIP-339, KIP-590, kafka.server.KafkaApis.handleIncrementalAlterConfigsRequest.
 """
 
-from kraftsim.core.metadata.broker_configs import applicable
 from kraftsim.core.metadata.preprocess_configs import refuse_altered_broker, refuse_common, refuse_type
 from kraftsim.node.altered_configs import joined_rows, refused_rows, row_of
 from kraftsim.node.broker.broker import Broker
@@ -45,8 +44,8 @@ def _done_here(broker: Broker, request: IncrementalAlterConfigsRequest, resource
     if refusal is None and kind == ConfigResourceType.BROKER_LOGGER:
         return row_of(AlterConfigsResourceResponse, kind, name, refuse_loggers(broker.config.node_id, resource))
     if refusal is None and kind == ConfigResourceType.BROKER:
-        present = applicable(broker.image.configs_of(kind, name), is_for_all=not name)
-        refusal = refuse_altered_broker(broker.config.node_id, resource, present)
+        present = broker.config_tables.applicable(broker.image.configs_of(kind, name), is_for_all=not name)
+        refusal = refuse_altered_broker(broker.config_tables, broker.config.node_id, resource, present)
     return None if refusal is None else row_of(AlterConfigsResourceResponse, kind, name, refusal)
 
 

@@ -1,0 +1,113 @@
+"""The configurations that a release knows, and what follows from them: what may be changed while brokers run, and what holds for a topic.
+
+Source: kafka.server.{DynamicBrokerConfig, DynamicConfig}, org.apache.kafka.storage.internals.log.LogConfig, KIP-226.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from kraftsim.core.metadata.broker_config_table import BROKER_CONFIGS, DYNAMIC_ONLY, BrokerConfig, UpdateMode
+from kraftsim.core.metadata.config_definitions import parse_value
+from kraftsim.core.metadata.topic_configs import NO_TIERED_STORAGE, TOPIC_CONFIGS, TopicConfig
+from protocol.config_resources import ConfigType
+
+LISTENER_PREFIX: Final = "listener.name."
+LISTENER_CLUSTER_WIDE: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+SECURITY_PREFIX: Final = "ssl."
+
+
+@dataclass(frozen=True, eq=False)
+class ConfigTables:
+    """All configurations of brokers, and those of topics in the order in which Kafka looks at them."""
+
+    broker: Mapping[str, BrokerConfig]
+    topic: Mapping[str, TopicConfig]
+
+    @cached_property
+    def broker_defaults(self) -> Mapping[str, str]:
+        """What goes without saying, by name."""
+        return {name: config.default for name, config in self.broker.items() if config.default is not None}
+
+    @cached_property
+    def broker_keys_of_topics(self) -> tuple[str, ...]:
+        """The brokers' settings that stand behind those of topics."""
+        return tuple(config.broker_key for config in self.topic.values() if config.broker_key is not None)
+
+    def definition_of(self, name: str) -> BrokerConfig | None:
+        """Return what is known of a broker's setting, also under the name of a listener; None for one that Kafka does not know."""
+        return self.broker.get(base_name(name)) or DYNAMIC_ONLY.get(name)
+
+    def is_dynamic(self, name: str) -> bool:
+        """Tell whether a setting of Kafka's can be changed while the broker runs."""
+        known = self.broker.get(name)
+        return known is not None and known.is_dynamic
+
+    def complaint_about_dynamic(self, values: Mapping[str, str], *, is_for_all: bool) -> str | None:
+        """Return Kafka's sentence about what cannot be set while brokers run, on one or (`is_for_all`) on all of them, or None.
+
+        A name that Kafka does not know is taken: it may be meant for a plugin.
+        """
+        fixed = [name for name in values if name in self.broker and not self.broker[name].is_dynamic]
+        if fixed:
+            return f"Cannot update these configs dynamically: {_as_set(fixed)}"
+        unsafe = [name for name in values if name.startswith(SECURITY_PREFIX) and self.is_dynamic(name)]
+        if unsafe:
+            return f"These security configs can be dynamically updated only per-listener using the listener prefix: {_as_set(unsafe)}"
+        for name, value in values.items():
+            known = self.definition_of(name)
+            complaint = known.complaint(base_name(name), value) if known is not None and known.is_dynamic else None
+            if complaint is not None:
+                return complaint
+        single = [name for name in values if self._is_for_one_broker(name)]
+        if is_for_all and single:
+            return f"Cannot update these configs at default cluster level, broker id must be specified: {_as_set(single)}"
+        return None
+
+    def applicable(self, values: Mapping[str, str], *, is_for_all: bool) -> dict[str, str]:
+        """Return what of the values that were set while brokers run can be followed; a controller takes any."""
+        return {name: value for name, value in values.items() if self.complaint_about_dynamic({name: value}, is_for_all=is_for_all) is None}
+
+    def complaint_about_topic(self, values: Mapping[str, str], broker_settings: Mapping[str, str]) -> str | None:
+        """Return Kafka's sentence about the first thing that is wrong with all that a topic overrides, or None."""
+        unknown = next((name for name in sorted(values) if name not in self.topic), None)
+        if unknown is not None:
+            return f"Unknown topic config name: {unknown}"
+        for name, config in self.topic.items():
+            complaint = config.complaint(name, values[name]) if name in values else None
+            if complaint is not None:
+                return complaint
+        effective = self.effective_topic_configs(values, broker_settings)
+        shortest, longest = int(effective["min.compaction.lag.ms"]), int(effective["max.compaction.lag.ms"])
+        if shortest > longest:
+            return f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
+        return NO_TIERED_STORAGE if parse_value(ConfigType.BOOLEAN, effective["remote.storage.enable"]) else None
+
+    def effective_topic_configs(self, overrides: Mapping[str, str], broker_settings: Mapping[str, str]) -> dict[str, str]:
+        """Return every topic configuration by name: the topic's own value, else the broker's (by the broker's key), else Kafka's default."""
+        effective = {}
+        for name, config in self.topic.items():
+            assert config.default is not None, "every configuration of a topic has a default"
+            broker_value = broker_settings.get(config.broker_key) if config.broker_key is not None else None
+            effective[name] = overrides.get(name, config.default if broker_value is None else broker_value)
+        return effective
+
+    def _is_for_one_broker(self, name: str) -> bool:
+        if name.startswith(LISTENER_PREFIX):
+            return base_name(name) not in LISTENER_CLUSTER_WIDE
+        return name in self.broker and self.broker[name].mode is UpdateMode.PER_BROKER
+
+
+def base_name(name: str) -> str:
+    """Return the name of a setting without the listener that it is for."""
+    return name.split(".", 3)[3] if name.startswith(LISTENER_PREFIX) and name.count(".") >= 3 else name
+
+
+def _as_set(names: Iterable[str]) -> str:
+    """Return names as Scala prints a set."""
+    return f"Set({', '.join(names)})"
+
+
+KAFKA_3_9: Final = ConfigTables(BROKER_CONFIGS, TOPIC_CONFIGS)
+"""Also of the lines before, as far as they are told of."""
