@@ -230,7 +230,7 @@ class FinalMarker(Event):
 class FinalTransaction(Event):
     """At the end of a run: a record of `__transaction_state` in the log of `broker`.
 
-    state is the number of a TransactionState (-1: the id was forgotten); partitions is a list with commas of TOPIC-PARTITION.
+    status is the number of a TransactionState (-1: the id was forgotten); partitions is a list with commas of TOPIC-PARTITION.
     """
 
     partition: int
@@ -238,7 +238,7 @@ class FinalTransaction(Event):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    state: int
+    status: int
     partitions: str
     broker: str = ""
 

@@ -75,7 +75,7 @@ def _transaction(partition: int, broker: str, record: Record, key: TransactionLo
         transactional_id=key.transactional_id,
         producer_id=NO_PRODUCER_ID if value is None else value.producer_id,
         producer_epoch=-1 if value is None else value.producer_epoch,
-        state=FORGOTTEN if value is None else value.transaction_status,
+        status=FORGOTTEN if value is None else value.transaction_status,
         partitions=",".join(sorted(partitions)),
         broker=broker,
     )
