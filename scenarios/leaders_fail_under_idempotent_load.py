@@ -2,14 +2,16 @@
 
 Three brokers hold three replicas of each partition, and two must be in sync. Leaders are killed right after an append, after a step of the high
 watermark, or while they ask for another set of in-sync replicas; brokers are cut off from each other and from the controller, paused, and led by
-clocks that jump; answers to Produce get lost, and preferred leaders are elected all the time. Nobody loses power: Kafka does not flush what it
-acknowledges, and two brokers of three that lose what they had not flushed may lose an acknowledged record.
-Source: KIP-98, KIP-101, KIP-279, KIP-320, KIP-497, KIP-966.
+clocks that jump; answers to Produce get lost, and preferred leaders are elected all the time. The cluster has one controller or three of them. In some
+runs leaders may be elected uncleanly: what such a leader did not have is given up, and nothing else. Nobody loses power: Kafka does not flush what it
+acknowledges, and two brokers of three that lose what they had not flushed may lose an acknowledged record (power_fails_at_one_broker).
+Source: KIP-98, KIP-101, KIP-106, KIP-279, KIP-320, KIP-497, KIP-966.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
+from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, UNCLEAN, WORKLOAD, Ledger
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 LEDGER = Ledger(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 PRODUCE = 0
+UNCLEAN_SHARE = 0.3
 WORK_SECONDS = 8.0
 ELECTION_SECONDS = 1.5
 MOMENTS: tuple[tuple[str, int, dict[str, Value]], ...] = (
@@ -96,15 +99,24 @@ def _clock(random: "Random") -> Fault:
     return Fault(kind=kind, target=random.choice(BROKERS), trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))), params=params)
 
 
+def swarm(random: "Random") -> Mapping[str, str]:
+    """Draw whether whoever is left may lead, though nobody knows what it lacks."""
+    if random.random() < UNCLEAN_SHARE:
+        return {UNCLEAN: "true", "unclean.leader.election.interval.ms": str(random.choice((200, 1000, 5000)))}
+    return {}
+
+
 SCENARIO = Scenario(
     name="leaders_fail_under_idempotent_load",
     story="Leaders of partitions fail under idempotent producers; every acknowledged record is on every replica, once.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,
+    swarm=swarm,
     settings=SETTINGS,
+    controllers_drawn=(1, 3),
     terrain=cluster_terrain(
-        controllers=1,
+        controllers=3,
         brokers=3,
         clients=("writer-1", "writer-2", "writer-3"),
         apis=WRITER_APIS,

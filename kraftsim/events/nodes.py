@@ -59,7 +59,7 @@ class LogDirectoryFailed(Event):
 
     path: str
     directory_id: str
-    partitions: int
+    partition_count: int
 
 
 class LogCleaned(Event):

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.explore.search import HARNESS, faults_of, settings_of
+from kraftsim.explore.search import HARNESS, controllers_of, faults_of, settings_of
 from kraftsim.explore.surroundings import Surroundings, draw_surroundings
 from kraftsim.faults.fault import Fault, to_json
 from kraftsim.releases.catalogue import DEFAULT_RELEASE
@@ -71,8 +71,8 @@ class RunRequest:
 
     def spec(self, port: int) -> ClusterSpec:
         """Return the cluster that the scenario wants, with what the caller set on top."""
-        return ClusterSpec(
-            controllers=self.scenario.controllers if self.controllers is None else self.controllers,
+        spec = ClusterSpec(
+            controllers=controllers_of(self.scenario, self.seed, self.mode) if self.controllers is None else self.controllers,
             brokers=self.scenario.brokers if self.brokers is None else self.brokers,
             release=self.release,
             port=port,
@@ -81,3 +81,5 @@ class RunRequest:
             bugs=self.bugs,
             settings={**self.scenario.settings, **settings_of(self.scenario, self.seed, self.mode), **self.settings},
         )
+        there = {name: values for name, values in self.scenario.node_settings.items() if name in spec.node_names}
+        return replace(spec, node_settings=there) if there else spec

@@ -1,7 +1,7 @@
 """Every record that a client was told is in a log is in that log when the run ends, at the offset it was told, under its key.
 
 The key matters: after a loss another record may have taken the offset. The final log is read from the segments on disk, never from what a broker
-believed. A record below the log's start was deleted by retention, which is no loss.
+believed. A record below the log's start was deleted by retention, which is no loss; nor is what an unclean election gave up.
 Source: KIP-98 and the meaning of acks=all; Jepsen's "lost write" (jepsen.tests.kafka).
 """
 
@@ -9,6 +9,7 @@ from kraftsim.events.clients import RecordAcknowledged
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalLog, FinalRecord
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.unclean_elections import UNCLEAN, UNCLEAN_WATCHES, UncleanElections, not_lost
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "acknowledged-records-in-final-log"
@@ -25,6 +26,7 @@ class FinalRecords:
         self._acknowledged: dict[tuple[str, int, str, int], str] = {}
         self._offsets: dict[tuple[str, int, str], list[int]] = {}
         self._log_start_offset: dict[tuple[str, int], int] = {}
+        self._unclean = UncleanElections()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in an acknowledgement, a final log or one of its records."""
@@ -36,6 +38,8 @@ class FinalRecords:
         elif isinstance(event, FinalLog) and event.record_count >= 0:
             log = (event.topic, event.partition)
             self._log_start_offset[log] = min(event.log_start_offset, self._log_start_offset.get(log, event.log_start_offset))
+        else:
+            self._unclean.learn(event)
         return None
 
     def finish(self) -> Verdict:
@@ -45,7 +49,9 @@ class FinalRecords:
             log_start_offset = self._log_start_offset.get((topic, partition))
             if log_start_offset is None:
                 undecidable = UNREAD
-            elif not self._is_in_log(topic, partition, record_key, offset) and max(offset, 0) >= log_start_offset:
+            elif self._is_in_log(topic, partition, record_key, offset) or self._unclean.may_have_lost((topic, partition), offset):
+                continue
+            elif max(offset, 0) >= log_start_offset:
                 message = f"{topic}-{partition}: record {record_key} was acknowledged at offset {offset} and is not there in the final log"
                 self._findings.violation(f"{topic}/{partition}/{record_key}/{offset}", message, event_id)
         return self._findings.verdict(undecidable)
@@ -59,11 +65,11 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Every record that a client was told is in a log is in that log when the run ends, at that offset, under its key.",
     source="KIP-98",
-    watches=(RecordAcknowledged, FinalLog, FinalRecord),
+    watches=(RecordAcknowledged, FinalLog, FinalRecord, *UNCLEAN_WATCHES),
     check=FinalRecords,
     examined="SELECT run, count(*) FROM record_acknowledged GROUP BY run",
-    violations="""
-        WITH log AS (
+    violations=f"""
+        WITH {UNCLEAN}, log AS (
             SELECT run, topic, partition, min(log_start_offset) AS log_start_offset
             FROM final_log WHERE record_count >= 0 GROUP BY run, topic, partition
         ), lost AS (
@@ -73,7 +79,7 @@ INVARIANT = Invariant(
                 SELECT 1 FROM final_record AS f
                 WHERE f.run = a.run AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
                     AND (a.offset = -1 OR f.offset = a.offset)
-            )
+            ) AND {not_lost("a", "a.offset")}
         )
         SELECT
             run,

@@ -1,7 +1,8 @@
 """Every record that a client was told is in a log is, when the run ends, in the log of each replica that is in sync.
 
 acknowledged-records-in-final-log is content with any broker's; of several replicas every one may lead next. Which are in sync is what all brokers
-told the harness after the last fault was healed. The key matters, and a record below a log's start was deleted by retention, which is no loss.
+told the harness after the last fault was healed. The key matters, and a record below a log's start was deleted by retention, which is no loss; nor is
+what an unclean election gave up.
 Source: KIP-98 and the meaning of acks=all; org.apache.kafka.common.errors.NotEnoughReplicasException.
 """
 
@@ -9,6 +10,7 @@ from kraftsim.events.clients import RecordAcknowledged
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalLog, FinalRecord, ReplicaInSync
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.unclean_elections import UNCLEAN, UNCLEAN_WATCHES, UncleanElections, not_lost
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "acknowledged-records-on-replicas"
@@ -26,6 +28,7 @@ class OnEveryReplica:
         self._in_sync: dict[tuple[str, int], dict[str, str]] = {}
         self._offsets: dict[tuple[str, str, int, str], list[int]] = {}
         self._log_start_offset: dict[tuple[str, str, int], int] = {}
+        self._unclean = UncleanElections()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in an acknowledgement, a replica, its final log or one of its records."""
@@ -38,6 +41,8 @@ class OnEveryReplica:
             self._offsets.setdefault((event.broker, event.topic, event.partition, event.record_key), []).append(event.offset)
         elif isinstance(event, FinalLog) and event.record_count >= 0:
             self._log_start_offset[event.broker, event.topic, event.partition] = event.log_start_offset
+        else:
+            self._unclean.learn(event)
         return None
 
     def finish(self) -> Verdict:
@@ -54,6 +59,8 @@ class OnEveryReplica:
                     offsets = self._offsets.get((broker, topic, partition, record_key), [])
                     if (offset in offsets) or (offset == NO_OFFSET and offsets) or max(offset, 0) < log_start_offset:
                         continue
+                    if self._unclean.may_have_lost((topic, partition), offset):
+                        continue
                     message = f"{topic}-{partition}: record {record_key} was acknowledged at offset {offset} and is not there on {broker}"
                     self._findings.violation(f"{broker}/{topic}/{partition}/{record_key}/{offset}", message, event_id)
         return self._findings.verdict(undecidable)
@@ -63,7 +70,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Every record that a client was told is in a log is on each replica that is in sync when the run ends.",
     source="KIP-98",
-    watches=(RecordAcknowledged, ReplicaInSync, FinalLog, FinalRecord),
+    watches=(RecordAcknowledged, ReplicaInSync, FinalLog, FinalRecord, *UNCLEAN_WATCHES),
     check=OnEveryReplica,
     examined="""
         SELECT a.run, count(*)
@@ -72,8 +79,8 @@ INVARIANT = Invariant(
             ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
         GROUP BY a.run
     """,
-    violations="""
-        WITH told AS (
+    violations=f"""
+        WITH {UNCLEAN}, told AS (
             SELECT run, topic, partition, record_key, r.offset AS told_offset, min(position) AS position
             FROM record_acknowledged AS r GROUP BY run, topic, partition, record_key, r.offset
         ), replica AS (
@@ -95,7 +102,7 @@ INVARIANT = Invariant(
             SELECT 1 FROM final_record AS f
             WHERE f.run = a.run AND f.broker = r.broker AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
                 AND (a.told_offset = -1 OR f.offset = a.told_offset)
-        )
+        ) AND {not_lost("a", "a.told_offset")}
     """,
     undecidable=f"""
         SELECT DISTINCT a.run, '{UNREAD}' AS reason

@@ -1,12 +1,14 @@
 """A replica of a partition never cuts off what it knows to be on all replicas that are in sync.
 
-Whoever leads next was in sync and has it. Only an unclean election may take it away, which no story here allows.
+Whoever leads next was in sync and has it. Only an unclean election may take it away, from those who follow in its epoch or a later one.
 Source: KIP-101, KIP-279; kafka.server.ReplicaFetcherThread.truncate.
 """
 
 from kraftsim.events.event import Event
+from kraftsim.events.metadata import PartitionChanged
 from kraftsim.events.partitions import PartitionTruncated
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.unclean_elections import UNCLEAN, UncleanElections
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "no-partition-truncation-below-high-watermark"
@@ -17,12 +19,17 @@ class KeepsWhatIsReplicated:
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
+        self._unclean = UncleanElections()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a cut."""
-        assert isinstance(event, PartitionTruncated)
+        """Take in a cut, or another leader."""
+        assert isinstance(event, PartitionTruncated | PartitionChanged)
+        if isinstance(event, PartitionChanged):
+            self._unclean.learn(event)
+            return None
         self._findings.examined += 1
-        if event.log_end_offset >= event.high_watermark:
+        is_given_up = self._unclean.has_been((event.topic, event.partition), after_epoch=-1, up_to_epoch=event.leader_epoch)
+        if event.log_end_offset >= event.high_watermark or is_given_up:
             return None
         message = (
             f"{event.topic}-{event.partition}: {envelope.node} cut its log at {event.log_end_offset}, "
@@ -39,10 +46,11 @@ INVARIANT = Invariant(
     name=NAME,
     rule="A replica of a partition is never cut below its high watermark.",
     source="KIP-101, KIP-279",
-    watches=(PartitionTruncated,),
+    watches=(PartitionTruncated, PartitionChanged),
     check=KeepsWhatIsReplicated,
     examined="SELECT run, count(*) FROM partition_truncated GROUP BY run",
-    violations="""
+    violations=f"""
+        WITH {UNCLEAN}
         SELECT
             run,
             concat(node, '.', incarnation, '.', n) AS key,
@@ -52,6 +60,8 @@ INVARIANT = Invariant(
             ) AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM partition_truncated WHERE log_end_offset < high_watermark
+        FROM partition_truncated AS t WHERE log_end_offset < high_watermark AND NOT EXISTS (
+            SELECT 1 FROM unclean AS u WHERE u.run = t.run AND u.topic = t.topic AND u.partition = t.partition AND u.leader_epoch <= t.leader_epoch
+        )
     """,
 )

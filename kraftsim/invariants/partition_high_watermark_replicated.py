@@ -1,6 +1,7 @@
 """A leader's high watermark is never beyond what every replica that is in sync, as far as it knows, has in its log.
 
-What a replica has is what it appended and copied and did not cut off; what it lost with its power counts as had, for nobody may know of that yet.
+What a replica has is what it appended and copied and did not cut off, or says that it has when it begins to lead or to follow, for a crash may come
+between the write and the note of it; what it lost with its power counts as had, for nobody may know of that yet.
 Source: kafka.cluster.Partition.maybeIncrementLeaderHW, KIP-497 (the set that a leader asked for counts, too), KIP-966.
 """
 
@@ -40,8 +41,9 @@ class OnAllInSync:
                 self._ends.setdefault((topic, partition), {})[envelope.node] = last + 1
             case PartitionTruncated():
                 self._ends.setdefault((event.topic, event.partition), {})[envelope.node] = event.log_end_offset
-            case LeaderElected() | LeaderFollowed():
-                self._ends.setdefault((event.topic, event.partition), {}).setdefault(envelope.node, 0)
+            case LeaderElected(next_offset=end) | LeaderFollowed(log_end_offset=end):
+                ends = self._ends.setdefault((event.topic, event.partition), {})
+                ends[envelope.node] = max(end, ends.get(envelope.node, 0))
             case IsrChanged():
                 self._in_sync[envelope.node, (event.topic, event.partition), event.leader_epoch] = tuple(event.isr.split(","))
             case PartitionHighWatermarkMoved() if event.is_leader:
@@ -112,13 +114,25 @@ INVARIANT = Invariant(
                 ON known.run = moved.run AND known.topic = moved.topic AND known.partition = moved.partition AND known.position < moved.position
                     AND concat(',', moved.in_sync, ',') LIKE concat('%,', replace(known.node, '{BROKER}', ''), ',%')
         ), line AS (
-            SELECT {_LOG}, end_offset, CAST(NULL AS BIGINT) AS high_watermark, '' AS event_id, '' AS leader FROM ending
+            SELECT {_LOG}, end_offset, 0 AS said_offset, CAST(NULL AS BIGINT) AS high_watermark, '' AS event_id, '' AS leader FROM ending
             UNION ALL
-            SELECT {_LOG}, CAST(NULL AS BIGINT) AS end_offset, high_watermark, event_id, leader FROM asked
+            SELECT {_LOG}, CAST(NULL AS BIGINT) AS end_offset, 0 AS said_offset, high_watermark, event_id, leader FROM asked
+            UNION ALL
+            SELECT {_LOG}, CAST(NULL AS BIGINT) AS end_offset, next_offset AS said_offset, CAST(NULL AS BIGINT) AS high_watermark, '', ''
+            FROM leader_elected
+            UNION ALL
+            SELECT {_LOG}, CAST(NULL AS BIGINT) AS end_offset, log_end_offset AS said_offset, CAST(NULL AS BIGINT) AS high_watermark, '', ''
+            FROM leader_followed
         ), numbered AS (
             SELECT *, count(end_offset) OVER (PARTITION BY run, topic, partition, node ORDER BY position) AS end_number FROM line
         ), judged AS (
-            SELECT *, coalesce(max(end_offset) OVER (PARTITION BY run, topic, partition, node, end_number), 0) AS known_end FROM numbered
+            SELECT
+                *,
+                greatest(
+                    coalesce(max(end_offset) OVER (PARTITION BY run, topic, partition, node, end_number), 0),
+                    max(said_offset) OVER (PARTITION BY run, topic, partition, node, end_number ORDER BY position)
+                ) AS known_end
+            FROM numbered
         )
         SELECT
             run,

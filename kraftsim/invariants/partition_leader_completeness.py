@@ -1,13 +1,15 @@
 """Whoever leads a partition has everything that a leader of an earlier epoch knew to be replicated.
 
 A high watermark is told to readers and to producers that wait for acks=all; a new leader whose log ends before it has forgotten what they were told.
-It counts for a later leader even if an earlier one, that did not know of it, tells it afterwards. Only clean elections are meant.
+It counts for a later leader even if an earlier one, that did not know of it, tells it afterwards. With an unclean election in between nothing does.
 Source: KIP-101, KIP-966; leader completeness of Raft (Ongaro and Ousterhout 2014, section 5.4).
 """
 
 from kraftsim.events.event import Event
+from kraftsim.events.metadata import PartitionChanged
 from kraftsim.events.partitions import LeaderElected, PartitionHighWatermarkMoved
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.unclean_elections import UNCLEAN, UncleanElections
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "partition-leader-completeness"
@@ -21,31 +23,39 @@ class HasWhatWasTold:
         self._findings = Findings(NAME)
         self._told: dict[Log, dict[int, int]] = {}
         self._begun: dict[Log, list[tuple[int, int, str, str]]] = {}
+        self._unclean = UncleanElections()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in a leader's high watermark, or a new leader."""
-        assert isinstance(event, LeaderElected | PartitionHighWatermarkMoved)
+        assert isinstance(event, LeaderElected | PartitionHighWatermarkMoved | PartitionChanged)
+        self._unclean.learn(event)
+        if isinstance(event, PartitionChanged):
+            return None
         log = (event.topic, event.partition)
         if isinstance(event, LeaderElected):
             begun = (event.leader_epoch, event.next_offset, envelope.node, envelope.event_id)
             self._begun.setdefault(log, []).append(begun)
             told = self._told.get(log, {}).items()
-            return self._lacks(log, begun) if any(epoch < begun[0] and offset > begun[1] for epoch, offset in told) else None
+            return self._lacks(log, begun) if any(self._binds(log, epoch, begun) and offset > begun[1] for epoch, offset in told) else None
         if not event.is_leader:
             return None
         told_here = self._told.setdefault(log, {})
         told_here[event.leader_epoch] = max(event.high_watermark, told_here.get(event.leader_epoch, 0))
         first = None
         for begun in self._begun.get(log, []):
-            if event.leader_epoch < begun[0] and event.high_watermark > begun[1]:
+            if self._binds(log, event.leader_epoch, begun) and event.high_watermark > begun[1]:
                 first = self._lacks(log, begun) or first
         return first
 
     def finish(self) -> Verdict:
         """Count the leaders that had predecessors who knew something, and return the verdict."""
         for log, leaders in self._begun.items():
-            self._findings.examined += sum(any(epoch < leader[0] for epoch in self._told.get(log, {})) for leader in leaders)
+            self._findings.examined += sum(any(self._binds(log, epoch, leader) for epoch in self._told.get(log, {})) for leader in leaders)
         return self._findings.verdict()
+
+    def _binds(self, log: Log, epoch: int, begun: tuple[int, int, str, str]) -> bool:
+        """Tell whether what was told in an epoch counts for a leader."""
+        return epoch < begun[0] and not self._unclean.has_been(log, after_epoch=epoch, up_to_epoch=begun[0])
 
     def _lacks(self, log: Log, begun: tuple[int, int, str, str]) -> Violation | None:
         leader_epoch, next_offset, node, event_id = begun
@@ -62,17 +72,22 @@ _TOLD = """
         FROM partition_high_watermark_moved WHERE is_leader GROUP BY run, topic, partition, leader_epoch
     )
 """
-_EARLIER = "told.run = e.run AND told.topic = e.topic AND told.partition = e.partition AND told.leader_epoch < e.leader_epoch"
+_EARLIER = """
+    told.run = e.run AND told.topic = e.topic AND told.partition = e.partition AND told.leader_epoch < e.leader_epoch AND NOT EXISTS (
+        SELECT 1 FROM unclean AS u WHERE u.run = e.run AND u.topic = e.topic AND u.partition = e.partition
+            AND u.leader_epoch > told.leader_epoch AND u.leader_epoch <= e.leader_epoch
+    )
+"""
 
 INVARIANT = Invariant(
     name=NAME,
     rule="Whoever leads a partition has everything that a leader of an earlier epoch knew to be replicated.",
     source="KIP-101, KIP-966",
-    watches=(LeaderElected, PartitionHighWatermarkMoved),
+    watches=(LeaderElected, PartitionHighWatermarkMoved, PartitionChanged),
     check=HasWhatWasTold,
-    examined=f"WITH {_TOLD} SELECT e.run, count(*) FROM leader_elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run",
+    examined=f"WITH {UNCLEAN}, {_TOLD} SELECT e.run, count(*) FROM leader_elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run",
     violations=f"""
-        WITH {_TOLD}
+        WITH {UNCLEAN}, {_TOLD}
         SELECT
             e.run,
             concat(e.node, '.', e.incarnation, '.', e.n) AS key,

@@ -6,6 +6,7 @@ from random import Random
 from msgspec.structs import replace
 
 from kraftsim.events.event import Event
+from kraftsim.events.metadata import PartitionChanged
 from kraftsim.events.partitions import (
     BatchReplicated,
     FinalLog,
@@ -29,6 +30,7 @@ UNCUT = "no-partition-truncation-below-high-watermark"
 COMPLETE = "partition-leader-completeness"
 REPLICATED = "partition-high-watermark-replicated"
 EVERYWHERE = "acknowledged-records-on-replicas"
+IN_FINAL_LOG = "acknowledged-records-in-final-log"
 EQUAL = "replicas-equal"
 APPENDED_ONLY = "producer-snapshot-of-appended-only"
 
@@ -73,6 +75,23 @@ def moved(high_watermark: int, *, epoch: int = 0, is_leader: bool = True) -> Eve
 def truncated(end_offset: int, high_watermark: int = 0, *, epoch: int = 0) -> Event:
     return PartitionTruncated(
         topic="t", partition=0, leader_epoch=epoch, former_end_offset=end_offset + 1, log_end_offset=end_offset, high_watermark=high_watermark
+    )
+
+
+def uncleanly(epoch: int, *, state: int = 1, topic: str = "t") -> Event:
+    """The metadata say that nobody knows whether the leader of an epoch was in sync."""
+    return PartitionChanged(
+        topic=topic,
+        topic_id="id",
+        partition=0,
+        leader=2,
+        leader_epoch=epoch,
+        partition_epoch=epoch,
+        leader_recovery_state=state,
+        isr="2",
+        replicas="1,2,3",
+        adding_replicas="",
+        removing_replicas="",
     )
 
 
@@ -165,10 +184,39 @@ REPLICA_ROWS: list[Row] = [
     # --- what is replicated is not cut
     ("cut behind what is replicated", UNCUT, on(ONE, truncated(5, 5), truncated(9, 5)), OK, 2),
     ("cut below what is replicated", UNCUT, on(ONE, truncated(4, 5)), VIOLATED, 1, ("broker-1.1.0",), (("broker-1.1.0",),)),
+    ("cut below it, for an unclean leader", UNCUT, [*on("c", uncleanly(2)), *on(ONE, truncated(4, 5, epoch=3))], OK, 1),
+    (
+        "cut below it before an unclean leader",
+        UNCUT,
+        [*on("c", uncleanly(2)), *on(ONE, truncated(4, 5, epoch=1))],
+        VIOLATED,
+        1,
+        ("broker-1.1.0",),
+        (("broker-1.1.0",),),
+    ),
+    (
+        "cut below it for a clean leader",
+        UNCUT,
+        [*on("c", uncleanly(1, state=0), uncleanly(1, topic="u")), *on(ONE, truncated(4, 5, epoch=1))],
+        VIOLATED,
+        1,
+        ("broker-1.1.0",),
+        (("broker-1.1.0",),),
+    ),
     ("nothing cut", UNCUT, on(ONE, moved(5)), VACUOUS, 0),
     # --- leaders have what was told
     ("a new leader has it", COMPLETE, [*on(ONE, leads(0), moved(5)), *on(TWO, leads(1, 5))], OK, 1),
     ("a new leader has less", COMPLETE, [*on(ONE, moved(5)), *on(TWO, leads(1, 4))], VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
+    ("an unclean leader has less", COMPLETE, [*on(ONE, moved(5)), *on("c", uncleanly(1)), *on(TWO, leads(1, 4))], VACUOUS, 0),
+    (
+        "what is told behind an unclean leader counts",
+        COMPLETE,
+        [*on(ONE, moved(9)), *on("c", uncleanly(1)), *on(TWO, leads(1, 4), moved(5, epoch=1)), *on(THREE, leads(2, 4))],
+        VIOLATED,
+        1,
+        ("broker-3.1.0",),
+        (("broker-3.1.0",),),
+    ),
     ("it is told afterwards", COMPLETE, [*on(TWO, leads(1, 4)), *on(ONE, moved(5))], VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
     ("a later leader knows more", COMPLETE, [*on(TWO, leads(1, 4)), *on(ONE, moved(3)), *on(THREE, moved(9, epoch=1))], OK, 1),
     ("only a follower knows", COMPLETE, [*on(ONE, moved(5, is_leader=False)), *on(TWO, leads(1, 4))], VACUOUS, 0),
@@ -204,6 +252,22 @@ REPLICA_ROWS: list[Row] = [
         [*on(ONE, agreed("1,2"), appended(0, 4)), *on(TWO, follows(1, 0)), *on(ONE, agreed("1"), moved(5))],
         OK,
         1,
+    ),
+    (
+        "written, and noted when it began to lead again",
+        REPLICATED,
+        [*on(ONE, agreed("1"), appended(0, 0)), (ONE, 2, leads(2, 2)), (ONE, 2, agreed("1", epoch=2)), (ONE, 2, moved(2, epoch=2))],
+        OK,
+        1,
+    ),
+    (
+        "said to be there, and cut off since",
+        REPLICATED,
+        [*on(TWO, follows(1, 0, 5), truncated(3), follows(1, 0, 2)), *on(ONE, agreed("2"), moved(5))],
+        VIOLATED,
+        1,
+        ("broker-1.1.1/broker-2",),
+        (("broker-1.1.1",),),
     ),
     ("in another epoch", REPLICATED, [*on(TWO, follows(1, 0)), *on(ONE, agreed("1,2"), moved(5, epoch=1))], VACUOUS, 0),
     ("broker-11 is not broker-1", REPLICATED, [*on(ONE, follows(11, 0)), *on("broker-11", agreed("11"), appended(0, 4), moved(5))], OK, 1),
@@ -243,6 +307,35 @@ REPLICA_ROWS: list[Row] = [
         [*in_sync("b"), ("x", acknowledged(0, "k")), *on("final", final_log(1, 1), log_of("c", 0), final_record(0, "k"))],
         OK,
         1,
+    ),
+    (
+        "what an unclean leader did not have",
+        EVERYWHERE,
+        [
+            *on("c", uncleanly(1)),
+            *on(TWO, leads(1, 1), leads(2, 0)),
+            *in_sync("b"),
+            *[("x", acknowledged(offset, f"k{offset}")) for offset in (0, 1, 2)],
+            *on("final", final_log(2, 1), final_record(1, "other")),
+        ],
+        VIOLATED,
+        3,
+        ("b/t/0/k0/0",),
+        (("x.1.0",),),
+    ),
+    (
+        "what an unclean leader did not have, anywhere",
+        IN_FINAL_LOG,
+        [
+            *on("c", uncleanly(1)),
+            *on(TWO, leads(1, 1)),
+            *[("x", acknowledged(offset, f"k{offset}")) for offset in (-1, 0, 1, 2)],
+            *on("final", final_log(2, 1), final_record(1, "other")),
+        ],
+        VIOLATED,
+        4,
+        ("t/0/k0/0",),
+        (("x.1.1",),),
     ),
     ("a replica was not read", EVERYWHERE, [*in_sync("b"), ("x", acknowledged(0, "k"))], UNKNOWN, 1),
     (
@@ -301,6 +394,8 @@ def note_replicas(history: History, random: Random, slip: Callable[[], bool]) ->
     logs: dict[str, list[tuple[int, int]]] = {node: [] for node in nodes}
     for epoch in range(random.randrange(2, 5)):
         leader = random.choice(nodes)
+        if slip():
+            note("controller-101", uncleanly(epoch))
         end_offset = max(0, end_offset - (3 if slip() else 0))
         note(leader, leads(epoch, end_offset))
         if slip():

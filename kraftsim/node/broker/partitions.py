@@ -225,6 +225,8 @@ class Partitions:
         now_ms = self._world.clock.wall_ms()
         if hosted.replica.lead(appointment, now_ms=now_ms, rules=rules, eligible=self._replication.is_eligible):
             await self._in(hosted.home, "write", hosted.log.store_epochs())
+        if hosted.owes_flush:  # what followers wait for, though nobody may ever append anything
+            self._shell.tasks.spawn(self._flush(hosted), f"flush of {hosted.topic}-{hosted.partition}")
 
     def _is_meant(self, image: MetadataImage) -> bool:
         """Tell whether this incarnation is the one that the metadata speaks of: what an earlier one led is not ours until it is given to us."""
@@ -388,7 +390,7 @@ class Partitions:
             hosted.log.abort()
             del self._hosted[hosted.key]
             self._offline[hosted.key] = None
-        self._world.note(LogDirectoryFailed(path=home.path, directory_id=uuid_text(home.directory_id), partitions=len(lost)))
+        self._world.note(LogDirectoryFailed(path=home.path, directory_id=uuid_text(home.directory_id), partition_count=len(lost)))
         self._on_offline(home)
         for hosted in lost:
             self._on_changed(hosted.key)

@@ -253,7 +253,8 @@ class FetchReader:
 
     def _records(self, hosted: HostedPartition, asked: FetchPartition, bounds: ReadBounds) -> Chunk | FileSlice:
         """Read whole batches; the first one that the request gets may be larger than it allows, or a consumer would never get past it."""
-        if bounds.end_offset <= bounds.first_offset:
+        end_offset = bounds.end_offset if self._follower_id < 0 else min(bounds.end_offset, hosted.copied_end_offset)
+        if end_offset <= bounds.first_offset:
             return EMPTY
         throttle = self._broker.throttles.leader
         is_held_back = self._follower_id >= 0 and throttle.is_set and throttle.holds(hosted.topic, hosted.partition)
@@ -262,10 +263,10 @@ class FetchReader:
         bytes_max = min(asked.partition_max_bytes, self._bytes_left)
         records: Chunk | FileSlice
         if self.conversion is None:
-            records = hosted.log.slice(bounds.first_offset, bytes_max, bounds.end_offset, at_least_one=not self.size_bytes)
+            records = hosted.log.slice(bounds.first_offset, bytes_max, end_offset, at_least_one=not self.size_bytes)
         else:
             yields = self._version >= FIRST_VERSION_WITH_YIELDING_LIMITS and not self.size_bytes
-            records = hosted.log.read_cut(bounds.first_offset, bytes_max, bounds.end_offset, at_least_one=yields)
+            records = hosted.log.read_cut(bounds.first_offset, bytes_max, end_offset, at_least_one=yields)
         self.size_bytes += len(records)
         if is_held_back:
             self.held_back_bytes += len(records)

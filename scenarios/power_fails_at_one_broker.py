@@ -1,0 +1,97 @@
+"""One broker of three loses its power again and again under acks=all: what was acknowledged is still there, though nobody flushed it.
+
+Kafka acknowledges what is on two brokers and on no disk. That is enough as long as those who lose what they had are the fewer: here it is always the
+same broker, in the middle of what it writes, right after it took over, or while it comes back; the others are slow at times and lose answers, and none
+of them is ever missing. More than that is not promised: a broker that is the only one left in sync and loses its power takes records with it that
+others have, and who allows less than a majority to go down together must flush (power_fails_where_all_is_flushed).
+Source: KIP-966 (motivation), KAFKA-4215; org.apache.kafka.storage.internals.log.LogConfig (flush.messages).
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+LEDGER = Ledger(partitions=4)
+BROKERS = ("broker-1", "broker-2", "broker-3")
+PRODUCE = 0
+WORK_SECONDS = 8.0
+ELECTION_SECONDS = 1.0
+MOMENTS = (("BatchAppended", 120), ("BatchReplicated", 200), ("LeaderElected", 8), ("LeaderFollowed", 12), ("PartitionTruncated", 3), ("IsrChanged", 6))
+"""Facts of the broker right behind which its power fails, and about how often they come."""
+
+
+async def play(stage: Stage) -> None:
+    """Write while the power fails, let the broker lead again whenever it may, and read everything back."""
+    await LEDGER.open(stage)
+    seconds = stage.workload("work_ms") / 1000
+    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
+    await under_faults(stage, *writers, _elect(stage, seconds), seconds=seconds)
+    await LEDGER.audit(stage)
+
+
+async def _elect(stage: Stage, seconds: float) -> None:
+    ends_at = stage.now_seconds() + seconds
+    while stage.now_seconds() < ends_at:
+        await stage.sleep(ELECTION_SECONDS)
+        await stage.elect_preferred_leaders()
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw the broker, two to six losses of its power, and some answers that are lost; over sockets it is killed instead, at times."""
+    victim = random.choice(BROKERS)
+    losses = tuple(_loss(random, victim, _moment(random, victim, mode)) for _ in range(random.randint(2, 6)))
+    if mode is not Mode.SIM:
+        return losses[:3]
+    return (*losses, *(_lost_answer(random) for _ in range(random.randint(0, 6))))
+
+
+def _moment(random: "Random", victim: str, mode: Mode) -> Trigger:
+    if mode is not Mode.SIM or random.random() < 0.2:
+        return AtTime(at_ms=random.randint(200, int(WORK_SECONDS * 1000)))
+    if random.random() < 0.5:
+        kind, times = random.choice(MOMENTS)
+        return OnEvent(kind=kind, host=victim, nth=random.randint(1, times))
+    moment = random.choice(("before", "after"))
+    return OnDisk(operation="write", file_class=FileClass.PARTITION_LOG, host=victim, nth=random.randint(1, 200), moment=moment)
+
+
+def _loss(random: "Random", victim: str, trigger: Trigger) -> Fault:
+    return Fault(kind="restart", target=victim, trigger=trigger, params={"power_loss": True, "after_ms": random.choice((20, 200, 1000, 4000))})
+
+
+def _lost_answer(random: "Random") -> Fault:
+    trigger = OnFrame(api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before")
+    return Fault(kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger)
+
+
+def swarm(random: "Random") -> Mapping[str, str]:
+    """Draw how often a broker writes down how far it flushed, and how large its segments are: what is rolled is flushed."""
+    return {
+        "log.segment.bytes": random.choice(("2000", "20000", "1073741824")),
+        "log.flush.offset.checkpoint.interval.ms": random.choice(("100", "2000", "60000")),
+        "replica.high.watermark.checkpoint.interval.ms": random.choice(("100", "5000")),
+    }
+
+
+SCENARIO = Scenario(
+    name="power_fails_at_one_broker",
+    story="One broker of three loses its power again and again; what was acknowledged by two is still there, flushed or not.",
+    must_exercise=MUST_EXERCISE,
+    play=play,
+    faults=faults,
+    swarm=swarm,
+    settings={**SETTINGS, "replica.lag.time.max.ms": "30000"},
+    controllers_drawn=(1, 3),
+    limit_seconds=600.0,
+    workload={**WORKLOAD, "work_ms": int(WORK_SECONDS * 1000)},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
