@@ -19,6 +19,7 @@ from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, spoken_versions
 from kraftsim.node.broker.client_quotas import ClientQuotas, throttled
 from kraftsim.node.broker.cluster_features import ClusterFeatures
+from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.groups.group_coordinator import GroupCoordinator
@@ -113,6 +114,7 @@ class Broker:
             on_moved=self.on_partition_changed,
             disk_failed=lambda path, operation, failure: self.partitions.disk_failed(path, operation, failure),
         )
+        self._assignments = channel(name="directory-assignments")
         self.partitions = Partitions(
             self.shell,
             parts,
@@ -121,6 +123,7 @@ class Broker:
             self.replication,
             settings=self.settings,
             on_offline=self._on_directory_offline,
+            assignments=DirectoryAssignments(self.shell, self._assignments, lambda: self.broker_epoch),
         )
         self.groups = GroupCoordinator(self.shell, lambda: self.image, self.partitions, self.produces, self.fetches, parts.group_shard)
         self.verifier = parts.verifier(self.shell, lambda: self.image, own_versions=spoken_versions(parts.release.broker_apis))
@@ -211,6 +214,7 @@ class Broker:
         self._heartbeats.close()
         self._forwarded.close()
         self._alterations.close()
+        self._assignments.close()
         if self._raft is not None:
             await self._raft.hand_over()
             await self._raft.stop()
@@ -352,6 +356,7 @@ class Broker:
         self._heartbeats.abort()
         self._forwarded.abort()
         self._alterations.abort()
+        self._assignments.abort()
         self.replication.abort()
         self.transactions.abort()
         self.verifier.abort()

@@ -15,6 +15,8 @@ from protocol.disk.file_names import partition_directory_name
 from protocol.uuids import LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID
 
 UNKNOWN_PLACES = (NO_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID)
+OnFailure = Callable[[LogDirectory, str, str, OSError], None]
+"""Hears which directory refused what: (path in it, operation, why)."""
 
 
 class LogDirectories:
@@ -69,14 +71,18 @@ class LogDirectories:
         """Return the one with this id, if it is in use."""
         return next((each for each in self.online if each.directory_id == directory_id and directory_id not in UNKNOWN_PLACES), None)
 
-    def holding(self, key: PartitionKey, assigned_id: bytes) -> LogDirectory | None:
-        """Return where a partition lies; if that is twice (a move was cut short), where the controller says."""
-        online = self.online
+    def holding(self, key: PartitionKey, assigned_id: bytes, on_failure: OnFailure) -> list[LogDirectory]:
+        """Return where a partition lies; if that is twice (a move was cut short), first where the controller says. `on_failure` hears of refusals."""
         if len(self.all) == 1:
-            return online[0] if online else None
-        name = partition_directory_name(*key)
-        found = [each for each in online if each.world.disk.list(name)]
-        return next((each for each in found if each.directory_id == assigned_id), found[0] if found else None)
+            return self.online
+        name, found = partition_directory_name(*key), list[LogDirectory]()
+        for each in self.online:
+            try:
+                if each.world.disk.list(name):
+                    found.append(each)
+            except OSError as failure:
+                on_failure(each, name, "list", failure)
+        return sorted(found, key=lambda each: each.directory_id != assigned_id)
 
     def place_for(self, key: PartitionKey, assigned_id: bytes, *, is_new: bool, taken: Mapping[int, int], wish: str | None) -> LogDirectory | None:
         """Return where a partition shall lie that lies nowhere yet: where it is wished, where the controller says, or where there are fewest.
@@ -95,7 +101,3 @@ class LogDirectories:
             return None
         counted = [(taken.get(place, 0), place) for place, each in enumerate(self.all) if each.is_online]
         return self.all[min(counted)[1]] if counted else None
-
-
-OnOffline = Callable[[LogDirectory], None]
-"""Hears of a directory that went out of use."""

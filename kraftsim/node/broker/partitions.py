@@ -4,7 +4,7 @@ Source: kafka.server.ReplicaManager, kafka.log.LogManager.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.config_control import ALL_BROKERS
@@ -12,6 +12,7 @@ from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.partitions.reign import Appointment, ReignRules
 from kraftsim.events.nodes import DiskFailed, LogDirectoryFailed
+from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_cleaner import LogCleaner
 from kraftsim.node.broker.log_directories import LogDirectories
@@ -25,7 +26,7 @@ from kraftsim.node.partition_recovery import recover_partition
 from kraftsim.node.parts import Parts
 from kraftsim.node.segment_swap import finish_swaps
 from kraftsim.node.shell import NodeShell
-from protocol.disk.file_names import PARTITION_METADATA
+from protocol.disk.file_names import PARTITION_METADATA, partition_directory_name
 from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.uuids import METADATA_TOPIC_ID, uuid_text
 
@@ -48,6 +49,7 @@ class Partitions:
         *,
         settings: Callable[[], BrokerSettings],
         on_offline: Callable[[LogDirectory], None],
+        assignments: DirectoryAssignments,
     ) -> None:
         self._shell = shell
         self._replication = replication
@@ -65,6 +67,7 @@ class Partitions:
         self._offline: dict[PartitionKey, None] = {}
         """What lies, or may lie, in a directory that failed."""
         self._on_offline = on_offline
+        self._assignments = assignments
         self.cleaner = LogCleaner(shell, hosted=self.hosted, settings=settings, delete_expired=self._delete_expired_of, disk_failed=self.disk_failed)
 
     def find(self, topic: str, partition: int) -> HostedPartition | None:
@@ -152,6 +155,7 @@ class Partitions:
         for key, hosted in list(self._hosted.items()):
             registered = image.partition(*key)
             if registered is not None and self._config.node_id in registered.replicas:
+                self._tell_directory(image, hosted, registered)
                 await self._take_role(image, hosted, registered)
                 self._on_changed(key)
 
@@ -165,15 +169,22 @@ class Partitions:
 
     async def _remove_strays(self, image: MetadataImage) -> None:
         for home in self.directories.online:
-            for directory in home.world.disk.list(""):
-                name, _, number = directory.rpartition("-")
-                topic_id = PartitionLog(home.world, name, int(number)).stored_topic_id() if name and number.isdecimal() else None
-                if topic_id not in (None, METADATA_TOPIC_ID) and not self._is_replica(image, topic_id, int(number)):
+            try:
+                for directory in self._strays_in(home, image):
                     await self._delete_files(home, directory)
+            except OSError as failure:
+                self._lose(home, home.path, "list", failure)
         for topic in list(image.topics()):
             for partition in sorted(topic.partitions):
                 if self._is_replica(image, topic.topic_id, partition) and (topic.name, partition) not in self._hosted:
                     await self._follow_one(image, topic, partition)
+
+    def _strays_in(self, home: LogDirectory, image: MetadataImage) -> Iterator[str]:
+        for directory in home.world.disk.list(""):
+            name, _, number = directory.rpartition("-")
+            topic_id = PartitionLog(home.world, name, int(number)).stored_topic_id() if name and number.isdecimal() else None
+            if topic_id not in (None, METADATA_TOPIC_ID) and not self._is_replica(image, topic_id, int(number)):
+                yield directory
 
     def _is_replica(self, image: MetadataImage, topic_id: bytes, partition: int) -> bool:
         topic = image.topic_by_id(topic_id)
@@ -192,8 +203,16 @@ class Partitions:
             hosted = await self._find_home_and_host(image, topic, partition, registered)
             if hosted is None:
                 return
+        self._tell_directory(image, hosted, registered)
         await self._take_role(image, hosted, registered)
         self._on_changed(key)
+
+    def _tell_directory(self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration) -> None:
+        """Let the controller know where a replica lies, unless it does."""
+        directory_id = hosted.home.directory_id
+        is_known = registered.directory_of(self._config.node_id) == directory_id
+        if not is_known and image.metadata_level.has_directories and directory_id != NO_DIRECTORY_ID and self._is_meant(image):
+            self._assignments.tell(hosted.topic_id, hosted.partition, directory_id)
 
     def _stand_down(self, hosted: HostedPartition) -> None:
         """Neither lead nor follow."""
@@ -273,7 +292,10 @@ class Partitions:
         """Open the log of a partition where it lies, or where it shall lie. None if that cannot be."""
         key = (topic.name, partition)
         assigned_id = registered.directory_of(self._config.node_id)
-        home = self.directories.holding(key, assigned_id)
+        homes = self.directories.holding(key, assigned_id, self._lose)
+        for stray in homes[1:]:
+            await self._delete_files(stray, partition_directory_name(*key))
+        home = homes[0] if homes else None
         if home is None:
             taken: dict[int, int] = {}
             for each in self._hosted.values():

@@ -85,7 +85,7 @@ class ProduceWork:
         self.now_ms = broker.world.clock.wall_ms()
         self.verified: Verified | None = None
         """What is known of the transaction that the batches belong to; None if they belong to none, or nobody asks."""
-        self.owed: list[HostedPartition] = []
+        self.owed: list[tuple[HostedPartition, PartitionProduceResponse]] = []
         self.unreplicated: list[Unreplicated] = []
         self.first_error = ErrorCode.NONE
         self.leader_endpoints: dict[int, NodeEndpoint] = {}
@@ -133,14 +133,10 @@ class ProduceWork:
             return self._refused(topic, data.index, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
         match outcome:
             case AppendDecision():
-                if partition.owes_flush:
-                    self.owed.append(partition)
                 self.broker.fetches.check((topic, data.index))
                 append_time = NO_TIMESTAMP if outcome.append_timestamp is None else outcome.append_timestamp
                 return self._acknowledged(partition, outcome.last_offset, self._appended(partition, outcome.first_offset, append_time))
             case Duplicate():
-                if partition.owes_flush:
-                    self.owed.append(partition)
                 answer = self._appended(partition, outcome.first_offset, outcome.log_append_time_ms)
                 return self._acknowledged(partition, outcome.last_offset, answer)
             case NothingToAppend():
@@ -155,16 +151,23 @@ class ProduceWork:
             return hosted.replica.replicated(each.required_offset)
         return self._not_here(hosted.topic, hosted.partition).error
 
+    def look_at_flushed(self) -> None:
+        """What should have been flushed by now and went offline instead is not acknowledged."""
+        for partition, answer in self.owed:
+            if self.broker.partitions.find(partition.topic, partition.partition) is not partition:
+                answer.error_code, answer.base_offset = self._not_here(partition.topic, partition.partition).error, NO_OFFSET
+                self.unreplicated = [each for each in self.unreplicated if each.answer is not answer]
+
     def _acknowledged(self, partition: HostedPartition, last_offset: int, answer: PartitionProduceResponse) -> PartitionProduceResponse:
-        """Let the answer wait for the other replicas, if it has to."""
+        """Let the answer wait for a flush and for the other replicas, if it has to."""
+        if partition.owes_flush:
+            self.owed.append((partition, answer))
         if self.acks == ALL_REPLICAS and partition.replica.high_watermark <= last_offset:
             self.unreplicated.append(Unreplicated(partition, last_offset + 1, answer))
         return answer
 
     def _not_here(self, topic: str, index: int) -> Refusal:
-        if self.broker.image.partition(topic, index) is None:
-            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
-        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+        return self.broker.why_not_here(topic, index)
 
     def _appended(self, partition: HostedPartition, first_offset: int, append_time: int) -> PartitionProduceResponse:
         return PartitionProduceResponse(
@@ -328,6 +331,7 @@ def _finish(work: ProduceWork, request: ProduceRequest, later: Deferred | None) 
     later = later or Deferred()
 
     def wait_for_replicas() -> None:
+        work.look_at_flushed()
         if not work.unreplicated:
             later.complete(_answer(work))
             return
@@ -337,7 +341,7 @@ def _finish(work: ProduceWork, request: ProduceRequest, later: Deferred | None) 
             later.when_abandoned(lambda: broker.produces.leave(stay))
 
     if work.owed:
-        broker.partitions.flush_then(work.owed, wait_for_replicas)
+        broker.partitions.flush_then([partition for partition, _ in work.owed], wait_for_replicas)
     else:
         wait_for_replicas()
     return later

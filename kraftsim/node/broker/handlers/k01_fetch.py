@@ -171,8 +171,7 @@ class FetchReader:
             return self._refused(asked, ErrorCode.UNKNOWN_TOPIC_ID)
         hosted = self._broker.partitions.find(name, asked.partition)
         if hosted is None:
-            is_known = self._broker.image.partition(name, asked.partition) is not None
-            return self._refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+            return self._refused(asked, self._broker.why_not_here(name, asked.partition).error, name)
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS and hosted.topic_id != topic_id:
             return self._refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID, name)
         if self._version < FIRST_VERSION_WITH_ZSTD and self._broker.offer.served[ApiKey.FETCH][0] < FIRST_VERSION_OF_FORMAT_2:

@@ -88,9 +88,7 @@ def _led(broker: Broker, topic: str, partition: int) -> HostedPartition | Refusa
     hosted = broker.partitions.find(topic, partition)
     if hosted is not None:
         return hosted
-    if broker.image.partition(topic, partition) is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
-    return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
+    return broker.why_not_here(topic, partition)
 
 
 def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> OffsetAnswer | Refusal:

@@ -5,6 +5,7 @@ Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleT
 
 from kraftsim.core.metadata.image import TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
+from kraftsim.core.metadata.replication_view import is_online
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
@@ -121,8 +122,13 @@ class MetadataView:
             leader_epoch=registered.leader_epoch,
             replica_nodes=list(registered.replicas),
             isr_nodes=list(registered.isr),
-            offline_replicas=[replica for replica in registered.replicas if not self._broker.is_alive(replica)],
+            offline_replicas=[replica for replica in registered.replicas if not self._is_online(registered, replica)],
         )
+
+    def _is_online(self, registered: PartitionRegistration, replica: int) -> bool:
+        """Tell whether a replica's broker is alive, and the directory that it lies in has not failed."""
+        broker = self._broker.image.broker(replica)
+        return broker is not None and not broker.fenced and is_online(registered.directory_of(replica), broker)
 
     def _error_of_leader(self, leader: int) -> ErrorCode:
         if self._broker.address_of(leader, self._listener) is not None:

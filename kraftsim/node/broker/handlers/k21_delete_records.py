@@ -92,8 +92,7 @@ def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition, waited: l
     if is_internal(topic):
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif hosted is None:
-        is_known = broker.image.partition(topic, asked.partition_index) is not None
-        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_code = broker.why_not_here(topic, asked.partition_index).error
     else:
         decided = hosted.replica.decide_deletion(asked.offset, is_deleted=hosted.settings.retention.is_deleted)
         if isinstance(decided, Refusal):

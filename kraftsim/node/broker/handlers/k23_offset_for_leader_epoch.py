@@ -35,9 +35,7 @@ def handle(broker: Broker, call: Call) -> Answer:
 def _find(broker: Broker, topic: str, asked: OffsetForLeaderPartition, needs_leader: bool) -> EpochEndOffset:
     hosted = broker.partitions.find(topic, asked.partition)
     if hosted is None:
-        is_known = broker.image.partition(topic, asked.partition) is not None
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return EpochEndOffset(partition=asked.partition, error_code=error)
+        return EpochEndOffset(partition=asked.partition, error_code=broker.why_not_here(topic, asked.partition).error)
     found = decide_epoch_end(hosted.replica, asked.leader_epoch, current_leader_epoch=asked.current_leader_epoch, needs_leader=needs_leader)
     if isinstance(found, Refusal):
         return EpochEndOffset(partition=asked.partition, error_code=found.error)

@@ -1,10 +1,11 @@
-"""DescribeLogDirs (35): what lies in this broker's only log directory, how large it is, and how much room is left.
+"""DescribeLogDirs (35): what lies in each log directory of this broker, how large it is, and how much room is left.
 
 Source: KIP-113, KIP-827, kafka.server.ReplicaManager.describeLogDirs.
 """
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -18,18 +19,25 @@ from protocol.messages.k35_describe_log_dirs import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer at once; with the directory alone if nothing that is asked for lies in it."""
+    """Answer at once; with the directories alone if nothing that is asked for lies in them."""
     request = call.body
     assert isinstance(request, DescribeLogDirsRequest), "dispatch decodes by API key"
     asked = None if request.topics is None else {(topic.topic, number) for topic in request.topics for number in topic.partitions}
+    return DescribeLogDirsResponse(results=[_directory(broker, home, asked) for home in broker.partitions.directories.all])
+
+
+def _directory(broker: Broker, home: LogDirectory, asked: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    if not home.is_online:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=home.path)
+    try:
+        total_bytes, usable_bytes = home.world.disk.space()
+    except OSError:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=home.path)
     topics: dict[str, DescribeLogDirsTopic] = {}
     for hosted in broker.partitions.hosted():
-        if asked is None or (hosted.topic, hosted.partition) in asked:
+        if hosted.home is home and (asked is None or hosted.key in asked):
             topics.setdefault(hosted.topic, DescribeLogDirsTopic(name=hosted.topic)).partitions.append(_row(hosted))
-    total_bytes, usable_bytes = broker.world.disk.space()
-    directory = broker.config.log_dir
-    result = DescribeLogDirsResult(log_dir=directory, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes)
-    return DescribeLogDirsResponse(results=[result])
+    return DescribeLogDirsResult(log_dir=home.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes)
 
 
 def _row(hosted: HostedPartition) -> DescribeLogDirsPartition:

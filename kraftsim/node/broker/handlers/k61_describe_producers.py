@@ -42,8 +42,7 @@ def _partition(broker: Broker, topic: str, number: int) -> DescribeProducersPart
         return _refused(number, ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     if broker.image.topic(topic) is None:
         return _refused(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
-    is_known = broker.image.partition(topic, number) is not None
-    return _refused(number, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _refused(number, broker.why_not_here(topic, number).error)
 
 
 def _producer(entry: ProducerStateEntry) -> ProducerState:

@@ -131,3 +131,5 @@ class Replication:
             now_ms = self._shell.world.clock.wall_ms()
             for each in list(hosted()):
                 self.ask(each, each.replica.shrinking(now_ms))
+                if each.replica.is_leader and each.replica.advance(now_ms):  # who had just been in sync is not waited for any more
+                    self._on_moved((each.topic, each.partition))
