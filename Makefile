@@ -89,7 +89,7 @@ identity: setup ## Play seeds in four processes under two hash seeds and compare
 raft-properties: setup ## Play the seven properties of Kafka's RaftEventSimulationTest over real frames; ARGS="--seeds 1000"
 	$(BIN)/python -m tests.simulate.raft_properties $(ARGS)
 
-every-order: setup ## Make all moves of allocations and elections in all orders, as far as it goes; ARGS="--cpu-seconds 60"
+every-order: setup ## Make all moves of allocations, ends of transactions and elections in all orders, as far as it goes; ARGS="--cpu-seconds 60"
 	$(BIN)/python -m tests.core.every_order $(ARGS)
 
 mutants: setup ## Put wrong rules in, one at a time, and see whether the campaign notices: docs/mutants.md; ARGS="NAME ... --resume" chooses

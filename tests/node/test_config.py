@@ -99,4 +99,4 @@ def test_keys_of_kafka_that_change_nothing_are_accepted_and_named() -> None:
     """A property file of a real node works; a human is told what has no effect."""
     properties = {**BROKER, "num.io.threads": "8", "background.threads": "4"}
     NodeConfig.parse(properties)
-    assert keys_without_effect(properties) == ["background.threads", "num.io.threads"]
+    assert keys_without_effect(properties) == ["num.io.threads", "background.threads"]

@@ -1,4 +1,4 @@
-"""`make every-order`: search all orders of events of the producer id allocation and of elections for as long as is given.
+"""`make every-order`: search all orders of events of the producer id allocation, of the ends of transactions and of elections for as long as is given.
 
     python -m tests.core.every_order [--cpu-seconds 60] [--depth 100]
 
@@ -10,11 +10,14 @@ import sys
 
 from tests.core.every_order.allocation import Allocation
 from tests.core.every_order.election import Election
+from tests.core.every_order.endings import Endings
 from tests.core.every_order.search import Broken, search
 
 WORLDS = {
     "allocation, clients of 3.6 and later": Allocation,
     "allocation, clients before 3.6": lambda: Allocation(waits=True),
+    "endings of transactions": Endings,
+    "endings of transactions that raise the epoch": lambda: Endings(version=2),
     "election of three voters": Election,
     "election of three voters with pre-votes": lambda: Election(has_pre_vote=True),
 }

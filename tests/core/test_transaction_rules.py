@@ -1,0 +1,321 @@
+"""What a transaction coordinator answers, as tables.   Source: KIP-98, KIP-360, KIP-588, KIP-890; TransactionCoordinator, TransactionMetadata."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.transactions.epoch_rules import FENCING_EPOCH, LAST_GIVEN_EPOCH
+from kraftsim.core.transactions.transaction_entry import NO_TIME, TransactionEntry, TransactionFacts
+from kraftsim.core.transactions.transaction_records import facts_record, read_facts, tombstone
+from kraftsim.core.transactions.transaction_rules import (
+    MUST_ABORT,
+    NEEDS_PRODUCER_ID,
+    Already,
+    EndAsked,
+    TransactionRules,
+)
+from kraftsim.core.transactions.transaction_shard import TransactionShard
+from kraftsim.core.transactions.transaction_state import (
+    AT_REST,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    ENTERED_FROM,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARED,
+    TransactionState,
+)
+from protocol.batches import RecordBatch, build_batch
+from protocol.coordinator.registry import CoordinatorTopic, parse_record
+from protocol.coordinator.t00_transaction_log import TransactionLogValue
+from protocol.errors import ErrorCode
+from protocol.records import Record
+
+NOW = 1_700_000_000_000
+PID, OTHER, FRESH = 1000, 7, 2000
+RULES = TransactionRules()
+T0, T1 = ("t", 0), ("t", 1)
+
+
+def entry(state: TransactionState = EMPTY, epoch: int = 5, **changes: object) -> TransactionEntry:
+    """An id in a state; partitions and a beginning where the state has them."""
+    facts = TransactionFacts(producer_id=PID, producer_epoch=epoch, timeout_ms=60_000, state=state, last_update_ms=NOW - 1000)
+    if state is not EMPTY:
+        facts = replace(facts, start_ms=NOW - 5000)
+    if state in (ONGOING, *PREPARED):
+        facts = replace(facts, partitions=(T0,))
+    return TransactionEntry("x", replace(facts, **changes))  # type: ignore[arg-type]
+
+
+def spelt(outcome: object) -> object:
+    """What a table says of an outcome: the error of a refusal, (state, id, epoch) of facts."""
+    if isinstance(outcome, Refusal):
+        return outcome.error
+    if isinstance(outcome, TransactionFacts):
+        return outcome.state, outcome.producer_id, outcome.producer_epoch
+    return outcome
+
+
+BUSY, FENCED, OTHERS = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+INVALID = ErrorCode.INVALID_TXN_STATE
+LAST = LAST_GIVEN_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("known", "expected", "fresh", "outcome"),
+    [
+        (entry(EMPTY, epoch=-1), None, None, (EMPTY, PID, 0)),
+        (entry(EMPTY, epoch=-1), (OTHER, 3), None, (EMPTY, PID, 0)),
+        (entry(EMPTY), None, None, (EMPTY, PID, 6)),
+        (entry(COMPLETE_COMMIT), None, None, (EMPTY, PID, 6)),
+        (entry(COMPLETE_ABORT), None, None, (EMPTY, PID, 6)),
+        (entry(EMPTY), (PID, 5), None, (EMPTY, PID, 6)),
+        (entry(EMPTY, last_producer_epoch=4), (PID, 4), None, (EMPTY, PID, 5)),
+        (entry(EMPTY, last_producer_epoch=-1), (PID, 4), None, FENCED),
+        (entry(EMPTY), (PID, 6), None, FENCED),
+        (entry(EMPTY), (OTHER, 5), None, FENCED),
+        (entry(PREPARE_COMMIT), None, None, BUSY),
+        (entry(PREPARE_ABORT), (OTHER, 5), None, BUSY),
+        (entry(ONGOING), None, None, MUST_ABORT),
+        (entry(ONGOING), (PID, 9), None, MUST_ABORT),
+        (entry(ONGOING), (OTHER, 5), None, FENCED),
+        (entry(EMPTY, epoch=LAST), None, None, NEEDS_PRODUCER_ID),
+        (entry(EMPTY, epoch=LAST), None, FRESH, (EMPTY, FRESH, 0)),
+        (entry(COMPLETE_ABORT, epoch=FENCING_EPOCH), None, FRESH, (EMPTY, FRESH, 0)),
+        (entry(EMPTY, epoch=LAST), (PID, LAST), FRESH, (EMPTY, FRESH, 0)),
+        (entry(EMPTY, epoch=LAST), (PID, 3), None, FENCED),
+        (entry(EMPTY, epoch=0, previous_producer_id=OTHER, last_producer_epoch=LAST), (OTHER, LAST), None, (EMPTY, PID, 0)),
+        (entry(EMPTY, epoch=0, previous_producer_id=OTHER, last_producer_epoch=3), (OTHER, 3), None, FENCED),
+    ],
+)
+def test_who_asks_for_a_transactional_id_gets_the_next_epoch_or_is_told_why_not(known, expected, fresh, outcome):
+    before = known.facts
+    assert spelt(RULES.decide_init(known, expected, 30_000, NOW, fresh)) == outcome
+    assert known.facts is before, "a decision changes nothing"
+
+
+@pytest.mark.parametrize("expected", [None, (PID, 5)])
+def test_an_initialised_id_has_nothing_of_the_transaction_before(expected):
+    facts = RULES.decide_init(entry(COMPLETE_COMMIT), expected, 30_000, NOW)
+    assert isinstance(facts, TransactionFacts)
+    assert (facts.partitions, facts.start_ms, facts.timeout_ms, facts.last_update_ms) == ((), NO_TIME, 30_000, NOW)
+    assert facts.last_producer_epoch == (-1 if expected is None else 5), "only who named itself may ask again with the epoch before"
+
+
+def test_whoever_asks_while_a_change_is_on_its_way_is_sent_away():
+    busy = entry(EMPTY)
+    busy.begin(replace(busy.facts, state=EMPTY))
+    asked = EndAsked(producer_id=PID, producer_epoch=5, is_commit=True, transaction_version=0)
+    assert spelt(RULES.decide_init(busy, None, 1, NOW)) is BUSY
+    assert spelt(RULES.decide_add(busy, (PID, 5), [T0], 0, NOW)) is BUSY
+    assert spelt(RULES.decide_end(busy, asked, NOW)) is BUSY
+    assert spelt(RULES.decide_end(busy, replace(asked, transaction_version=2), NOW)) is BUSY
+    assert RULES.verify(busy, (PID, 5), T0, absent=INVALID) is INVALID, "a question does not wait"
+
+
+@pytest.mark.parametrize(
+    ("state", "producer", "partitions", "outcome"),
+    [
+        *((state, (PID, 5), [T0, T1, T1], (ONGOING, PID, 5)) for state in (*AT_REST, ONGOING)),
+        (ONGOING, (PID, 5), [T0], Already(PID, 5)),
+        (ONGOING, (PID, 5), [], Already(PID, 5)),
+        (EMPTY, (PID, 5), [], (ONGOING, PID, 5)),
+        *((state, (PID, 5), [T0], BUSY) for state in PREPARED),
+        (EMPTY, (PID, 4), [T0], FENCED),
+        (EMPTY, (PID, 6), [T0], FENCED),
+        (ONGOING, (OTHER, 5), [T0], OTHERS),
+        (PREPARE_COMMIT, (OTHER, 5), [T0], OTHERS),
+        (PREPARE_COMMIT, (PID, 4), [T0], FENCED),
+    ],
+)
+def test_partitions_join_a_transaction_of_the_present_producer(state, producer, partitions, outcome):
+    known = entry(state)
+    found = RULES.decide_add(known, producer, partitions, 0, NOW)
+    assert spelt(found) == outcome
+    if isinstance(found, TransactionFacts) and partitions:
+        assert found.partitions == (T0, T1), "each once, in the order of their coming"
+        assert found.start_ms == (NOW - 5000 if state is ONGOING else NOW)
+
+
+ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
+
+
+@pytest.mark.parametrize(
+    ("state", "producer", "partition", "error"),
+    [
+        (ONGOING, (PID, 5), T0, ErrorCode.NONE),
+        (ONGOING, (PID, 5), T1, ABORTABLE),
+        (EMPTY, (PID, 5), T0, ABORTABLE),
+        (COMPLETE_COMMIT, (PID, 5), T0, ABORTABLE),
+        (PREPARE_COMMIT, (PID, 5), T0, BUSY),
+        (PREPARE_ABORT, (PID, 5), T0, BUSY),
+        (ONGOING, (PID, 4), T0, FENCED),
+        (ONGOING, (PID, 6), T0, FENCED),
+        (ONGOING, (OTHER, 5), T0, OTHERS),
+    ],
+)
+def test_a_partition_is_verified_against_the_transaction(state, producer, partition, error):
+    assert RULES.verify(entry(state), producer, partition, absent=ABORTABLE) is error
+
+
+def ended(state: TransactionState, epoch_asked: int, *, commits: bool, version: int, producer_id: int = PID, **changes: object) -> object:
+    """The outcome of an EndTxn."""
+    asked = EndAsked(producer_id=producer_id, producer_epoch=epoch_asked, is_commit=commits, transaction_version=version)
+    return spelt(RULES.decide_end(entry(state, **changes), asked, NOW))
+
+
+@pytest.mark.parametrize(
+    ("state", "commit", "abort"),
+    [
+        (ONGOING, (PREPARE_COMMIT, PID, 5), (PREPARE_ABORT, PID, 5)),
+        (PREPARE_COMMIT, BUSY, BUSY),
+        (PREPARE_ABORT, BUSY, BUSY),
+        (COMPLETE_COMMIT, Already(PID, 5), INVALID),
+        (COMPLETE_ABORT, INVALID, Already(PID, 5)),
+        (EMPTY, INVALID, INVALID),
+    ],
+)
+def test_an_end_by_state(state, commit, abort):
+    """Until transaction.version 2; BUSY in prepared states whichever end is asked for: that was asked of Apache Kafka 3.9.1."""
+    assert ended(state, 5, commits=True, version=0) == commit
+    assert ended(state, 5, commits=False, version=0) == abort
+    for other in (4, 6):
+        assert ended(state, other, commits=True, version=0) is FENCED
+    assert ended(state, 5, commits=True, version=0, producer_id=OTHER) is OTHERS
+
+
+@pytest.mark.parametrize(
+    ("state", "repeated_commit", "commit", "repeated_abort", "abort"),
+    [
+        (ONGOING, FENCED, (PREPARE_COMMIT, PID, 6), FENCED, (PREPARE_ABORT, PID, 6)),
+        (PREPARE_COMMIT, BUSY, FENCED, BUSY, FENCED),
+        (PREPARE_ABORT, BUSY, FENCED, BUSY, FENCED),
+        (COMPLETE_COMMIT, Already(PID, 5), INVALID, INVALID, (PREPARE_ABORT, PID, 6)),
+        (COMPLETE_ABORT, INVALID, INVALID, Already(PID, 5), (PREPARE_ABORT, PID, 6)),
+        (EMPTY, FENCED, INVALID, FENCED, (PREPARE_ABORT, PID, 6)),
+    ],
+)
+def test_an_end_that_raises_the_epoch_by_state(state, repeated_commit, commit, repeated_abort, abort):
+    """With transaction.version 2: the epoch before is a repetition, the present one a new end."""
+    assert ended(state, 4, commits=True, version=2) == repeated_commit
+    assert ended(state, 5, commits=True, version=2) == commit
+    assert ended(state, 4, commits=False, version=2) == repeated_abort
+    assert ended(state, 5, commits=False, version=2) == abort
+    for other in (3, 6):
+        assert ended(state, other, commits=True, version=2) is FENCED
+
+
+def test_after_the_last_epoch_a_producer_goes_on_with_another_id():
+    known = entry(ONGOING, epoch=LAST)
+    asked = EndAsked(producer_id=PID, producer_epoch=LAST, is_commit=True, transaction_version=2)
+    assert RULES.decide_end(known, asked, NOW) is NEEDS_PRODUCER_ID
+    decided = RULES.decide_end(known, asked, NOW, FRESH)
+    assert isinstance(decided, TransactionFacts)
+    assert (decided.producer_id, decided.producer_epoch, decided.next_producer_id) == (PID, FENCING_EPOCH, FRESH)
+    known.take(decided)
+    over = RULES.completed(known, NOW)
+    assert (over.producer_id, over.producer_epoch, over.previous_producer_id, over.next_producer_id) == (FRESH, 0, PID, -1)
+    known.take(over)
+    assert RULES.decide_end(known, asked, NOW) == Already(FRESH, 0), "asked again, it tells the new id"
+
+
+@pytest.mark.parametrize(("version", "again"), [(0, 6), (1, 6), (2, 6)])
+def test_whoever_is_aborted_over_its_head_is_fenced_by_one_epoch(version, again):
+    known = entry(ONGOING)
+    facts = RULES.decide_forced_abort(known, version, NOW)
+    assert spelt(facts) == (PREPARE_ABORT, PID, 6)
+    assert isinstance(facts, TransactionFacts)
+    known.begin(facts)
+    known.give_up()
+    RULES.on_forced_abort_failed(known)
+    assert spelt(RULES.decide_forced_abort(known, version, NOW)) == (PREPARE_ABORT, PID, again), "no epoch is lost with the record (KAFKA-9666)"
+
+
+def test_an_epoch_that_is_used_up_can_still_be_fenced():
+    assert spelt(RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 0, NOW)) == (PREPARE_ABORT, PID, FENCING_EPOCH)
+    assert RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 2, NOW) is NEEDS_PRODUCER_ID
+    facts = RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 2, NOW, FRESH)
+    assert isinstance(facts, TransactionFacts) and facts.next_producer_id == FRESH
+
+
+@pytest.mark.parametrize(("state", "over"), [(PREPARE_COMMIT, COMPLETE_COMMIT), (PREPARE_ABORT, COMPLETE_ABORT)])
+def test_what_is_over_has_no_partitions_and_keeps_its_epoch(state, over):
+    facts = RULES.completed(entry(state), NOW)
+    assert (spelt(facts), facts.partitions, facts.start_ms) == ((over, PID, 5), (), NOW - 5000)
+
+
+def test_no_state_is_entered_but_from_those_of_the_table():
+    for state in TransactionState:
+        for current in TransactionState:
+            known = TransactionEntry("x", replace(entry().facts, state=current))
+            if current in ENTERED_FROM[state]:
+                known.begin(replace(known.facts, state=state))
+            else:
+                with pytest.raises(AssertionError):
+                    known.begin(replace(known.facts, state=state))
+
+
+# Records -------------------------------------------------------------------------------------------------------------------------------------
+
+PARTITIONS = st.lists(st.tuples(st.sampled_from(["a", "b", "ü"]), st.integers(0, 9)), unique=True, max_size=6).map(lambda found: tuple(sorted(found)))
+FACTS = st.builds(
+    TransactionFacts,
+    producer_id=st.integers(0, 2**40),
+    producer_epoch=st.integers(0, FENCING_EPOCH),
+    timeout_ms=st.integers(1, 900_000),
+    state=st.sampled_from([ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT]),
+    partitions=PARTITIONS,
+    start_ms=st.integers(-1, 2**45),
+    last_update_ms=st.integers(0, 2**45),
+)
+
+
+@given(facts=FACTS, version=st.sampled_from([0, 1]))
+def test_facts_come_back_from_their_record(facts, version):
+    key, value = facts_record("x", facts, version)
+    parsed = parse_record(CoordinatorTopic.TRANSACTION_STATE, key, value)
+    assert parsed is not None and isinstance(parsed[1], TransactionLogValue)
+    assert read_facts(parsed[1]) == facts
+
+
+def test_a_record_of_version_0_is_byte_for_byte_that_of_kafka():
+    """Dumped from Apache Kafka 3.9.1: 37 bytes where there are no partitions, which are null in Empty."""
+    facts = replace(entry(EMPTY).facts, producer_epoch=0)
+    key, value = facts_record("x", facts, 0)
+    assert value is not None
+    assert (key.hex(), len(value), value[:2].hex(), value[17:21].hex()) == ("0000000178", 37, "0000", "ffffffff")
+
+
+def test_of_each_id_the_last_record_holds_and_a_tombstone_forgets_it():
+    shard = TransactionShard()
+    rows = [
+        facts_record("x", entry(ONGOING).facts, 0),
+        facts_record("y", entry(EMPTY).facts, 1),
+        facts_record("x", entry(PREPARE_COMMIT).facts, 1),
+        tombstone("y"),
+        (b"\x00\x63", b"of a type that nobody knows"),
+    ]
+    shard.replay(RecordBatch(build_batch([Record(timestamp=NOW, key=key, value=value) for key, value in rows])))
+    assert {name: known.facts.state for name, known in shard.entries.items()} == {"x": PREPARE_COMMIT}
+    assert [known.transactional_id for known in shard.prepared()] == ["x"]
+
+
+def test_what_lasts_too_long_or_is_used_by_nobody_is_due():
+    shard = TransactionShard()
+    for name, facts in (
+        ("late", replace(entry(ONGOING).facts, timeout_ms=4999)),
+        ("in time", replace(entry(ONGOING).facts, timeout_ms=5000)),
+        ("old", entry(COMPLETE_ABORT).facts),
+        ("decided", entry(PREPARE_ABORT).facts),
+    ):
+        shard.learn(name, facts)
+    assert [known.transactional_id for known in shard.timed_out(NOW)] == ["late"]
+    assert [known.transactional_id for known in shard.expired(NOW, 1000)] == ["old"]
+    assert shard.expired(NOW, 1001) == []
+    shard.entries["late"].begin(replace(entry(ONGOING).facts, state=PREPARE_ABORT))
+    assert shard.timed_out(NOW) == [], "a change is on its way already"
