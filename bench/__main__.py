@@ -1,7 +1,7 @@
 """`make bench`: every measurement, one after the other; `make bench ARGS=ids` runs one, ARGS="failover --rounds 20" tells it more.
 
 python -m bench [NAME ...] [OPTIONS OF A BENCH]
-names: codec import records frames copies start quorum_start ids failover writes partitions produce shrink idle bugs
+names: codec import records frames copies start quorum_start ids failover writes partitions produce variants shrink idle bugs
 """
 
 import subprocess
@@ -21,6 +21,7 @@ BENCHES = {
     "partitions": "100,000 partitions in metadata: creating them, and starting with them",
     "recovery": "opening a log of 1 GiB with 100,000 producers: after a clean stop, and after kill -9",
     "produce": "MB/s of 1 KiB records by librdkafka, beside Apache Kafka",
+    "variants": "five batches of each producer, or the latest one (KIP-758): memory, answers, harm",
     "shrink": "from 40 faults to what a failure needs: faults left, and CPU seconds",
     "proxy": "what the proxy in front of the nodes costs: requests, and records by librdkafka, with and without it",
     "idle": "virtual seconds per CPU second, idle and under faults",

@@ -2,9 +2,9 @@
 
 Three brokers hold three replicas of each partition, and two must be in sync. Leaders are killed right after an append, after a step of the high
 watermark, or while they ask for another set of in-sync replicas; brokers are cut off from each other and from the controller, paused, and led by
-clocks that jump; answers to Produce get lost, and preferred leaders are elected all the time. The cluster has one controller or three of them. In some
-runs leaders may be elected uncleanly: what such a leader did not have is given up, and nothing else. Nobody loses power: Kafka does not flush what it
-acknowledges, and two brokers of three that lose what they had not flushed may lose an acknowledged record (power_fails_at_one_broker).
+clocks that jump; answers to Produce get lost, and preferred leaders are elected all the time. The cluster has one controller or three of them. In
+some runs leaders may be elected uncleanly: what such a leader did not have is given up, and nothing else. Nobody loses power: Kafka does not flush
+what it acknowledges, and two brokers of three that lose what they had not flushed may lose an acknowledged record (power_fails_at_one_broker).
 Source: KIP-98, KIP-101, KIP-106, KIP-279, KIP-320, KIP-497, KIP-966.
 """
 

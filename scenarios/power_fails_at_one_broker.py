@@ -1,9 +1,9 @@
 """One broker of three loses its power again and again under acks=all: what was acknowledged is still there, though nobody flushed it.
 
 Kafka acknowledges what is on two brokers and on no disk. That is enough as long as those who lose what they had are the fewer: here it is always the
-same broker, in the middle of what it writes, right after it took over, or while it comes back; the others are slow at times and lose answers, and none
-of them is ever missing. More than that is not promised: a broker that is the only one left in sync and loses its power takes records with it that
-others have, and who allows less than a majority to go down together must flush (power_fails_where_all_is_flushed).
+same broker, in the middle of what it writes, right after it took over, or while it comes back; the others are slow at times and lose answers, and
+none of them is ever missing. More than that is not promised: a broker that is the only one left in sync and loses its power takes records with it
+that others have, and who allows less than a majority to go down together must flush (power_fails_where_all_is_flushed).
 Source: KIP-966 (motivation), KAFKA-4215; org.apache.kafka.storage.internals.log.LogConfig (flush.messages).
 """
 
@@ -24,7 +24,10 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 PRODUCE = 0
 WORK_SECONDS = 8.0
 ELECTION_SECONDS = 1.0
-MOMENTS = (("BatchAppended", 120), ("BatchReplicated", 200), ("LeaderElected", 8), ("LeaderFollowed", 12), ("PartitionTruncated", 3), ("IsrChanged", 6))
+MOMENTS = (
+    *(("BatchAppended", 120), ("BatchReplicated", 200), ("PartitionTruncated", 3)),
+    *(("LeaderElected", 8), ("LeaderFollowed", 12), ("IsrChanged", 6)),
+)
 """Facts of the broker right behind which its power fails, and about how often they come."""
 
 

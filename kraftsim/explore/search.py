@@ -41,7 +41,7 @@ def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
 
 
 def controllers_of(scenario: Scenario, seed: int, mode: Mode) -> int:
-    """Return how many controllers a run has: over sockets as many as the scenario wants, in simulation as many as the seed draws of what it allows."""
+    """Return how many controllers a run has: over sockets as many as the scenario wants, in simulation as many as the seed draws of its choices."""
     if mode is not Mode.SIM or not scenario.controllers_drawn:
         return scenario.controllers
     return stream(seed, HARNESS, 1, "controllers").choice(scenario.controllers_drawn)

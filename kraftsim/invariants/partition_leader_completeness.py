@@ -85,7 +85,9 @@ INVARIANT = Invariant(
     source="KIP-101, KIP-966",
     watches=(LeaderElected, PartitionHighWatermarkMoved, PartitionChanged),
     check=HasWhatWasTold,
-    examined=f"WITH {UNCLEAN}, {_TOLD} SELECT e.run, count(*) FROM leader_elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run",
+    examined=f"""
+        WITH {UNCLEAN}, {_TOLD} SELECT e.run, count(*) FROM leader_elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run
+    """,
     violations=f"""
         WITH {UNCLEAN}, {_TOLD}
         SELECT

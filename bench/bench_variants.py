@@ -1,0 +1,99 @@
+"""Two ways to remember producers under one seeded workload: memory, answers, and the harm done, from 1 to 100,000 producers.
+
+python -m bench.bench_variants [--seed 1] [--producers 1,10,100,1000,10000,100000] [--plot docs/producer-state-variants.svg]
+
+The workload and what counts as harm are in `bench/variants/workload.py`. Counts follow from the seed alone, bytes from the interpreter, too.
+"""
+
+import argparse
+import gc
+import sys
+import tracemalloc
+from pathlib import Path
+
+from bench.variants.plot import picture
+from bench.variants.workload import NEW, REPEATED, STORIES, Findings, play, remembered
+from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
+from kraftsim.core.producer_state.manager import ProducerStateManager
+
+KINDS = {"five batches": ProducerStateManager, "latest batch": LatestBatchStateManager}
+PRODUCERS = (1, 10, 100, 1_000, 10_000, 100_000)
+STORY_PRODUCERS = 1_000
+STORY_BATCHES = 50
+BATCHES = 250_000
+"""So many in all, where there are very many producers."""
+SWEPT = ("answers are lost", "20 in flight, the broker starts again", "a producer goes astray")
+COLUMNS = (
+    *("what happens", "producers", "kind", "new", "duplicate, offset told", "46", "45", "acknowledged without offset"),
+    *("doubled", "lost", "false", "misplaced"),
+)
+DUPLICATE, OUT_OF_ORDER = "46 DUPLICATE_SEQUENCE_NUMBER", "45 OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+
+def batches_each(producers: int) -> int:
+    """Return how many batches each of so many producers writes: enough for a full memory, and not for ever."""
+    return max(min(STORY_BATCHES, BATCHES // producers), 2)
+
+
+def bytes_each(kind: str, producers: int, batches: int) -> float:
+    """Return what the interpreter allocated for the state of each producer."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        state = remembered(KINDS[kind], producers, batches)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+        assert len(state.entries) == producers
+    finally:
+        tracemalloc.stop()
+    return (after - before) / producers
+
+
+def row(story: str, producers: int, kind: str, found: Findings) -> str:
+    """Return one line of the table of harm."""
+    answers = [found.answers[each] for each in (NEW, REPEATED, DUPLICATE, OUT_OF_ORDER)]
+    told = " | ".join(f"{count:,}" for count in (*answers, found.without_offset, found.doubled, found.lost, found.false_duplicates, found.misplaced))
+    return f"| {story} | {producers:,} | {kind} | {told} |"
+
+
+def main() -> int:
+    """Print the tables, and draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--producers", default=",".join(map(str, PRODUCERS)))
+    parser.add_argument("--plot", type=Path)
+    options = parser.parse_args()
+    sizes = [int(each) for each in options.producers.split(",")]
+
+    print(f"seed {options.seed}; counts are of batches of 1 to 4 records")
+    print(f"| {' | '.join(COLUMNS)} |")
+    print(f"|{'---|' * len(COLUMNS)}", flush=True)
+    harm = []
+    for story in STORIES:
+        found = {name: play(kind, story, STORY_PRODUCERS, STORY_BATCHES, options.seed)[0] for name, kind in KINDS.items()}
+        for name, each in found.items():
+            print(row(story.name, STORY_PRODUCERS, name, each), flush=True)
+        harm.append((story.name, {name: each.doubled + each.lost + each.misplaced for name, each in found.items()}))
+    for story in (each for each in STORIES if each.name in SWEPT):
+        for producers in sizes:
+            for name, kind in KINDS.items():
+                print(row(story.name, producers, name, play(kind, story, producers, batches_each(producers), options.seed)[0]), flush=True)
+
+    print("\n| producers | batches each | five batches, bytes each | latest batch, bytes each | ratio |")
+    print("|---|---|---|---|---|", flush=True)
+    memory: dict[tuple[str, int], list[tuple[int, float]]] = {}
+    for batches in (1, 5):
+        for producers in sizes:
+            five, latest = (bytes_each(kind, producers, batches) for kind in KINDS)
+            for kind, value in zip(KINDS, (five, latest), strict=True):
+                memory.setdefault((kind, batches), []).append((producers, value))
+            print(f"| {producers:,} | {batches} | {five:,.0f} | {latest:,.0f} | {five / latest:.2f} |", flush=True)
+    if options.plot:
+        options.plot.write_text(picture(memory, harm))
+        print(f"\n{options.plot} is drawn")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

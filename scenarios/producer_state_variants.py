@@ -1,0 +1,102 @@
+"""The same records go to two brokers, one of which remembers five batches of each producer and the other one its latest: both keep the promise.
+
+The partitions are twins: what is written to one is written to the other, by one producer with up to five requests under way. Answers are lost,
+requests come twice, late, or in another order, connections break, and sequences wrap. The broker that remembers the latest batch is killed as well:
+what lies within its range is a duplicate for it, wherever it began. The other one would know one batch of each producer after that, take four of
+five for out of order, and have their records again; nothing is wrong with that, but it is no comparison. What the two answer, what they cost, and
+where KIP-758 loses records that shipped brokers keep is counted in docs/producer-state-variants.md.
+Source: KIP-98, KIP-758.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
+from kraftsim.cluster.scenario import LivenessLost, Mode, ProducerSettings, Scenario, Stage, StoryFailed
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import AtTime, OnFrame
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+TOPIC = "twins"
+TWINS = 2
+FIVE_BATCHES, LATEST_BATCH = "broker-1", "broker-2"
+PRODUCE = 0
+WRAPS_SOON = 2**31 - 40
+WORK_SECONDS = 4.0
+WORKLOAD = {"writers": 3, "records_per_writer": 120, "pause_ms": 25, "work_ms": int(WORK_SECONDS * 1000)}
+MISHAPS = (("lost-reply", True), ("duplicate-request", False), ("duplicate-request", False), ("overtaken-request", False), ("cut-connection", True))
+
+
+async def play(stage: Stage) -> None:
+    """Write everything to both twins, and find in each what is in the other."""
+    await stage.create_topic(TOPIC, TWINS)
+    writers = range(1, stage.workload("writers") + 1)
+    await under_faults(stage, *(_write(stage, number) for number in writers), seconds=stage.workload("work_ms") / 1000)
+    reader = stage.reader("reader-1")
+    twins = [sorted(record.key for record in await reader.read_all(TOPIC, [twin])) for twin in range(TWINS)]
+    await reader.close()
+    sent = sorted(f"{number}.{index}" for number in writers for index in range(stage.workload("records_per_writer")))
+    if twins != [sent] * TWINS:
+        raise StoryFailed(f"of {len(sent)} records the twins have {' and '.join(str(len(twin)) for twin in twins)}")
+
+
+async def _write(stage: Stage, number: int) -> None:
+    first_sequence = WRAPS_SOON - number if number % 2 else 0
+    writer = stage.producer(f"writer-{number}", ProducerSettings(first_sequence=first_sequence))
+    await writer.start()
+    for index in range(stage.workload("records_per_writer")):
+        for twin in range(TWINS):
+            await writer.send(TOPIC, twin, f"{number}.{index}", f"record {index} of writer {number}".encode())
+        await stage.sleep(stage.workload("pause_ms") / 1000)
+    left = await writer.flush(CALLS_SECONDS)
+    await writer.close()
+    if left:
+        raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw six to sixteen mishaps of Produce, and up to two deaths of the broker that keeps the latest batch; over sockets deaths only."""
+    deaths = tuple(_death(random) for _ in range(random.randint(0, 2)))
+    if mode is not Mode.SIM:
+        return deaths
+    return (*deaths, *(_mishap(random) for _ in range(random.randint(6, 16))))
+
+
+def _death(random: "Random") -> Fault:
+    trigger = AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
+    return Fault(kind="restart", target=LATEST_BATCH, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 800)})
+
+
+def _mishap(random: "Random") -> Fault:
+    kind, is_response = random.choice(MISHAPS)
+    trigger = OnFrame(api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 250), moment="before")
+    params: dict[str, int | str | bool | None] = {}
+    if kind == "cut-connection":
+        params["after_bytes"] = random.choice((0, 5, 30))
+    if kind == "duplicate-request":
+        params["after_ms"] = random.choice((0, 10, 200, 1000))
+    return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
+
+
+def swarm(random: "Random") -> Mapping[str, str]:
+    """Draw how far behind the latest batch everything counts as a duplicate; the least is more than five requests hold here."""
+    return {"max.in.flight.sequence.number.per.connection": random.choice(("500", "10000000", str(2**30)))}
+
+
+SCENARIO = Scenario(
+    name="producer_state_variants",
+    story="Five batches of each producer, or the latest one: two brokers are given the same records, and each has every one of them once.",
+    must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
+    play=play,
+    faults=faults,
+    swarm=swarm,
+    brokers=2,
+    settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500", "log.retention.ms": "-1"},
+    node_settings={FIVE_BATCHES: {"kraftsim.producer.state": "five-batches"}, LATEST_BATCH: {"kraftsim.producer.state": "latest-batch"}},
+    limit_seconds=400.0,
+    workload=WORKLOAD,
+    fewest_controllers=1,
+    fewest_brokers=2,
+)
