@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 LAST_VERSION = 32767
 
-Kind = Literal["request", "response", "header", "data", "metadata", "control", "coordinator-key", "coordinator-value", "structure"]
+Kind = Literal["request", "response", "header", "data", "metadata", "control", "coordinator-key", "coordinator-value", "zookeeper", "structure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,13 @@ class Primitive(Enum):
     FLOAT64 = "float64"
     UUID = "uuid"
     STRING = "string"
+    USTRING = "ustring"
+    """ZooKeeper's word: text behind a length of four bytes."""
     BYTES = "bytes"
     RECORDS = "records"
 
 
+TEXT_TYPES: Final = (Primitive.STRING, Primitive.USTRING)
 INTEGER_RANGES: Final[Mapping[Primitive, tuple[int, int]]] = {
     Primitive.INT8: (-(1 << 7), (1 << 7) - 1),
     Primitive.INT16: (-(1 << 15), (1 << 15) - 1),

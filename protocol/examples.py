@@ -54,7 +54,7 @@ def _primitive(primitive: Primitive, below: Dice) -> object:
             return float(unpack(">f", pack(">f", below(1000) / 8 - 50))[0])
         case Primitive.UUID:
             return bytes(below(256) for _ in range(16))
-        case Primitive.STRING:
+        case Primitive.STRING | Primitive.USTRING:
             return TEXTS[below(len(TEXTS) - (below(20) != 0))]
         case Primitive.BYTES:
             return TEXTS[below(8)].encode()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from struct import calcsize
 
-from protocol.declaration import Primitive
+from protocol.declaration import TEXT_TYPES, Primitive
 from protocol.fuse_source import CODES, Source, is_fixed
 from protocol.fuse_sweep import Shapes, Sweep, can_be_alike
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout
@@ -140,8 +140,9 @@ class DecoderWriter:
     def _sized(self, primitive: Primitive, target: str, *, flexible: bool, nullable: bool) -> None:
         """Read a string, bytes or records."""
         source = self._source
-        is_text = primitive is Primitive.STRING
-        length = self._length("h" if is_text else "i", longer="longer_string" if is_text else "longer_blob", flexible=flexible, nullable=nullable)
+        is_text = primitive in TEXT_TYPES
+        code, longer = ("h", "longer_string") if primitive is Primitive.STRING else ("i", "longer_blob")
+        length = self._length(code, longer=longer, flexible=flexible, nullable=nullable)
         with self._unless_null(length, target, flexible=flexible, nullable=nullable):
             end = source.fresh("end")
             source.line(f"{end} = {self._at(-1 if flexible else 0)} + {length}")

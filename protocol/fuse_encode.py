@@ -117,8 +117,8 @@ class EncoderWriter:
         match field.type:
             case Primitive() as primitive if primitive in CODES:
                 self._number(primitive, expression)
-            case Primitive.STRING:
-                self._text(expression, flexible=field.flexible, nullable=field.nullable)
+            case Primitive.STRING | Primitive.USTRING:
+                self._text(expression, "h" if field.type is Primitive.STRING else "i", flexible=field.flexible, nullable=field.nullable)
             case Primitive():
                 self._blob(expression, flexible=field.flexible, nullable=field.nullable)
             case ArrayLayout() as array:
@@ -140,9 +140,9 @@ class EncoderWriter:
             expression = uuid
         self.segment.parts.append(Fixed(CODES[primitive][0], expression))
 
-    def _text(self, expression: str, *, flexible: bool, nullable: bool) -> None:
+    def _text(self, expression: str, code: str, *, flexible: bool, nullable: bool) -> None:
         text = self._source.fresh("text")
-        length = Length(ONE_BYTE if flexible else "h", self._source.fresh("length"), "string_varint")
+        length = Length(ONE_BYTE if flexible else code, self._source.fresh("length"), "string_varint")
         if nullable:
             self._source.line(f"{text} = {expression}")
         else:
@@ -240,8 +240,8 @@ class EncoderWriter:
                     self.structure(element, one)
                 case Primitive.UUID:
                     self._number(element, one)
-                case Primitive.STRING:
-                    self._text(one, flexible=flexible, nullable=False)
+                case Primitive.STRING | Primitive.USTRING:
+                    self._text(one, "h" if element is Primitive.STRING else "i", flexible=flexible, nullable=False)
                 case _:
                     self._blob(one, flexible=flexible, nullable=False)
             self.segment.flush()

@@ -9,7 +9,7 @@ some.
 from collections.abc import Callable, Iterator
 from struct import calcsize
 
-from protocol.declaration import Primitive
+from protocol.declaration import TEXT_TYPES, Primitive
 from protocol.fuse_source import CODES, Source
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout
 from protocol.schema import Message
@@ -84,7 +84,7 @@ class Sweep:
                 if size < 0:
                     return "None"
                 content = self._value(f"{size}s")
-                return f"{content}.decode()" if primitive is Primitive.STRING else content
+                return f"{content}.decode()" if primitive in TEXT_TYPES else content
             case ArrayLayout(element):
                 count = self._length("i", flexible=field.flexible)
                 if count > 0 and element in CODES and isinstance(element, Primitive):

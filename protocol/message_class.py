@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NULLABLE_TYPES = (Primitive.STRING, Primitive.BYTES, Primitive.RECORDS)
+NULLABLE_TYPES = (Primitive.STRING, Primitive.USTRING, Primitive.BYTES, Primitive.RECORDS)
 PYTHON_TYPES: Mapping[Primitive, tuple[type, ...]] = {
     Primitive.BOOLEAN: (bool,),
     Primitive.FLOAT64: (float, int),
     Primitive.UUID: (bytes,),
     Primitive.STRING: (str,),
+    Primitive.USTRING: (str,),
     Primitive.BYTES: (bytes,),
 }
 LEFT_OUT = "LEFT_OUT"

@@ -116,7 +116,7 @@ def _from_json(shape: Primitive | ArrayLayout | StructureLayout, found: object, 
 
 def _primitive_from_json(primitive: Primitive, found: object, path: str) -> object:
     match primitive, found:
-        case (Primitive.BOOLEAN, bool()) | (Primitive.STRING, str()):
+        case (Primitive.BOOLEAN, bool()) | (Primitive.STRING | Primitive.USTRING, str()):
             return found
         case Primitive.FLOAT64, int() | float() if not isinstance(found, bool):
             return float(found)

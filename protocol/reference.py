@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 import construct
 
-from protocol.declaration import Primitive
+from protocol.declaration import TEXT_TYPES, Primitive
+from protocol.limits import LAST_INT32, STRING_SIZE_MAX
 from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default_of, is_default
 from protocol.schema import Message
 from protocol.types import (
@@ -99,8 +100,8 @@ def _primitive(primitive: Primitive, *, flexible: bool, nullable: bool) -> const
     if primitive in FIXED:
         return FIXED[primitive]
     length = _length(primitive, array=False, flexible=flexible, nullable=nullable)
-    if primitive is Primitive.STRING:
-        return Text(length)
+    if primitive in TEXT_TYPES:
+        return Text(length, STRING_SIZE_MAX if primitive is Primitive.STRING else LAST_INT32)
     return Blob(length, view=primitive is Primitive.RECORDS)
 
 

@@ -55,6 +55,7 @@ __all__ = [
     "structure",
     "uint16",
     "uint32",
+    "ustring",
     "uuid",
 ]
 
@@ -189,6 +190,15 @@ def string(*, nullable: str | None = None, default: str | None = "", **options: 
 
 
 @overload
+def ustring(*, default: str = "", **options: Unpack[Options]) -> str: ...
+@overload
+def ustring(*, nullable: str, default: str | None = "", **options: Unpack[Options]) -> str | None: ...
+def ustring(*, nullable: str | None = None, default: str | None = "", **options: Unpack[Options]) -> str | None:
+    """UTF-8 text behind a length of four bytes, as ZooKeeper writes it."""
+    return _field(Primitive.USTRING, default, options, nullable)
+
+
+@overload
 def byte_string(*, default: bytes = b"", **options: Unpack[Options]) -> bytes: ...
 @overload
 def byte_string(*, nullable: str, default: bytes | None = b"", **options: Unpack[Options]) -> bytes | None: ...
@@ -238,6 +248,7 @@ _PRIMITIVES: dict[Callable[..., object], Primitive] = {
     float64: Primitive.FLOAT64,
     uuid: Primitive.UUID,
     string: Primitive.STRING,
+    ustring: Primitive.USTRING,
     byte_string: Primitive.BYTES,
 }
 """What may stand in `array(...)` besides structures."""

@@ -13,7 +13,7 @@ from typing import IO
 import construct
 
 from protocol.declaration import Primitive
-from protocol.limits import LAST_INT32, LAST_UINT32, STRING_SIZE_MAX
+from protocol.limits import LAST_INT32, LAST_UINT32
 from protocol.utf8 import decode_leniently
 
 
@@ -159,17 +159,18 @@ def compact_length(*, nullable: bool) -> Length:
 class Text(WireType):
     """A string: length in bytes, then UTF-8, of which what is none is replaced."""
 
-    def __init__(self, length: Length) -> None:
+    def __init__(self, length: Length, size_max: int) -> None:
         super().__init__()
         self._length = length
+        self._size_max = size_max
 
     def _parse(self, stream: IO[bytes], context: object, path: str) -> str | None:
         start = stream.tell()
         size = self._length._parse(stream, context, path)
         if size is None:
             return None
-        if size > STRING_SIZE_MAX:
-            raise WireError(path, f"a string of {size} bytes is longer than {STRING_SIZE_MAX}", start)
+        if size > self._size_max:
+            raise WireError(path, f"a string of {size} bytes is longer than {self._size_max}", start)
         return decode_leniently(read_exactly(stream, size, path))
 
     def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
@@ -182,8 +183,8 @@ class Text(WireType):
             encoded = obj.encode()
         except UnicodeEncodeError as error:
             raise WireError(path, f"{obj!r} has no UTF-8: {error.reason}") from error
-        if len(encoded) > STRING_SIZE_MAX:
-            raise WireError(path, f"a string of {len(encoded)} bytes is longer than {STRING_SIZE_MAX}")
+        if len(encoded) > self._size_max:
+            raise WireError(path, f"a string of {len(encoded)} bytes is longer than {self._size_max}")
         self._length._build(len(encoded), stream, context, path)
         stream.write(encoded)
         return obj

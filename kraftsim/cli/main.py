@@ -21,6 +21,7 @@ VERBS = {
     "slow": "Slow what nodes of a running cluster send and hear.",
     "heal": "End what `cut` and `slow` did.",
     "node": "Run one node from a Kafka properties file.",
+    "zookeeper": "Run a ZooKeeper server, for releases that keep their metadata there.",
     "scenario": "Play a scenario: in virtual time, as processes, or embedded.",
     "sweep": "Play a scenario over many seeds and look for violated invariants.",
     "replay": "Play a run again, exactly, from the replay.json that it left.",

@@ -172,6 +172,13 @@ class Dissector:
             return None, position
         if size > STRING_SIZE_MAX:
             raise Unreadable(start, f"a string of {size} bytes is longer than {STRING_SIZE_MAX}")
+        return self._text(position, size)
+
+    def _ustring(self, position: int, flexible: bool, nullable: bool) -> tuple[str | None, int]:
+        size, position = self._length(position, INT32, flexible=flexible, nullable=nullable)
+        return (None, position) if size is None else self._text(position, size)
+
+    def _text(self, position: int, size: int) -> tuple[str, int]:
         content, end = self._bytes(position, size)
         text = content.decode(errors="replace")
         if "\ufffd" in text and text.encode() != content:
@@ -227,6 +234,7 @@ class Dissector:
         Primitive.BOOLEAN: _boolean,
         Primitive.UUID: _uuid,
         Primitive.STRING: _string,
+        Primitive.USTRING: _ustring,
         Primitive.BYTES: _blob,
         Primitive.RECORDS: _blob,
     }

@@ -7,7 +7,7 @@ dropped silently are compared with the newest release that has the field. `excep
 from collections.abc import Iterable, Iterator, Sequence
 
 from protocol.declaration import ArrayOf, Declaration, Field, StructureOf
-from protocol.drift.declared import declared_messages
+from protocol.drift.declared import kafkas_messages
 from protocol.drift.definitions import TOP, Definition
 from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, NOT_DECLARED, RENAMED, VERSIONS_LEFT_OUT, present_name
 from protocol.drift.facts import Facts, Shape
@@ -18,7 +18,7 @@ from protocol.schema import declaration_of
 
 def drifts(facts: Facts) -> list[str]:
     """Return one line per difference, and per exception that hides none; empty when the declarations are as Kafka's."""
-    declarations = [declaration_of(cls) for cls in declared_messages()]
+    declarations = [declaration_of(cls) for cls in kafkas_messages()]
     found: list[str] = []
     present_facts = under_present_names(facts)
     for declaration in declarations:
@@ -31,7 +31,7 @@ def drifts(facts: Facts) -> list[str]:
 
 def undeclared(facts: Facts) -> list[str]:
     """Return one line per message that Kafka defines and that is neither declared nor excepted, and per exception without a message."""
-    declared = {declaration_of(cls).name for cls in declared_messages()}
+    declared = {declaration_of(cls).name for cls in kafkas_messages()}
     found = [f"{name}: Kafka defines it, and it is not declared" for name in under_present_names(facts) if name not in {*declared, *NOT_DECLARED}]
     found += [f"{name}: it is declared, in spite of an exception" for name in NOT_DECLARED if name in declared]
     found += [f"{name}: no release defines what an exception is for" for name in (*NOT_DECLARED, *FORMER_NAMES) if name not in facts]

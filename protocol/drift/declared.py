@@ -22,3 +22,8 @@ def declared_messages() -> tuple[type, ...]:
                 if is_declared_here and declaration_of(value).kind != "structure":
                     found.append(value)
     return tuple(found)
+
+
+def kafkas_messages() -> tuple[type, ...]:
+    """Return those of them that Apache Kafka defines; ZooKeeper's have no file of definitions to be held against."""
+    return tuple(cls for cls in declared_messages() if declaration_of(cls).kind != "zookeeper")

@@ -14,7 +14,13 @@ from protocol.message_codec import CompiledMessage, compiled
 from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 from protocol.schema import Message, declaration_of
 
-SMALLEST: Mapping[Primitive, object] = {Primitive.STRING: "", Primitive.BYTES: b"", Primitive.UUID: bytes(16), Primitive.BOOLEAN: False}
+SMALLEST: Mapping[Primitive, object] = {
+    Primitive.STRING: "",
+    Primitive.USTRING: "",
+    Primitive.BYTES: b"",
+    Primitive.UUID: bytes(16),
+    Primitive.BOOLEAN: False,
+}
 
 
 def declared_versions(message_class: type) -> range:

@@ -10,7 +10,7 @@ import pytest
 
 from protocol.declaration import NO_VERSIONS, Declaration, Kind, VersionRange
 from protocol.drift.comparison import drifts, undeclared
-from protocol.drift.declared import declared_messages
+from protocol.drift.declared import kafkas_messages
 from protocol.drift.definitions import Definition, parse_definition
 from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, NOT_DECLARED, RENAMED, VERSIONS_LEFT_OUT
 from protocol.drift.facts import Facts, Shape, extract_facts, facts_text, load_facts
@@ -36,7 +36,7 @@ def test_declarations_are_as_apache_kafka_defines_them(facts: Facts) -> None:
 def test_all_that_apache_kafka_defines_is_declared_and_nothing_else(facts: Facts) -> None:
     """No drift in either direction: what is left out has its reason in `exceptions`."""
     assert undeclared(facts) == []
-    names = [declaration_of(cls).name for cls in declared_messages()]
+    names = [declaration_of(cls).name for cls in kafkas_messages()]
     assert {*names, *NOT_DECLARED} == set(under_present_names(facts)) and len(names) == len(set(names))
     in_release = {release: [name for name, shapes in facts.items() if any(release in shape.releases for shape in shapes)] for release in RELEASES}
     assert {release: len(names) > 150 for release, names in in_release.items()} == dict.fromkeys(RELEASES, True)

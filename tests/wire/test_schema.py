@@ -181,6 +181,7 @@ def test_the_kind_of_a_message_is_told_by_its_name_or_by_its_author() -> None:
 
 
 def test_primitives_are_called_as_kafka_calls_them() -> None:
-    assert {primitive.value for primitive in Primitive} == {
+    """And one as ZooKeeper does."""
+    assert {primitive.value for primitive in Primitive} - {"ustring"} == {
         *("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string", "bytes", "records")
     }

@@ -1,0 +1,1 @@
+"""ZooKeeper's rules: the tree of znodes, sessions, watches, and who may do what."""

@@ -1,0 +1,1 @@
+"""A ZooKeeper server that speaks the real client protocol, and a client of it."""

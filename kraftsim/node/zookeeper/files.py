@@ -1,0 +1,118 @@
+"""The files of a server in ZooKeeper's own formats: what was changed is in the log and flushed before anybody hears of it.
+
+Each start begins a log of its own, so that a torn end of an older one needs no cut; a snapshot lets older logs go.
+Source: org.apache.zookeeper.server.persistence.{FileTxnSnapLog, FileTxnLog, FileSnap}, PurgeTxnLog.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kraftsim.core.zookeeper.image import load, snapshot_of
+from kraftsim.core.zookeeper.keeper import Keeper
+from kraftsim.events.zookeeper import ZookeeperRecovered
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.world.interface import File, World
+from protocol.malformed import MalformedMessage
+from protocol.schema import Message
+from protocol.zookeeper.snapshot import parse_snapshot
+from protocol.zookeeper.txn_log import HEADER_BYTES, build_log_header, build_log_record, split_log
+from protocol.zookeeper.txns import TxnHeader
+
+DIRECTORY: Final = "version-2"
+SNAPSHOTS_KEPT: Final = 3
+"""autopurge.snapRetainCount."""
+
+
+class ZookeeperFiles:
+    """The log that is written, and how to come to know again what is in the files."""
+
+    def __init__(self, world: World, changes_between_snapshots: int) -> None:
+        self._world = world
+        self._changes_max = changes_between_snapshots
+        self._changes = 0
+        self._log: File | None = None
+
+    def recover(self, keeper: Keeper, now_ms: int) -> None:
+        """Let a server know what the files say: the newest whole snapshot, and the changes behind it. Raises ConfigError, OSError."""
+        for zxid, name in reversed(self._files("snapshot.")):
+            try:
+                load(keeper, parse_snapshot(self._world.disk.read(f"{DIRECTORY}/{name}")), zxid, now_ms)
+                break
+            except MalformedMessage:
+                continue  # it was being written when the power failed; an older one and the log say the same
+        cut_bytes = 0
+        for zxid, name in self._files("log."):
+            data = self._world.disk.read(f"{DIRECTORY}/{name}")
+            cut_bytes = self._replay(keeper, name, data, now_ms) if len(data) >= HEADER_BYTES else len(data)
+            if zxid > keeper.last_zxid + 1:
+                raise ConfigError(f"{DIRECTORY}/{name} begins with change {zxid:#x}, and what was before it ends with {keeper.last_zxid:#x}")
+        self._world.note(
+            ZookeeperRecovered(zxid=keeper.last_zxid, znodes=len(keeper.tree.znodes), sessions=len(keeper.sessions.by_id), cut_bytes=cut_bytes)
+        )
+
+    async def begin(self, keeper: Keeper) -> None:
+        """Write the first snapshot, without which ZooKeeper trusts no log. Raises OSError."""
+        if not self._files("snapshot."):
+            await self._write_snapshot(keeper)
+
+    async def write(self, txns: Sequence[tuple[TxnHeader, Message]]) -> None:
+        """Append changes and make them durable. Raises OSError."""
+        log = self._log
+        if log is None:
+            log = self._log = self._world.disk.open(f"{DIRECTORY}/log.{txns[0][0].zxid:x}")
+            if log.size_bytes:
+                log.truncate(0)  # what was in it never counted: no change in it was whole
+            log.append([build_log_header()])
+            await self._world.disk.flush_directory(DIRECTORY)
+        log.append([build_log_record(header, record) for header, record in txns])
+        await log.flush()
+        self._changes += len(txns)
+
+    async def snapshot_if_due(self, keeper: Keeper) -> None:
+        """Write a snapshot when the log has grown enough, begin another log, and let go what is older than the last snapshots. Raises OSError."""
+        if self._changes < self._changes_max:
+            return
+        self._changes = 0
+        await self._write_snapshot(keeper)
+        self.close()
+        kept = self._files("snapshot.")[-SNAPSHOTS_KEPT:]
+        oldest = kept[0][0]
+        logs = self._files("log.")
+        needed = [number for number, _ in logs if number <= oldest + 1][-1:]
+        for number, name in [*self._files("snapshot."), *logs]:
+            is_old_log = name.startswith("log.") and needed and number < needed[0]
+            if is_old_log or (name.startswith("snapshot.") and number < oldest):
+                self._world.disk.remove(f"{DIRECTORY}/{name}")
+
+    def close(self) -> None:
+        """Give the log back."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    async def _write_snapshot(self, keeper: Keeper) -> None:
+        await self._world.disk.replace(f"{DIRECTORY}/snapshot.{keeper.last_zxid:x}", snapshot_of(keeper))
+
+    def _replay(self, keeper: Keeper, name: str, data: bytes, now_ms: int) -> int:
+        """Take the changes of a log that are not known yet; return how many bytes at its end are not whole."""
+        end = HEADER_BYTES
+        try:
+            for header, record, position in split_log(data):
+                end = position
+                if header.zxid > keeper.last_zxid:
+                    keeper.replay(header, record, now_ms)
+                    self._changes += 1
+        except MalformedMessage as malformed:
+            raise ConfigError(f"{DIRECTORY}/{name} cannot be read: {malformed.reason}") from malformed
+        return len(data[end:].rstrip(b"\0"))
+
+    def _files(self, beginning: str) -> list[tuple[int, str]]:
+        """Return the files of a kind with the change in their names, oldest first."""
+        found: list[tuple[int, str]] = []
+        for name in self._world.disk.list(DIRECTORY):
+            if name.startswith(beginning):
+                try:
+                    found.append((int(name.removeprefix(beginning), 16), name))
+                except ValueError:
+                    continue
+        return sorted(found)

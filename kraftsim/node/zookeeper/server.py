@@ -1,0 +1,227 @@
+"""A ZooKeeper server of one node: sockets and files around the rules.
+
+Requests are served in the order in which they arrive, whoever sent them. All that arrived while a flush was under way is served at once, written, and
+flushed together; nothing of it is told before that.
+Source: org.apache.zookeeper.server.{ZooKeeperServer, SyncRequestProcessor}.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from kraftsim.core.zookeeper.keeper import Keeper, Moment, Step
+from kraftsim.core.zookeeper.sessions import Sessions
+from kraftsim.events.nodes import DiskFailed, ListenerOpened, NodeFailed, NodeStopped
+from kraftsim.node.endpoints import Endpoint
+from kraftsim.node.listeners import ListenerError
+from kraftsim.node.tasks import NodeTasks
+from kraftsim.node.zookeeper.connection import ZookeeperConnection
+from kraftsim.node.zookeeper.files import DIRECTORY, ZookeeperFiles
+from kraftsim.node.zookeeper.settings import ZookeeperSettings
+from kraftsim.node.zookeeper.words import answer
+from kraftsim.world.interface import World
+from protocol.malformed import MalformedMessage
+
+LISTENER: Final = "CLIENT"
+SECRET_BYTES: Final = 16
+SECRET_FILE: Final = "session-secret"
+WAITING_MAX: Final = 1000
+"""So many requests may wait before their senders are not read any more."""
+
+
+class ZookeeperServer:
+    """Implements `kraftsim.node.node.Node`."""
+
+    def __init__(self, world: World, settings: ZookeeperSettings) -> None:
+        self.world = world
+        self.settings = settings
+        self.frame_bytes_max = settings.frame_bytes_max
+        self.connections: dict[int, ZookeeperConnection] = {}
+        self.port = settings.port
+        self.keeper: Keeper
+        self._tasks = NodeTasks(self._fail)
+        self._files = ZookeeperFiles(world, settings.changes_between_snapshots)
+        self._server: asyncio.Server | None = None
+        self._connection_count = 0
+        self._waiting: list[tuple[ZookeeperConnection, bytes]] = []
+        self._paused: list[ZookeeperConnection] = []
+        self._has_work = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._is_dead = False
+        self._failure: asyncio.Future[BaseException] | None = None
+
+    # The node's life -----------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def addresses(self) -> Mapping[str, Endpoint]:
+        """Where it listens."""
+        return {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)} if self._server is not None else {}
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests were received and not served yet."""
+        return len(self._waiting)
+
+    async def start(self) -> None:
+        """Read the files back and open the door. Raises ConfigError, OSError kinds."""
+        self._failure = asyncio.get_running_loop().create_future()
+        sessions = Sessions(self.settings.tick_ms, await self._secret())
+        sessions.begin_ids_at(self.world.clock.wall_ms())
+        self.keeper = Keeper(sessions, self.world.note, self.settings.super_digest)
+        self._files.recover(self.keeper, self.world.clock.monotonic_ms())
+        await self._files.begin(self.keeper)
+        try:
+            self._server = await asyncio.get_running_loop().create_server(self._accept, self.settings.host, self.settings.port)
+        except OSError as reason:
+            raise ListenerError(f"clientPort: cannot listen on {self.settings.host}:{self.settings.port}: {reason.strerror or reason}") from reason
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.world.note(ListenerOpened(listener=LISTENER, host=self.settings.host, port=self.port))
+        self._tasks.spawn(self._serve(), "serve")
+        self._tasks.spawn(self._expire(), "expire-sessions")
+
+    async def ready(self) -> None:
+        """It serves as soon as it has started."""
+
+    async def failed(self) -> BaseException:
+        """Wait until the server fails, and return why."""
+        assert self._failure is not None, "it was started"
+        return await asyncio.shield(self._failure)
+
+    async def stop(self) -> None:
+        """Serve what has arrived, and go down; sessions live on in the files."""
+        if self._is_dead:
+            return
+        if self._server is not None:
+            self._server.close()
+        while self._waiting:
+            await asyncio.sleep(0)
+        for connection in list(self.connections.values()):
+            connection.close()
+        await self._tasks.join()
+        self._files.close()
+        self._is_dead = True
+        self.world.note(NodeStopped(reason="stopped"))
+        self.world.flush_events()
+
+    def abort(self) -> None:
+        """Go down at once, as a process that is killed."""
+        if self._is_dead:
+            return
+        self._is_dead = True
+        if self._server is not None:
+            self._server.close()
+        self._tasks.cancel()
+        for connection in list(self.connections.values()):
+            connection.abort()
+        self._files.close()
+
+    # What connections tell -----------------------------------------------------------------------------------------------------------------
+
+    def on_connected(self, connection: ZookeeperConnection) -> bool:
+        """Let somebody in, unless too many come from there already."""
+        most = self.settings.connections_per_host_max
+        self.connections[connection.number] = connection
+        return not most or sum(each.host == connection.host for each in self.connections.values()) <= most
+
+    def on_word(self, connection: ZookeeperConnection, word: str) -> bool:
+        """Answer a four-letter word."""
+        text = answer(self, word)
+        if text is None:
+            return False
+        connection.send_text(text)
+        return True
+
+    def on_frames(self, connection: ZookeeperConnection, frames: list[bytes]) -> None:
+        """Let what arrived wait for its turn."""
+        self._waiting += ((connection, frame) for frame in frames)
+        if len(self._waiting) > WAITING_MAX and connection not in self._paused:
+            connection.pause()
+            self._paused.append(connection)
+        self._has_work.set()
+
+    def on_disconnected(self, connection: ZookeeperConnection) -> None:
+        """A client is gone; its session is not."""
+        self.connections.pop(connection.number, None)
+        if not self._is_dead:
+            self.keeper.disconnect(connection.number)
+
+    # Work ----------------------------------------------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        while True:
+            await self._has_work.wait()
+            self._has_work.clear()
+            waiting, self._waiting = self._waiting, []
+            paused, self._paused = self._paused, []
+            steps = [step for connection, frame in waiting if (step := self._step(connection, frame)) is not None]
+            await self._carry_out(steps)
+            for connection in paused:
+                connection.resume()
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.tick_ms / 1000)
+            step = self.keeper.expire(self._moment())
+            await self._carry_out([step])
+
+    async def _carry_out(self, steps: list[Step]) -> None:
+        """Write what changed, and only then tell."""
+        txns = [txn for step in steps for txn in step.txns]
+        async with self._writing:
+            try:
+                if txns:
+                    await self._files.write(txns)
+                    await self._files.snapshot_if_due(self.keeper)
+            except OSError as refused:
+                self.world.note(DiskFailed(path=DIRECTORY, operation="write", reason=str(refused)))
+                self._fail(refused)
+                return
+            self._tell(steps)
+
+    def _tell(self, steps: list[Step]) -> None:
+        self.world.flush_events()
+        for step in steps:
+            for number, frame in step.frames:
+                if (connection := self.connections.get(number)) is not None:
+                    connection.send(frame)
+            for number in step.to_close:
+                if (connection := self.connections.get(number)) is not None:
+                    connection.close()
+
+    def _step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
+        """Serve one frame; bytes that cannot be read end the connection."""
+        if connection.is_closed:
+            return None
+        moment = self._moment()
+        try:
+            if not connection.has_session:
+                connection.has_session = True
+                return self.keeper.connect(connection.number, connection.host, frame, moment)
+            if self.keeper.session_of(connection.number) is None:
+                return None
+            return self.keeper.serve(connection.number, frame, moment)
+        except MalformedMessage:
+            connection.close()
+            return None
+
+    def _accept(self) -> ZookeeperConnection:
+        self._connection_count += 1
+        return ZookeeperConnection(self._connection_count, self, self.world.clock.monotonic_ms)
+
+    def _moment(self) -> Moment:
+        return Moment(self.world.clock.monotonic_ms(), self.world.clock.wall_ms())
+
+    async def _secret(self) -> bytes:
+        """Return what passwords of sessions are made with; clients come back to a server that was started again."""
+        if not self.world.disk.exists(SECRET_FILE):
+            await self.world.disk.replace(SECRET_FILE, self.world.random("session secret").randbytes(SECRET_BYTES))
+        return self.world.disk.read(SECRET_FILE)
+
+    def _fail(self, mistake: BaseException) -> None:
+        if self._is_dead:
+            return
+        self.world.note(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
+        self.world.flush_events()
+        self.abort()
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_result(mistake)

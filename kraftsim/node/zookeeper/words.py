@@ -1,0 +1,136 @@
+"""The four-letter words: what an operator, or a script that waits for a server, asks without a session.
+
+Source: ZooKeeper Administrator's Guide (the four letter words); org.apache.zookeeper.server.command.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from kraftsim.core.zookeeper.keeper import Keeper
+from kraftsim.node.zookeeper.connection import ZookeeperConnection
+from kraftsim.node.zookeeper.settings import ZookeeperSettings
+
+VERSION: Final = "3.8.4-kraftsim"
+"""The release whose protocol is spoken; clients read the numbers in front."""
+
+
+class AskedServer(Protocol):
+    """What the words look at."""
+
+    keeper: Keeper
+    settings: ZookeeperSettings
+    connections: dict[int, ZookeeperConnection]
+    port: int
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests were received and not served yet."""
+        ...
+
+
+def answer(server: AskedServer, word: str) -> str | None:
+    """Return what a word is answered with, None if there is no such word. One that is not allowed is answered as ZooKeeper does."""
+    if word not in _ANSWERS:
+        return None
+    if word not in server.settings.allowed_words:
+        return f"{word} is not executed because it is not in the whitelist.\n"
+    return _ANSWERS[word](server)
+
+
+def _srvr(server: AskedServer) -> str:
+    keeper = server.keeper
+    return (
+        f"Zookeeper version: {VERSION}\n"
+        "Latency min/avg/max: 0/0.0/0\n"
+        f"Received: {_received(server)}\n"
+        f"Sent: {_sent(server)}\n"
+        f"Connections: {len(server.connections)}\n"
+        f"Outstanding: {server.waiting_count}\n"
+        f"Zxid: {keeper.last_zxid:#x}\n"
+        "Mode: standalone\n"
+        f"Node count: {len(keeper.tree.znodes)}\n"
+    )
+
+
+def _stat(server: AskedServer) -> str:
+    version, _, rest = _srvr(server).partition("\n")
+    return f"{version}\nClients:\n{_cons(server)}{rest}"
+
+
+def _cons(server: AskedServer) -> str:
+    rows = [
+        f" {each.peer}[1](queued=0,recved={each.received},sent={each.sent}"
+        + (f",sid={session:#x}" if (session := server.keeper.session_of(each.number)) is not None else "")
+        + ")\n"
+        for each in server.connections.values()
+    ]
+    return "".join(rows) + "\n"
+
+
+def _mntr(server: AskedServer) -> str:
+    keeper = server.keeper
+    rows: dict[str, object] = {
+        "zk_version": VERSION,
+        "zk_server_state": "standalone",
+        "zk_num_alive_connections": len(server.connections),
+        "zk_outstanding_requests": server.waiting_count,
+        "zk_packets_received": _received(server),
+        "zk_packets_sent": _sent(server),
+        "zk_znode_count": len(keeper.tree.znodes),
+        "zk_watch_count": keeper.watches.counts()[2],
+        "zk_ephemerals_count": sum(len(paths) for paths in keeper.tree.ephemerals.values()),
+        "zk_approximate_data_size": sum(len(path) + len(znode.data or b"") for path, znode in keeper.tree.znodes.items()),
+        "zk_global_sessions": len(keeper.sessions.by_id),
+    }
+    return "".join(f"{name}\t{value}\n" for name, value in rows.items())
+
+
+def _conf(server: AskedServer) -> str:
+    settings = server.settings
+    return (
+        f"clientPort={server.port}\n"
+        f"maxClientCnxns={settings.connections_per_host_max}\n"
+        f"tickTime={settings.tick_ms}\n"
+        f"minSessionTimeout={2 * settings.tick_ms}\n"
+        f"maxSessionTimeout={20 * settings.tick_ms}\n"
+        "serverId=0\n"
+    )
+
+
+def _dump(server: AskedServer) -> str:
+    keeper = server.keeper
+    sessions = "".join(f"{session:#x}\n" for session in keeper.sessions.by_id)
+    owners = [(session, paths) for session, paths in keeper.tree.ephemerals.items() if paths]
+    ephemerals = "".join(f"{session:#x}:\n" + "".join(f"\t{path}\n" for path in paths) for session, paths in owners)
+    return f"SessionTracker dump:\nSession Sets:\n{sessions}ephemeral nodes dump:\nSessions with Ephemerals ({len(owners)}):\n{ephemerals}"
+
+
+def _wchs(server: AskedServer) -> str:
+    connections, paths, watches = server.keeper.watches.counts()
+    return f"{connections} connections watching {paths} paths\nTotal watches:{watches}\n"
+
+
+def _envi(server: AskedServer) -> str:
+    return f"Environment:\nzookeeper.version={VERSION}\nhost.name={server.settings.host}\n"
+
+
+def _received(server: AskedServer) -> int:
+    return sum(each.received for each in server.connections.values())
+
+
+def _sent(server: AskedServer) -> int:
+    return sum(each.sent for each in server.connections.values())
+
+
+_ANSWERS: Final[Mapping[str, Callable[[AskedServer], str]]] = {
+    "conf": _conf,
+    "cons": _cons,
+    "dump": _dump,
+    "envi": _envi,
+    "isro": lambda server: "rw",
+    "mntr": _mntr,
+    "ruok": lambda server: "imok",
+    "srvr": _srvr,
+    "stat": _stat,
+    "wchs": _wchs,
+}

@@ -1,0 +1,52 @@
+"""How a session begins, and what stands before each request and each answer. Source: zookeeper.jute, org.apache.zookeeper.proto."""
+
+from protocol.schema import boolean, byte_string, int32, int64, message, ustring
+
+
+@message(kind="zookeeper", versions="0-1")
+class ConnectRequest:
+    """The first frame of a client, without a header. Clients before 3.4 do not send the last field: that is version 0 here."""
+
+    protocol_version: int = int32()
+    last_zxid_seen: int = int64()
+    timeout_ms: int = int32(kafka_name="timeOut")
+    session_id: int = int64()
+    password: bytes | None = byte_string(nullable="0+", kafka_name="passwd")
+    read_only: bool = boolean(since=1, ignorable=True)
+
+
+@message(kind="zookeeper", versions="0-1")
+class ConnectResponse:
+    """Time-out 0 and session 0 say that the session is gone."""
+
+    protocol_version: int = int32()
+    timeout_ms: int = int32(kafka_name="timeOut")
+    session_id: int = int64()
+    password: bytes | None = byte_string(nullable="0+", kafka_name="passwd")
+    read_only: bool = boolean(since=1, ignorable=True)
+
+
+@message(kind="zookeeper", versions="0")
+class ZookeeperRequestHeader:
+    """`xid` counts the requests of a session."""
+
+    xid: int = int32()
+    op_code: int = int32(kafka_name="type")
+
+
+@message(kind="zookeeper", versions="0")
+class ZookeeperReplyHeader:
+    """`zxid` is the last change that the server knew of."""
+
+    xid: int = int32()
+    zxid: int = int64()
+    error: int = int32(kafka_name="err")
+
+
+@message(kind="zookeeper", versions="0")
+class AuthPacket:
+    """Who the client says it is."""
+
+    auth_type: int = int32(kafka_name="type")
+    scheme: str | None = ustring(nullable="0+")
+    auth: bytes | None = byte_string(nullable="0+")

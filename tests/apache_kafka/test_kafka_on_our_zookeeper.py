@@ -1,0 +1,77 @@
+"""A broker of Apache Kafka 3.9.1 keeps its metadata in our ZooKeeper, through a kill -9 of it and an absence that ends all sessions."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from protocol.zookeeper.op_codes import OpCode
+from protocol.zookeeper.znodes import GetDataResponse, WatchedPath
+from tests.apache_kafka.class_path import Missing
+from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
+from tests.node.zookeeper_server import RunningZookeeper
+from tests.node.zookeeper_talk import Told, ZookeeperTalk
+
+pytestmark = pytest.mark.interop
+
+RECORDS = 200
+SESSION_MS = 6000
+
+
+@contextmanager
+def broker(port: int) -> Iterator[ApacheKafka]:
+    running = broker_of_zookeeper(port, settings={"zookeeper.session.timeout.ms": str(SESSION_MS)})
+    try:
+        with running:
+            yield running
+    except Missing as lack:
+        pytest.skip(str(lack))
+
+
+def get(port: int, path: str) -> Told:
+    with ZookeeperTalk(port) as talk:
+        return talk.ask(OpCode.GET_DATA, WatchedPath(path=path))
+
+
+def produce(bootstrap: str, topic: str) -> int:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 30_000})
+    acknowledged: list[int] = []
+    for number in range(RECORDS):
+        producer.produce(topic, str(number), on_delivery=lambda error, _: acknowledged.append(0 if error else 1))
+    assert producer.flush(30) == 0
+    return sum(acknowledged)
+
+
+def test_a_broker_lives_on_it_through_a_kill_and_the_end_of_all_sessions(tmp_path: Path) -> None:
+    zookeeper = RunningZookeeper(tmp_path)
+    zookeeper.start()
+    with broker(zookeeper.port) as kafka:
+        assert produce(kafka.bootstrap, "first") == RECORDS
+        block = json.loads(get(zookeeper.port, "/latest_producer_id_block").read(GetDataResponse).data)
+        assert (block["broker"], block["block_start"], block["block_end"]) == (1, "0", "999")
+        registered = get(zookeeper.port, "/brokers/ids/1").read(GetDataResponse).stat
+        assert (registered.version, registered.ephemeral_owner != 0) == (1, True)
+        assert get(zookeeper.port, "/controller_epoch").read(GetDataResponse).data == b"1"
+
+        zookeeper.kill()
+        zookeeper = RunningZookeeper(tmp_path, incarnation=2, port=zookeeper.port)
+        zookeeper.start()
+        assert produce(kafka.bootstrap, "after a kill".replace(" ", "-")) == RECORDS
+        assert get(zookeeper.port, "/brokers/ids/1").read(GetDataResponse).stat.czxid == registered.czxid, "its session went on"
+
+        zookeeper.stop()
+        time.sleep(0.5)
+        zookeeper = RunningZookeeper(tmp_path, incarnation=3, port=zookeeper.port)
+        zookeeper.start()
+        assert produce(kafka.bootstrap, "after-a-restart") == RECORDS
+    deadline = time.monotonic() + 30
+    while get(zookeeper.port, "/brokers/ids/1").header.error == 0:
+        assert time.monotonic() < deadline, "the session of a broker that was killed ends"
+        time.sleep(0.2)
+    assert get(zookeeper.port, "/controller").header.error != 0, "it was the controller, too"
+    zookeeper.stop()

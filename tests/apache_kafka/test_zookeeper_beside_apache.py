@@ -1,0 +1,254 @@
+"""The same requests to Apache ZooKeeper and to ours: the same answers, numbers of changes and notifications, and each reads the other's files."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from protocol.schema import Message
+from protocol.zookeeper.multi import WRITES, build_multi
+from protocol.zookeeper.op_codes import CreateMode, OpCode, Permission
+from protocol.zookeeper.sessions import AuthPacket
+from protocol.zookeeper.watching import AddWatchRequest, PathAndWatchKind
+from protocol.zookeeper.znodes import (
+    AclEntry,
+    Create2Response,
+    CreateRequest,
+    CreateTtlRequest,
+    GetAclResponse,
+    GetChildren2Response,
+    GetChildrenResponse,
+    GetDataResponse,
+    PathOnly,
+    SetAclRequest,
+    SetDataRequest,
+    StatResponse,
+    VersionedPath,
+    WatchedPath,
+)
+from tests.apache_kafka.class_path import Missing
+from tests.apache_kafka.zookeeper import ApacheZookeeper
+from tests.node.zookeeper_server import running_zookeeper
+from tests.node.zookeeper_talk import Told, ZookeeperTalk, word
+
+pytestmark = pytest.mark.interop
+
+REQUESTS = 3000
+PATHS = ("/a", "/b", "/a/x", "/a/y", "/a/x/1", "/b/z", "/zookeeper", "/", "/a/", "a", "/a//x", "/./a", "", "/zookeeper/quota", "/c\u0001", "/größer")
+OPEN = AclEntry(perms=31, scheme="world", id="anyone")
+ACLS = (
+    [OPEN],
+    [OPEN],
+    [OPEN],
+    [OPEN, OPEN],
+    [],
+    [AclEntry(perms=31, scheme="auth", id="")],
+    [AclEntry(perms=Permission.READ, scheme="world", id="anyone")],
+    [AclEntry(perms=31, scheme="world", id="somebody")],
+    [AclEntry(perms=31, scheme="digest", id="u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ=")],
+    [AclEntry(perms=31, scheme="digest", id="nonsense")],
+    [AclEntry(perms=31, scheme="ip", id="127.0.0.1"), AclEntry(perms=1, scheme="world", id="anyone")],
+    [AclEntry(perms=31, scheme="ip", id="10.0.0.0/8")],
+    [AclEntry(perms=31, scheme="nonsense", id="x")],
+)
+ANSWERS: dict[int, type] = {
+    OpCode.CREATE: PathOnly,
+    OpCode.CREATE_2: Create2Response,
+    OpCode.CREATE_CONTAINER: Create2Response,
+    OpCode.EXISTS: StatResponse,
+    OpCode.GET_DATA: GetDataResponse,
+    OpCode.SET_DATA: StatResponse,
+    OpCode.GET_ACL: GetAclResponse,
+    OpCode.SET_ACL: StatResponse,
+    OpCode.GET_CHILDREN: GetChildrenResponse,
+    OpCode.GET_CHILDREN_2: GetChildren2Response,
+}
+
+
+@contextmanager
+def apache_or_skip(directory: Path | None = None) -> Iterator[ApacheZookeeper]:
+    try:
+        server = ApacheZookeeper(directory)
+        server.start()
+    except Missing as lack:
+        pytest.skip(str(lack))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def apache_of_its_own() -> Iterator[ApacheZookeeper]:
+    with apache_or_skip() as server:
+        yield server
+
+
+class Dice:
+    """Draws requests."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def request(self) -> tuple[int, Message | bytes, int]:
+        """Return a type, a body and the version of its encoding."""
+        pick = self._random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
+        if pick == OpCode.MULTI:
+            asked = [
+                self._write(self._random.choice(tuple(code for code in WRITES if code != OpCode.CREATE_TTL)))
+                for _ in range(self._random.randint(0, 4))
+            ]
+            return pick, build_multi(asked), 0
+        if pick in WRITES and pick != OpCode.CHECK:
+            return *self._write(pick), 0
+        return pick, *self._other(pick)
+
+    def _write(self, op_code: int) -> tuple[OpCode, Message]:
+        path, version = self._random.choice(PATHS), self._random.choice((-1, -1, -1, 0, 1, 2, -2))
+        if op_code in (OpCode.CREATE, OpCode.CREATE_2, OpCode.CREATE_CONTAINER):
+            mode = CreateMode.CONTAINER if op_code == OpCode.CREATE_CONTAINER else self._random.choice((0, 0, 0, 1, 2, 3))
+            data = self._random.choice((b"", b"data", None))
+            return OpCode(op_code), CreateRequest(path=path, data=data, acl=self._acl(), flags=mode)
+        if op_code == OpCode.CREATE_TTL:
+            return OpCode(op_code), CreateTtlRequest(path=path, data=b"", acl=[OPEN], flags=5, ttl=1000)
+        if op_code == OpCode.SET_DATA:
+            return OpCode(op_code), SetDataRequest(path=path, data=self._random.choice((b"", b"other", None)), version=version)
+        return OpCode(op_code), VersionedPath(path=path, version=version)
+
+    def _other(self, op_code: int) -> tuple[Message | bytes, int]:
+        path = self._random.choice(PATHS)
+        if op_code == OpCode.SET_ACL:
+            return SetAclRequest(path=path, acl=self._acl(), version=self._random.choice((-1, -1, 0, 1))), 0
+        if op_code in (OpCode.GET_ACL, OpCode.SYNC, OpCode.GET_ALL_CHILDREN_NUMBER, OpCode.GET_EPHEMERALS):
+            return PathOnly(path=path), 0
+        if op_code == OpCode.ADD_WATCH:
+            return AddWatchRequest(path=path, mode=self._random.choice((0, 1))), 0
+        if op_code in (OpCode.CHECK_WATCHES, OpCode.REMOVE_WATCHES):
+            return PathAndWatchKind(path=path, kind=self._random.choice((1, 2, 3))), 0
+        if op_code == OpCode.WHO_AM_I:
+            return b"", 0
+        return WatchedPath(path=path, watch=self._random.random() < 0.4), 0
+
+    def _acl(self) -> list[AclEntry]:
+        return list(self._random.choice(ACLS))
+
+    def client(self) -> int:
+        """Return which of two clients asks."""
+        return self._random.randint(0, 1)
+
+
+IN_MULTI = tuple(code for code in WRITES if code != OpCode.CREATE_TTL)
+WEIGHTS = {
+    OpCode.CREATE: 20,
+    OpCode.CREATE_2: 5,
+    OpCode.CREATE_CONTAINER: 2,
+    OpCode.CREATE_TTL: 1,
+    OpCode.DELETE: 12,
+    OpCode.SET_DATA: 10,
+    OpCode.SET_ACL: 3,
+    OpCode.GET_ACL: 3,
+    OpCode.EXISTS: 10,
+    OpCode.GET_DATA: 10,
+    OpCode.GET_CHILDREN: 8,
+    OpCode.GET_CHILDREN_2: 5,
+    OpCode.MULTI: 12,
+    OpCode.SYNC: 1,
+    OpCode.ADD_WATCH: 2,
+    OpCode.REMOVE_WATCHES: 2,
+    OpCode.CHECK_WATCHES: 2,
+    OpCode.WHO_AM_I: 1,
+}
+
+
+def shown(op_code: int, told: Told, sessions: dict[int, str]) -> tuple[object, ...]:
+    """Return an answer without what must differ: times, and the ids of sessions."""
+    cls = ANSWERS.get(op_code)
+    body: object = told.body
+    if told.header.error == 0 and cls is not None:
+        message = told.read(cls)
+        if hasattr(message, "stat"):
+            message.stat.ctime = message.stat.mtime = 0
+            message.stat.ephemeral_owner = sessions.get(message.stat.ephemeral_owner, message.stat.ephemeral_owner)
+        if hasattr(message, "children"):
+            message.children.sort()
+        body = repr(message)
+    elif op_code == OpCode.MULTI and told.header.error == 0:
+        body = len(told.body), told.body[:8]
+    return told.header.zxid, told.header.error, body, told.notified
+
+
+@contextmanager
+def two_clients(port: int) -> Iterator[tuple[list[ZookeeperTalk], dict[int, str]]]:
+    with ZookeeperTalk(port) as first, ZookeeperTalk(port) as second:
+        yield [first, second], {first.connected.session_id: "first", second.connected.session_id: "second"}
+        for each in (first, second):
+            each.ask(OpCode.CLOSE_SESSION)
+
+
+def play(port: int, seed: int) -> list[tuple[object, ...]]:
+    dice, answers = Dice(seed), []
+    with two_clients(port) as (clients, sessions):
+        clients[1].ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
+        for _ in range(REQUESTS):
+            number = dice.client()
+            op_code, body, version = dice.request()
+            told = clients[number].ask(op_code, body, version=version)
+            answers.append((OpCode(op_code).name, str(body)[:200], number, *shown(op_code, told, sessions), clients[1 - number].ping().notified))
+    return answers
+
+
+@pytest.mark.parametrize("seed", [1, 2, 6])
+def test_thousands_of_requests_are_answered_alike(apache_of_its_own: ApacheZookeeper, tmp_path: Path, seed: int) -> None:
+    theirs = play(apache_of_its_own.port, seed)
+    with running_zookeeper(tmp_path) as ours:
+        mine = play(ours.port, seed)
+    for number, (their, my) in enumerate(zip(theirs, mine, strict=True)):
+        assert my == their, f"request {number}, before it {theirs[max(0, number - 2) : number]}"
+    assert len({answer[4] for answer in theirs}) > 7, "of codes there were many"
+
+
+def tree(port: int) -> dict[str, object]:
+    """Return all that can be read of all znodes, as somebody who may read them."""
+    found: dict[str, object] = {}
+    with ZookeeperTalk(port) as client:
+        client.ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
+        waiting = ["/"]
+        while waiting:
+            path = waiting.pop()
+            data, acl = client.ask(OpCode.GET_DATA, WatchedPath(path=path)), client.ask(OpCode.GET_ACL, PathOnly(path=path))
+            children = client.ask(OpCode.GET_CHILDREN, WatchedPath(path=path))
+            found[path] = data.header.error, data.body, acl.body
+            if children.header.error == 0:
+                waiting += [f"{path.rstrip('/')}/{name}" for name in children.read(GetChildrenResponse).children]
+    return found
+
+
+@pytest.mark.parametrize("snapshots_every", [100_000, 500], ids=["from the log", "from a snapshot and the log"])
+def test_apache_zookeeper_goes_on_with_what_ours_has_written(tmp_path: Path, snapshots_every: int) -> None:
+    with running_zookeeper(tmp_path, changes_between_snapshots=snapshots_every) as ours:
+        with_sessions(ours.port)
+        wanted = tree(ours.port)
+    assert len(wanted) > 10
+    with apache_or_skip(tmp_path / "data") as apache:
+        assert tree(apache.port) == wanted
+
+
+def test_ours_goes_on_with_what_apache_zookeeper_has_written(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for _ in range(2):  # each start writes a snapshot
+        with apache_or_skip(data) as apache:
+            with_sessions(apache.port)
+            wanted = tree(apache.port)
+    with running_zookeeper(tmp_path) as ours:
+        assert tree(ours.port) == wanted
+        assert "Zxid: 0x" in word(ours.port, "srvr")
+
+
+def with_sessions(port: int) -> None:
+    """Leave a tree of all kinds of znodes behind, ephemeral ones of a session that lives on among them."""
+    dice = Dice(7)
+    talk = ZookeeperTalk(port, timeout_ms=40_000)
+    talk.ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
+    for _ in range(REQUESTS // 2):
+        op_code, body, version = dice.request()
+        talk.ask(op_code, body, version=version)

@@ -1,0 +1,73 @@
+"""A ZooKeeper server of ours on a thread of its own, so that blocking clients can talk to it."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from kraftsim.node.zookeeper.server import ZookeeperServer
+from kraftsim.node.zookeeper.settings import ZookeeperSettings
+from kraftsim.world.real.world import real_world
+
+
+class RunningZookeeper:
+    """`port` is where it listens; `kill` ends it at once."""
+
+    def __init__(self, directory: Path, *, incarnation: int = 1, port: int = 0, **settings: int) -> None:
+        self._directory = directory
+        self._incarnation = incarnation
+        self._settings = replace(ZookeeperSettings(port=port), **settings)  # type: ignore[arg-type]
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.server: ZookeeperServer
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self.server.port
+
+    def start(self) -> None:
+        """Come up."""
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+
+    def stop(self) -> None:
+        """Go down in good order."""
+        asyncio.run_coroutine_threadsafe(self.server.stop(), self._loop).result(10)
+        self._end()
+
+    def kill(self) -> None:
+        """Go down at once."""
+        self._loop.call_soon_threadsafe(self.server.abort)
+        self._end()
+
+    async def _start(self) -> None:
+        world = real_world(
+            run="test",
+            node="zookeeper-1",
+            incarnation=self._incarnation,
+            data_dir=self._directory / "data",
+            events_dir=self._directory / "events",
+            seed=1,
+            started_ns=0,
+        )
+        self.server = ZookeeperServer(world, self._settings)
+        await self.server.start()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+@contextmanager
+def running_zookeeper(directory: Path, **options: int) -> Iterator[RunningZookeeper]:
+    """Run one in a directory, and stop it in the end."""
+    running = RunningZookeeper(directory, **options)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
