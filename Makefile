@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-virtual test-real interop oracle tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-virtual test-real interop oracle probes streams tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -60,6 +60,12 @@ interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven
 
 oracle: setup ## Put every requirement to Apache Kafka itself, 3.9 and the newest, from Maven
 	$(BIN)/python -m tests.apache_kafka.oracle $(ARGS)
+
+probes: setup ## Ask Apache Kafka and kraftsim the same about transactions, and write the answers down: docs/probes.md; ARGS="--only WORDS" shows some
+	$(BIN)/python -m tests.apache_kafka.probes $(ARGS)
+
+streams: setup ## Build the Kafka Streams application that some of the interop tests run, with Maven
+	@$(BIN)/python -m tests.clients.copying.java >/dev/null && echo "built: build/streams"
 
 tools: ## Install tshark, which some of the interop tests ask, where it is missing and may be installed
 	bash .ci/tools

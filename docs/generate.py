@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from docs.mutants_page import mutants_page
+from docs.probes_page import probes_page
 from docs.protocol_pages import pages as protocol_pages
 from kraftsim.catalogue import Catalogue
 from kraftsim.cli.fault_kinds import families
@@ -180,6 +181,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "catalogue.md": catalogue,
     "command-line.md": command_line,
     "mutants.md": mutants_page,
+    "probes.md": probes_page,
     **protocol_pages(),
 }
 

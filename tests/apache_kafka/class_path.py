@@ -76,7 +76,7 @@ def shell_class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
     remembered = CACHE / release / "shell_class_path.txt"
     if not remembered.exists() or not all(Path(line).exists() for line in remembered.read_text().splitlines()):
         java()
-        words = _resolve(_maven(), SHELL_POM.format(release=release), remembered)
+        words = _resolve(maven(), SHELL_POM.format(release=release), remembered)
         if words:
             raise Missing(f"Maven could not bring kafka-shell {release}: {words.splitlines()[:1]}")
     return [Path(line) for line in remembered.read_text().splitlines()]
@@ -88,31 +88,32 @@ def has_tools(release: str) -> bool:
 
 
 def _bring(release: str, remembered: Path) -> list[Path]:
-    maven = _maven()
+    program = maven()
     log_binding = "slf4j-reload4j" if release.startswith("3.") else "slf4j-simple"
     whole = POM.format(release=release, log_binding=log_binding, tools=TOOLS.format(release=release), server_exclusions="")
     server_only = POM.format(release=release, log_binding=log_binding, tools="", server_exclusions=NO_TOOLS)
-    words = _resolve(maven, whole, remembered)
+    words = _resolve(program, whole, remembered)
     if f"kafka-tools:jar:{release}" in words:
-        words = _resolve(maven, server_only, remembered)
+        words = _resolve(program, server_only, remembered)
     if words:
         raise Missing(f"Maven could not bring Apache Kafka {release}: {words.splitlines()[:1]}")
     return [Path(line) for line in remembered.read_text().splitlines()]
 
 
-def _maven() -> str:
-    maven = shutil.which("mvn")
-    if maven is None:
+def maven() -> str:
+    """Return the program of Maven. Raises Missing."""
+    found = shutil.which("mvn")
+    if found is None:
         raise Missing("Apache Kafka comes from Maven, and there is no mvn on the search path")
-    return maven
+    return found
 
 
-def _resolve(maven: str, project: str, remembered: Path) -> str:
+def _resolve(program: str, project: str, remembered: Path) -> str:
     """Let Maven bring what a project depends on; return what it complained of, or nothing."""
     remembered.parent.mkdir(parents=True, exist_ok=True)
     pom, fresh = remembered.with_suffix(".pom"), remembered.with_suffix(".new")
     pom.write_text(project)
-    command = [maven, "-B", "-q", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={fresh}", "-Dmdep.pathSeparator=\n"]
+    command = [program, "-B", "-q", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={fresh}", "-Dmdep.pathSeparator=\n"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         return (done.stdout + done.stderr).strip() or f"exit code {done.returncode}"

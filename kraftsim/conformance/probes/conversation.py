@@ -1,0 +1,144 @@
+"""The talk of one probe: who speaks, under which names, and what each of them has been told so far.
+
+Names are fresh for each probe, so that probes do not meet. All requests go to one address: the node under question is alone and coordinates all.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+from kraftsim.conformance.expect import Unmet, error_name
+from kraftsim.conformance.group_talk import GroupTalk
+from kraftsim.conformance.peer import Peer
+from kraftsim.conformance.target import Target, Topic
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+
+NOBODY = "nobody"
+NOBODYS_ID = 987_654_321_000
+PARTITIONS = 2
+WAIT_SECONDS = 8.0
+PAUSE_SECONDS = 0.01
+
+
+class NotOffered(Exception):
+    """The node has no such version of an API; the message says which it has."""
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer, as it knows itself."""
+
+    transactional_id: str
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+@dataclass(slots=True)
+class Member:
+    """One member of the group, as it knows itself."""
+
+    member_id: str = ""
+    generation_id: int = -1
+    instance_id: str | None = None
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What the steps of a probe share."""
+
+    target: Target
+    peer: Peer
+    word: str
+    producers: dict[str, Producer] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict)
+    ids: list[int] = field(default_factory=list)
+    _topic: Topic | None = None
+    _group: GroupTalk | None = None
+
+    @classmethod
+    def begin(cls, target: Target) -> "Conversation":
+        """Begin a talk with names of its own."""
+        return cls(target, target.peer(), target.fresh_name("probe"))
+
+    def close(self) -> None:
+        """Hang up."""
+        self.peer.close()
+
+    def connect_again(self) -> None:
+        """Call again after the node hung up."""
+        self.peer.close()
+        self.peer = self.target.peer()
+
+    def producer(self, who: str) -> Producer:
+        """Return a producer by its short name; the one called nobody has an id that was never handed out."""
+        if who not in self.producers:
+            self.producers[who] = Producer(f"{self.word}-{who}")
+            if who == NOBODY:
+                self.producers[who].producer_id, self.producers[who].producer_epoch = NOBODYS_ID, 0
+        return self.producers[who]
+
+    def member(self, who: str) -> Member:
+        """Return a member by its short name; one that never joined has an id that the group does not know."""
+        return self.members.get(who) or Member(member_id=f"{self.word}-{who}" if who else "")
+
+    @property
+    def topic(self) -> str:
+        """The topic of this probe, with two partitions; made when it is first needed."""
+        return self._made().name
+
+    @property
+    def topic_id(self) -> bytes:
+        """The id of that topic."""
+        return self._made().topic_id
+
+    def _made(self) -> Topic:
+        if self._topic is None:
+            self._topic = self.target.topic(PARTITIONS)
+        return self._topic
+
+    @property
+    def group(self) -> GroupTalk:
+        """The group of this probe."""
+        if self._group is None:
+            self._group = GroupTalk(self.target)
+        return self._group
+
+    def topic_named(self, word: str) -> str:
+        """Return the probe's topic for the empty word, else a topic of another name, which need not be there."""
+        return word or self.topic
+
+    def letter(self, producer_id: int) -> str:
+        """Return a letter for a producer id: A for the first that this probe has heard of. Ids themselves differ from run to run."""
+        if producer_id < 0:
+            return str(producer_id)
+        if producer_id == NOBODYS_ID:
+            return NOBODY
+        if producer_id not in self.ids:
+            self.ids.append(producer_id)
+        return chr(ord("A") + self.ids.index(producer_id))
+
+    def offered(self, key: ApiKey, version: int) -> int:
+        """Return the version if the node offers it. Raises NotOffered."""
+        if key not in self.target.ranges():
+            raise NotOffered(key.name)
+        first, last = self.target.ranges()[key]
+        if not first <= version <= last:
+            raise NotOffered(f"{key.name} has {first} to {last}")
+        return version
+
+
+def named(code: int) -> str:
+    """Return number and name of an error; nothing is wrong with `ok`."""
+    return "ok" if code == ErrorCode.NONE else error_name(code)
+
+
+def give_up_at() -> float:
+    """Return when a wait that begins now has lasted too long."""
+    return time.monotonic() + WAIT_SECONDS
+
+
+def pause_until(deadline: float, what: str) -> None:
+    """Wait a moment. Raises Unmet when there is no time left."""
+    if time.monotonic() > deadline:
+        raise Unmet(f"it did not come: {what}")
+    time.sleep(PAUSE_SECONDS)

@@ -1,0 +1,164 @@
+"""Probes of offsets inside of transactions: who may commit them, and who sees them when (KIP-447)."""
+
+from kraftsim.conformance.probes.group_steps import DeleteGroup, DeleteOffset, FetchOffsets, Join, Offsets, offsets
+from kraftsim.conformance.probes.partition_steps import Marker
+from kraftsim.conformance.probes.probe import Chapter, probe
+from kraftsim.conformance.probes.reasons import NO_GROUP_FOR_A_GENERATION, OPEN_IN_ITS_EPOCH_ONLY
+from kraftsim.conformance.probes.transaction_steps import AddOffsets, Describe, abort, commit, init, once
+
+DONE = once("CompleteCommit")
+UNDONE = once("CompleteAbort")
+OPEN = (init(), AddOffsets())
+"""A producer whose transaction takes the offsets of the group."""
+STABLE = FetchOffsets(until_stable=True)
+NOW = FetchOffsets(stable=False)
+
+CHAPTER = Chapter(
+    title="Offsets in transactions",
+    probes=(
+        *(probe(f"offsets, version {version}", *OPEN, offsets(version=version), commit(), DONE, STABLE) for version in range(5)),
+        *(probe(f"offsets of a group that did not join, version {version}", init(), offsets(version=version)) for version in (0, 2, 3, 4)),
+        probe(
+            "offsets of a group that did not join, version 5", init(), offsets(version=5), Describe(), FetchOffsets(), commit(version=5), DONE, STABLE
+        ),
+        probe("version 5 with an epoch from before, and one to come", init(), init(), offsets(version=5, epoch=-1), offsets(version=5, epoch=1)),
+        probe("version 5 with nobody's id, and an unknown name", init(), offsets(version=5, id_of="nobody"), offsets(version=5, name="unknown")),
+        probe("a name that is unknown, and none", *OPEN, offsets(name="unknown"), offsets(name=""), offsets(version=4, name="unknown")),
+        probe("nobody's id", *OPEN, offsets(id_of="nobody"), offsets(version=4, id_of="nobody")),
+        probe("an epoch from before", init(), *OPEN, offsets(epoch=-1), offsets(version=4, epoch=-1)),
+        probe("an epoch to come", *OPEN, offsets(epoch=1), offsets(version=4, epoch=1)),
+        probe("an epoch from before, where this one has committed", init(), *OPEN, offsets(), offsets(6, epoch=-1)),
+        probe(
+            "an epoch to come, where this one has committed",
+            *OPEN,
+            offsets(),
+            offsets(6, epoch=1),
+            since_4=OPEN_IN_ITS_EPOCH_ONLY,
+        ),
+        probe("a group without a name", *OPEN, offsets(group="")),
+        probe("a topic that is not there", *OPEN, offsets(topic="nowhere")),
+        probe("a partition that is not there, beside one that is", *OPEN, offsets(partitions=(0, 7))),
+        probe("metadata that is too long", *OPEN, offsets(metadata="m" * 4097), offsets(metadata="m" * 4096)),
+        probe(
+            "a group that is unknown, with a generation",
+            *OPEN,
+            offsets(some_generation=1),
+            since_4=NO_GROUP_FOR_A_GENERATION,
+        ),
+        probe(
+            "a group that is unknown, with a member and a generation",
+            *OPEN,
+            offsets(member="x", some_generation=1),
+            since_4=NO_GROUP_FOR_A_GENERATION,
+        ),
+        probe("a group that is unknown, with a member and no generation", *OPEN, offsets(member="x", no_generation=True)),
+        probe("a group that is unknown, with an instance", *OPEN, offsets(instance_id="i", no_generation=True)),
+        # A group with a member.
+        probe("a member", *OPEN, Join(), offsets(member="m"), commit(), DONE, STABLE),
+        probe("a member of the generation before", *OPEN, Join(), Join(), offsets(member="m", generation=-1)),
+        probe("a member of a generation to come", *OPEN, Join(), offsets(member="m", generation=1)),
+        probe("a member without a generation", *OPEN, Join(), offsets(member="m", no_generation=True)),
+        probe(
+            "a member that the group does not know", *OPEN, Join(), offsets(member="x", some_generation=1), offsets(member="x", no_generation=True)
+        ),
+        probe("a generation without a member", *OPEN, Join(), offsets(some_generation=1)),
+        probe("neither a member nor a generation, where there are members", *OPEN, Join(), offsets(), offsets(version=2)),
+        probe("a member that waits for its share", *OPEN, Join(), Join(syncs=False), offsets(member="m"), offsets(6, member="m", generation=-1)),
+        probe("an instance", *OPEN, Join(instance_id="i"), offsets(member="m", instance_id="i")),
+        probe("an instance that the group does not know", *OPEN, Join(), offsets(member="m", instance_id="unknown")),
+        probe(
+            "an instance whose place another has taken",
+            *OPEN,
+            Join(instance_id="i"),
+            Join(who="n", instance_id="i"),
+            offsets(member="m", instance_id="i"),
+            offsets(member="m"),
+            offsets(member="n", instance_id="i"),
+        ),
+        probe(
+            "an instance of which no member is named",
+            *OPEN,
+            Join(instance_id="i"),
+            offsets(instance_id="i", some_generation=1),
+            offsets(instance_id="i"),
+        ),
+        probe("an old client beside a member", *OPEN, Join(), offsets(7, version=2), commit(), DONE, STABLE, Offsets(8, member="m"), STABLE),
+        # Who sees what when.
+        probe(
+            "what is pending is not told to who wants stable offsets",
+            *OPEN,
+            offsets(),
+            FetchOffsets(),
+            NOW,
+            FetchOffsets(version=6),
+            FetchOffsets(version=1),
+        ),
+        probe(
+            "what is pending is not told, several groups at once", *OPEN, offsets(), FetchOffsets(version=8), FetchOffsets(version=8, stable=False)
+        ),
+        probe(
+            "all offsets of a group, of which one is pending",
+            *OPEN,
+            Offsets(3),
+            offsets(partition=1),
+            FetchOffsets(every=True),
+            FetchOffsets(every=True, stable=False),
+        ),
+        probe("one partition is pending, another not", *OPEN, Offsets(3), offsets(partition=1), FetchOffsets(partitions=(0, 1))),
+        probe("a partition with an offset, and a pending one", *OPEN, Offsets(3), offsets(9), FetchOffsets(), NOW, commit(), DONE, STABLE),
+        probe("a commit lets it be seen", *OPEN, offsets(), FetchOffsets(), commit(), DONE, STABLE, NOW),
+        probe("an abort drops it", *OPEN, Offsets(3), offsets(9), abort(), UNDONE, STABLE, NOW),
+        probe("the last one in a transaction counts", *OPEN, offsets(5), offsets(9), offsets(7), commit(), DONE, STABLE),
+        probe("a plain commit after the pending one counts", *OPEN, offsets(9), Offsets(3), FetchOffsets(), NOW, commit(), DONE, STABLE),
+        probe("a plain commit before the pending one does not", *OPEN, Offsets(3), offsets(9), commit(), DONE, STABLE),
+        probe(
+            "two transactions, the later one commits first",
+            *OPEN,
+            init("b"),
+            AddOffsets(who="b"),
+            offsets(5),
+            offsets(9, who="b"),
+            commit("b"),
+            once("CompleteCommit", "b"),
+            FetchOffsets(),
+            commit(),
+            DONE,
+            STABLE,
+        ),
+        probe(
+            "two transactions, the later one aborts",
+            *OPEN,
+            init("b"),
+            AddOffsets(who="b"),
+            offsets(5),
+            offsets(9, who="b"),
+            commit(),
+            DONE,
+            FetchOffsets(),
+            NOW,
+            abort("b"),
+            once("CompleteAbort", "b"),
+            STABLE,
+        ),
+        probe(
+            "the successor's first question drops what was pending",
+            *OPEN,
+            Offsets(3),
+            offsets(9),
+            init(),
+            init(until_free=True),
+            STABLE,
+            offsets(10, epoch=-2),
+        ),
+        probe("a transaction that lasted too long leaves nothing pending", init(timeout_ms=1_000), AddOffsets(), offsets(9), UNDONE, STABLE),
+        probe("after a commit, without joining again", *OPEN, offsets(), commit(), DONE, STABLE, offsets(6), offsets(6, version=4)),
+        probe(
+            "a marker for the offsets of nobody",
+            Marker(who="nobody", places=(("__consumer_offsets", (0,)),)),
+            Marker(who="nobody", places=(("__consumer_offsets", (77,)),)),
+        ),
+        probe("a group with something pending is deleted", *OPEN, offsets(), DeleteGroup(), commit(), DONE, STABLE),
+        probe("an offset with something pending is deleted", *OPEN, Offsets(3), offsets(9), DeleteOffset(), NOW, commit(), DONE, STABLE),
+        probe("no offset at all", FetchOffsets(), NOW, FetchOffsets(partitions=(0, 7)), FetchOffsets(every=True), FetchOffsets(version=8)),
+    ),
+)

@@ -1,0 +1,82 @@
+"""Probes of AddPartitionsToTxn and AddOffsetsToTxn, from producers and from brokers."""
+
+from kraftsim.conformance.probes.of_identities import STUCK_ABORT, STUCK_COMMIT
+from kraftsim.conformance.probes.partition_steps import Marker, produce
+from kraftsim.conformance.probes.probe import Chapter, probe
+from kraftsim.conformance.probes.reasons import END_BEFORE_EPOCH
+from kraftsim.conformance.probes.transaction_steps import Add, AddOffsets, Describe, Verify, abort, commit, init, once
+
+MISSING = (("nowhere", (0,)),)
+
+CHAPTER = Chapter(
+    title="Partitions join a transaction",
+    probes=(
+        *(probe(f"a partition, version {version}", init(), Add(version=version), Describe()) for version in range(4)),
+        probe("the same partition again, and one more", init(), Add(), Add(), Add(topics=(("", (0, 1)),)), Describe()),
+        probe("the same partition twice in a request", init(), Add(topics=(("", (0, 0)),)), Describe()),
+        probe("no partition at all", init(), Add(topics=()), Describe()),
+        probe("a topic without partitions", init(), Add(topics=(("", ()),)), Describe()),
+        probe("a topic that is not there", init(), Add(topics=MISSING), Describe()),
+        probe("a partition that is not there, beside one that is", init(), Add(topics=(("", (0, 7)),)), Describe()),
+        probe("a topic that is not there, beside one that is", init(), Add(topics=(("", (0,)), ("nowhere", (0, 1)))), Describe()),
+        probe("a topic of the coordinators", init(), Add(topics=(("__transaction_state", (0,)),)), Describe()),
+        probe("a name of no letters", init(), Add(name="")),
+        probe("a name that is unknown", init(), Add(name="unknown-name"), Add(version=1, name="unknown-name")),
+        probe("another's id", init(), init("b"), Add(id_of="b"), Add(version=1, id_of="b")),
+        probe("nobody's id", init(), Add(id_of="nobody")),
+        probe("an epoch from before", init(), init(), Add(epoch=-1), Add(version=2, epoch=-1), Add(version=1, epoch=-1), Add(version=0, epoch=-1)),
+        probe("an epoch to come", init(), Add(epoch=1), Add(version=2, epoch=1), Add(version=1, epoch=1), Add(version=0, epoch=1)),
+        probe("after a commit", init(), Add(), commit(), once("CompleteCommit"), Add(), Describe()),
+        probe("after an abort", init(), Add(), abort(), once("CompleteAbort"), Add(), Describe()),
+        probe(
+            "while a commit does not get done",
+            *STUCK_COMMIT,
+            Add(),
+            Add(epoch=1),
+            AddOffsets(),
+            since_4=END_BEFORE_EPOCH,
+        ),
+        probe("while an abort does not get done", *STUCK_ABORT, Add(), AddOffsets()),
+        probe("as a broker: is it in? It is not, version 4", init(), Verify(), Verify(version=5)),
+        probe("as a broker: is it in? It is", init(), Add(), Verify(), Verify(version=5), Verify(topics=(("", (0, 1)),))),
+        probe(
+            "as a broker: another name, another's id, nobody's", init(), init("b"), Verify(name="unknown"), Verify(id_of="b"), Verify(id_of="nobody")
+        ),
+        probe(
+            "as a broker: an epoch from before, and one to come", init(), init(), Add(), Verify(epoch=-1), Verify(epoch=1), Verify(version=5, epoch=1)
+        ),
+        probe("as a broker: a name of no letters", init(), Verify(name="")),
+        probe("as a broker: a partition that is not there", init(), Add(), Verify(topics=(("", (0, 7)),)), Verify(topics=MISSING)),
+        probe("as a broker: nothing", init(), Verify(topics=()), Verify(topics=(("", ()),))),
+        probe("as a broker: after the transaction", init(), Add(), commit(), once("CompleteCommit"), Verify(), Verify(version=5)),
+        probe("as a broker: while a commit does not get done", *STUCK_COMMIT, Verify(), Verify(version=5)),
+        probe(
+            "as a broker: two transactions, one of which has it", init(), init("b"), Add(), Verify(beside=("b",)), Verify(version=5, beside=("b",))
+        ),
+        probe("as a broker: it adds", init(), Verify(adds=True), Verify(), Describe()),
+        probe(
+            "as a broker: it adds what is there, with an old epoch", init(), init(), Add(), Verify(adds=True), Verify(adds=True, epoch=-1), Describe()
+        ),
+        probe("as a broker: it adds to a transaction that does not get done", *STUCK_COMMIT, Verify(adds=True), Verify(version=5, adds=True)),
+        *(probe(f"the offsets of a group, version {version}", init(), AddOffsets(version=version), Describe()) for version in range(5)),
+        probe("the offsets of a group, twice", init(), AddOffsets(), AddOffsets(), Describe()),
+        probe("the offsets of a group without a name", init(), AddOffsets(group=""), Describe()),
+        probe(
+            "the offsets of a group; a name that is unknown, none, another's id",
+            init(),
+            AddOffsets(name="unknown"),
+            AddOffsets(name=""),
+            AddOffsets(id_of="nobody"),
+        ),
+        probe(
+            "the offsets of a group; an epoch from before",
+            init(),
+            init(),
+            AddOffsets(epoch=-1),
+            AddOffsets(version=2, epoch=-1),
+            AddOffsets(version=1, epoch=-1),
+        ),
+        probe("the offsets of a group; an epoch to come", init(), AddOffsets(epoch=1), AddOffsets(version=1, epoch=1)),
+        probe("a partition that an administrator ended is still in", init(), Add(), produce(), Marker(commits=False), Verify(), Describe()),
+    ),
+)

@@ -1,0 +1,327 @@
+"""Steps that speak to a transaction coordinator: identities, partitions, ends, and what it tells of a transaction."""
+
+from dataclasses import dataclass
+
+from kraftsim.conformance.probes.conversation import NOBODY, Conversation, give_up_at, named, pause_until
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+PASSING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+"""What is answered while a block of ids is fetched or a coordinator takes over: asked again, never noted."""
+EPOCHS_SINCE = 3
+"""The first version of InitProducerId that takes an id and an epoch."""
+FOR_BROKERS_SINCE = 4
+"""The first version of AddPartitionsToTxn that brokers send."""
+MINUTE_MS = 60_000
+BUMPS_SINCE = 5
+"""The first version of EndTxn whose answer has an id and an epoch to go on with."""
+
+
+def shown(**parts: object) -> str:
+    """Return what is not as it mostly is, for the words of a step."""
+    return "".join(f", {name.replace('_', ' ')} {value}" for name, value in parts.items() if value not in (None, "", (), False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identified:
+    """Who asks, and what of it is not true: another's id, an epoch that is too old or too new, a name that is not its own."""
+
+    who: str = "a"
+    id_of: str = ""
+    epoch: int = 0
+    name: str | None = None
+
+    def transactional_id(self, talk: Conversation) -> str:
+        """Return the transactional id to send."""
+        return talk.producer(self.who).transactional_id if self.name is None else self.name
+
+    def identity(self, talk: Conversation) -> tuple[int, int]:
+        """Return the producer id and epoch to send."""
+        return talk.producer(self.id_of or self.who).producer_id, talk.producer(self.who).producer_epoch + self.epoch
+
+    def who_words(self) -> str:
+        """Say who asks."""
+        who = "" if self.who == "a" else f" by {self.who}"
+        epoch = f", epoch {self.epoch:+d}" if self.epoch else ""
+        name = "" if self.name is None else f", name {self.name!r}"
+        return f"{who}{epoch}{name}{shown(with_id_of=self.id_of)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Init(Identified):
+    """InitProducerId. `keeps` sends the producer's own id and epoch (KIP-360), of which `epoch` and `id_of` may make wrong ones.
+
+    `until_free` asks again while the transaction before is being ended.
+    """
+
+    version: int = 4
+    timeout_ms: int = MINUTE_MS
+    keeps: bool = False
+    until_free: bool = False
+    nameless: bool = False
+    id_only: bool = False
+    epoch_only: bool = False
+
+    def words(self) -> str:
+        """Say what is asked."""
+        rest = f", timeout {self.timeout_ms}" if self.timeout_ms != MINUTE_MS else ""
+        keeps = (
+            ", own id and epoch" if self.keeps else ", an id without epoch" if self.id_only else ", an epoch without id" if self.epoch_only else ""
+        )
+        again = ", until it is not 51" if self.until_free else ""
+        return f"InitProducerId {self.version}{', no name' if self.nameless else ''}{keeps}{self.who_words()}{rest}{again}"
+
+    def put(self, talk: Conversation) -> str:
+        """Ask, and remember the identity."""
+        version = talk.offered(ApiKey.INIT_PRODUCER_ID, self.version)
+        asked = InitProducerIdRequest(transactional_id=None if self.nameless else self.transactional_id(talk), transaction_timeout_ms=self.timeout_ms)
+        producer_id, epoch = self.identity(talk)
+        if version >= EPOCHS_SINCE and (self.keeps or self.id_only):
+            asked.producer_id = producer_id if producer_id >= 0 else 7
+        if version >= EPOCHS_SINCE and (self.keeps or self.epoch_only):
+            asked.producer_epoch = max(epoch, 0)
+        waits = (*PASSING, ErrorCode.CONCURRENT_TRANSACTIONS) if self.until_free else PASSING
+        deadline = give_up_at()
+        while (answer := talk.peer.ask(asked, version, InitProducerIdResponse)).error_code in waits:
+            pause_until(deadline, f"{self.words()}, last {named(answer.error_code)}")
+        if answer.error_code == ErrorCode.NONE:
+            own = talk.producer(self.who)
+            own.producer_id, own.producer_epoch = answer.producer_id, answer.producer_epoch
+            return f"ok, {talk.letter(answer.producer_id)} epoch {answer.producer_epoch}"
+        rest = "" if (answer.producer_id, answer.producer_epoch) == (-1, -1) else f", {answer.producer_id} epoch {answer.producer_epoch}"
+        return named(answer.error_code) + rest
+
+
+def init(who: str = "a", version: int = 4, **rest: object) -> Init:
+    """Return an InitProducerId."""
+    return Init(who=who, version=version, **rest)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add(Identified):
+    """AddPartitionsToTxn as producers send it (up to version 3). `topics` are (name, partitions); the empty name is the probe's own topic."""
+
+    version: int = 3
+    topics: tuple[tuple[str, tuple[int, ...]], ...] = (("", (0,)),)
+
+    def words(self) -> str:
+        """Say what is asked."""
+        return f"AddPartitionsToTxn {self.version}{_places(self.topics)}{self.who_words()}"
+
+    def put(self, talk: Conversation) -> str:
+        """Ask."""
+        version = talk.offered(ApiKey.ADD_PARTITIONS_TO_TXN, self.version)
+        producer_id, epoch = self.identity(talk)
+        asked = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id(talk),
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=talk.topic_named(name), partitions=list(rows)) for name, rows in self.topics],
+        )
+        answer = talk.peer.ask(asked, version, AddPartitionsToTxnResponse)
+        return _codes(answer.results_by_topic_v3_and_below)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify(Identified):
+    """AddPartitionsToTxn as brokers send it (since version 4): it asks whether partitions are in the transaction, or with `adds` adds them.
+
+    `beside` are further transactions in the same request, by producer.
+    """
+
+    version: int = 4
+    topics: tuple[tuple[str, tuple[int, ...]], ...] = (("", (0,)),)
+    adds: bool = False
+    beside: tuple[str, ...] = ()
+
+    def words(self) -> str:
+        """Say what is asked."""
+        verb = "adds" if self.adds else "verifies"
+        return f"AddPartitionsToTxn {self.version} {verb}{_places(self.topics)}{self.who_words()}{shown(beside=', '.join(self.beside))}"
+
+    def put(self, talk: Conversation) -> str:
+        """Ask."""
+        version = talk.offered(ApiKey.ADD_PARTITIONS_TO_TXN, self.version)
+        topics = [AddPartitionsToTxnTopic(name=talk.topic_named(name), partitions=list(rows)) for name, rows in self.topics]
+        rows = [(self.transactional_id(talk), *self.identity(talk))]
+        rows += [(talk.producer(who).transactional_id, talk.producer(who).producer_id, talk.producer(who).producer_epoch) for who in self.beside]
+        asked = AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(
+                    transactional_id=name, producer_id=producer_id, producer_epoch=epoch, verify_only=not self.adds, topics=topics
+                )
+                for name, producer_id, epoch in rows
+            ]
+        )
+        answer = talk.peer.ask(asked, version, AddPartitionsToTxnResponse)
+        if answer.error_code:
+            return f"whole request {named(answer.error_code)}"
+        found = {each.transactional_id: each for each in answer.results_by_transaction}
+        told = [_codes(found[name].topic_results) for name, _, _ in rows if name in found]
+        return "; ".join(told) or "nothing about any transaction"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddOffsets(Identified):
+    """AddOffsetsToTxn for the probe's group, or for another."""
+
+    version: int = 3
+    group: str | None = None
+
+    def words(self) -> str:
+        """Say what is asked."""
+        return f"AddOffsetsToTxn {self.version}{'' if self.group is None else f', group {self.group!r}'}{self.who_words()}"
+
+    def put(self, talk: Conversation) -> str:
+        """Ask."""
+        version = talk.offered(ApiKey.ADD_OFFSETS_TO_TXN, self.version)
+        producer_id, epoch = self.identity(talk)
+        asked = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id(talk),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            group_id=talk.group.group_id if self.group is None else self.group,
+        )
+        return named(talk.peer.ask(asked, version, AddOffsetsToTxnResponse).error_code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Identified):
+    """EndTxn."""
+
+    version: int = 3
+    commits: bool = True
+
+    def words(self) -> str:
+        """Say what is asked."""
+        return f"EndTxn {self.version} {'commit' if self.commits else 'abort'}{self.who_words()}"
+
+    def put(self, talk: Conversation) -> str:
+        """Ask, and go on with the identity of the answer if it has one."""
+        version = talk.offered(ApiKey.END_TXN, self.version)
+        producer_id, epoch = self.identity(talk)
+        asked = EndTxnRequest(transactional_id=self.transactional_id(talk), producer_id=producer_id, producer_epoch=epoch, committed=self.commits)
+        answer = talk.peer.ask(asked, version, EndTxnResponse)
+        if version < BUMPS_SINCE or answer.error_code:
+            return named(answer.error_code)
+        own = talk.producer(self.who)
+        own.producer_id, own.producer_epoch = answer.producer_id, answer.producer_epoch
+        return f"ok, {talk.letter(answer.producer_id)} epoch {answer.producer_epoch}"
+
+
+def commit(who: str = "a", version: int = 3, **rest: object) -> End:
+    """Return an EndTxn that commits."""
+    return End(who=who, version=version, commits=True, **rest)  # type: ignore[arg-type]
+
+
+def abort(who: str = "a", version: int = 3, **rest: object) -> End:
+    """Return an EndTxn that aborts."""
+    return End(who=who, version=version, commits=False, **rest)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe(Identified):
+    """DescribeTransactions of one producer's transactional id. With `until`, asked again until it is in that state."""
+
+    until: str = ""
+
+    def words(self) -> str:
+        """Say what is asked."""
+        return f"DescribeTransactions{self.who_words()}{shown(until=self.until)}"
+
+    def put(self, talk: Conversation) -> str:
+        """Ask."""
+        version = talk.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
+        asked = DescribeTransactionsRequest(transactional_ids=[self.transactional_id(talk)])
+        deadline = give_up_at()
+        while True:
+            row = talk.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
+            if not self.until or row.transaction_state == self.until:
+                break
+            pause_until(deadline, f"{self.words()}, last {row.transaction_state}")
+        if row.error_code:
+            return named(row.error_code)
+        places = sum(len(topic.partitions) for topic in row.topics)
+        started = "started" if row.transaction_start_time_ms >= 0 else "not started"
+        return f"{row.transaction_state}, {talk.letter(row.producer_id)} epoch {row.producer_epoch}, {places} partitions, {started}"
+
+
+def once(state: str, who: str = "a") -> Describe:
+    """Return a wait for a state of a transaction."""
+    return Describe(who=who, until=state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListThem:
+    """ListTransactions with filters; of the answer only this probe's own transactions are told."""
+
+    version: int = 0
+    states: tuple[str, ...] = ()
+    of: tuple[str, ...] = ()
+    longer_than_ms: int = -1
+
+    def words(self) -> str:
+        """Say what is asked."""
+        lasting = f", longer than {self.longer_than_ms} ms" if self.longer_than_ms >= 0 else ""
+        return f"ListTransactions {self.version}{shown(states=', '.join(self.states), of=', '.join(self.of))}{lasting}"
+
+    def put(self, talk: Conversation) -> str:
+        """Ask."""
+        version = talk.offered(ApiKey.LIST_TRANSACTIONS, self.version)
+        asked = ListTransactionsRequest(state_filters=list(self.states), producer_id_filters=[talk.producer(who).producer_id for who in self.of])
+        if version >= 1:
+            asked.duration_filter = self.longer_than_ms
+        answer = talk.peer.ask(asked, version, ListTransactionsResponse)
+        own = {producer.transactional_id: who for who, producer in talk.producers.items() if who != NOBODY}
+        rows = sorted(f"{own[row.transactional_id]} {row.transaction_state}" for row in answer.transaction_states if row.transactional_id in own)
+        strange = f", unknown: {', '.join(answer.unknown_state_filters)}" if answer.unknown_state_filters else ""
+        return f"{named(answer.error_code)}, {', '.join(rows) or 'none of these'}{strange}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindCoordinator:
+    """FindCoordinator; the names are sent as they are."""
+
+    version: int
+    key_type: int = 1
+    keys: tuple[str, ...] = ("probe",)
+
+    def words(self) -> str:
+        """Say what is asked."""
+        return f"FindCoordinator {self.version}, type {self.key_type}, of {', '.join(map(repr, self.keys)) or 'nothing'}"
+
+    def put(self, talk: Conversation) -> str:
+        """Ask."""
+        version = talk.offered(ApiKey.FIND_COORDINATOR, self.version)
+        asked = FindCoordinatorRequest(coordinator_keys=list(self.keys)) if version >= 4 else FindCoordinatorRequest(key=self.keys[0])
+        if version >= 1:
+            asked.key_type = self.key_type
+        answer = talk.peer.ask(asked, version, FindCoordinatorResponse)
+        if version < 4:
+            return named(answer.error_code) + (", a node" if answer.node_id >= 0 else "")
+        return "; ".join(f"{row.key!r} {named(row.error_code)}{', a node' if row.node_id >= 0 else ''}" for row in answer.coordinators) or "nothing"
+
+
+def _places(topics: tuple[tuple[str, tuple[int, ...]], ...]) -> str:
+    if topics == (("", (0,)),):
+        return ""
+    return " of " + (", ".join(f"{name or 'topic'} {list(rows)}" for name, rows in topics) or "nothing")
+
+
+def _codes(topics: list[AddPartitionsToTxnTopicResult]) -> str:
+    """Return the errors in the order of partitions: Kafka's own is that of a hash table."""
+    rows = sorted((topic.name, row.partition_index, row.partition_error_code) for topic in topics for row in topic.results_by_partition)
+    return ", ".join(named(code) for _, _, code in rows) or "nothing"

@@ -1,0 +1,146 @@
+"""Puts every probe to Apache Kafka 3.9 and the newest, and to kraftsim as either release, and writes the answers side by side: `make probes`.
+
+    python -m tests.apache_kafka.probes [--only WORDS ...] [--at HOST:PORT] [--subject NAME ...]
+
+Without options docs/probes.json and docs/probes.md are written anew. A difference that the probe does not explain is a failure, and so is an
+explanation of no difference.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from docs.generate import DOCS, text_of
+from docs.probes_page import FILE, keep
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.conformance.group_talk import GroupTalk, patiently
+from kraftsim.conformance.probes.compare import Answers, compare, unexplained
+from kraftsim.conformance.probes.probe import Probe
+from kraftsim.conformance.probes.table import probes, put_all
+from kraftsim.conformance.target import Target
+from kraftsim.conformance.transaction_talk import find_transaction_coordinator
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
+from tests.apache_kafka.harness import ApacheKafka
+
+SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+"""The same for everybody: time-outs are looked for often, so that nobody waits for them."""
+NAMES = 16
+"""So many names are on all partitions of the coordinators' topics, which are taken over one after the other."""
+RELEASES = (DEFAULT_RELEASE, NEWEST_RELEASE)
+MET, DIFFERENT, FAILED = 0, 1, 3
+
+
+def line_of(release: str) -> str:
+    """Return the line of a release: 3.9 of 3.9.1."""
+    return ".".join(release.split(".")[:2])
+
+
+def subjects() -> dict[str, str]:
+    """Return who is asked: name -> release."""
+    return {name: release for release in RELEASES for name in (f"Apache Kafka {release}", f"kraftsim {line_of(release)}") for release in [release]}
+
+
+@contextmanager
+def running(name: str) -> Iterator[Target]:
+    """Run one subject, alone, and give its address. Raises Missing where there is no Java or no Maven."""
+    release = subjects()[name]
+    if name.startswith("kraftsim"):
+        spec = ClusterSpec(brokers=1, release=line_of(release), port=free_port_range(1), settings=SETTINGS)
+        with EmbeddedCluster(spec) as cluster:
+            yield warmed_up(Target(cluster.bootstrap))
+        return
+    with ApacheKafka(release, SETTINGS) as kafka:
+        yield warmed_up(Target(kafka.bootstrap, kafka.controller))
+
+
+def warmed_up(target: Target) -> Target:
+    """Return a target whose broker has producer ids and coordinates transactions, so that nobody is told to wait for that."""
+    target.begin(seconds=60)
+    target.producer_id()
+    for number in range(NAMES):
+        find_transaction_coordinator(target, f"warm-up-{number}")
+        GroupTalk(target)
+    with target.peer() as peer:
+        for number in range(NAMES):
+            asked = InitProducerIdRequest(transactional_id=f"warm-up-{number}", transaction_timeout_ms=60_000)
+            patiently(lambda asked=asked: peer.ask(asked, 4, InitProducerIdResponse), lambda answer: answer.error_code)  # type: ignore[misc]
+    return target
+
+
+def ask(name: str, chosen: Sequence[tuple[str, Probe]], *, tells: bool = True) -> dict[str, list[str]]:
+    """Put probes to one subject; say how far it is."""
+    began = time.monotonic()
+    answers: dict[str, list[str]] = {}
+    with running(name) as target:
+        for title, told in put_all(target, chosen):
+            answers[title] = told
+            if tells and sys.stderr.isatty():
+                print(f"\r{name}: {len(answers)} of {len(chosen)} probes\033[K", end="", file=sys.stderr, flush=True)
+    if tells:
+        print(f"\r{name}: {len(answers)} probes in {time.monotonic() - began:.0f} s\033[K", file=sys.stderr, flush=True)
+    return answers
+
+
+def shown(title: str, asked: Probe, found: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a probe, and beneath each step what was answered to it."""
+    yield f"\n{title}"
+    for number, step in enumerate(asked.steps):
+        yield f"  {step.words()}"
+        for name, told in found.items():
+            if number < len(told):
+                yield f"      {name:20s} {told[number]}"
+
+
+def main(words: Sequence[str]) -> int:
+    """Ask, compare, and write the page unless only some were asked."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.apache_kafka.probes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="WORDS", help="only probes whose name has these words in it; prints what is answered"
+    )
+    parser.add_argument("--at", metavar="HOST:PORT", help="only a node that runs already, whatever it is: prints what it answers")
+    parser.add_argument("--subject", nargs="+", choices=list(subjects()), default=list(subjects()), help="only some of those who are asked")
+    options = parser.parse_args(words)
+    try:
+        chosen = probes(options.only)
+    except KeyError as lack:
+        print(lack.args[0], file=sys.stderr)
+        return FAILED
+    if options.at:
+        at = dict(put_all(warmed_up(Target(options.at)), chosen))
+        print("\n".join(line for title, asked in chosen for line in shown(title, asked, {options.at: at[title]})))
+        return MET
+    try:
+        found: Answers = {name: ask(name, chosen) for name in options.subject}
+    except Missing as lack:
+        print(lack, file=sys.stderr)
+        return FAILED
+    is_whole = not options.only and len(found) == len(subjects())
+    differing = [title for title, asked in chosen if any(compare(asked, {name: told[title] for name, told in found.items()}).values())]
+    for title, asked in chosen:
+        if options.only or title in differing:
+            print("\n".join(shown(title, asked, {name: told[title] for name, told in found.items()})))
+    if is_whole:
+        keep(found)
+        (DOCS / "probes.md").write_text(text_of("probes.md"))
+        print(f"\n{len(chosen)} probes, {len(differing)} answered differently; written: {FILE} and its page")
+    troubles = unexplained(chosen, found) if is_whole else []
+    print("\n".join(troubles))
+    return DIFFERENT if troubles else MET
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

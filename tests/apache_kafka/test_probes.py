@@ -1,0 +1,79 @@
+"""Apache Kafka 3.9.1, the newest Apache Kafka and kraftsim answer all probes alike, but for what is explained; and the page says what they answer."""
+
+import json
+
+import pytest
+
+from docs.probes_page import FILE
+from kraftsim.conformance.probes.compare import unexplained
+from kraftsim.conformance.probes.probe import Probe, are_alike
+from kraftsim.conformance.probes.table import probes
+from tests.apache_kafka.class_path import Missing
+from tests.apache_kafka.probes import ask, main, subjects
+
+AT_LEAST = 120
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, dict[str, list[str]]]:
+    """What everybody answers, asked now."""
+    try:
+        return {name: ask(name, probes(), tells=False) for name in subjects()}
+    except Missing as lack:
+        pytest.skip(str(lack))
+
+
+@pytest.mark.interop
+def test_every_difference_is_explained_and_every_explanation_is_of_a_difference(found):
+    assert not unexplained(probes(), found)
+
+
+@pytest.mark.interop
+def test_the_page_shows_what_is_answered_today(found):
+    """Else `make probes` writes it anew."""
+    kept = json.loads(FILE.read_text())
+    stale = [(name, title) for name, told in found.items() for title, answers in told.items() if kept[name].get(title) != answers]
+    assert not stale
+
+
+def test_there_are_enough_of_them_and_no_two_ask_the_same():
+    asked = {title: " / ".join(step.words() for step in each.steps) for title, each in probes()}
+    assert len(set(asked.values())) == len(asked) >= AT_LEAST
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        (["ok", "ok"], ["ok", "ok"], True),
+        (["ok", "ok"], ["ok", "48 INVALID_TXN_STATE"], False),
+        (["ok", "not offered: END_TXN has 0 to 4"], ["ok", "ok, A epoch 1", "ok"], True),
+        (["48 INVALID_TXN_STATE", "not offered: END_TXN has 0 to 4"], ["ok", "ok, A epoch 1"], False),
+        (["ok"], ["ok", "no answer"], False),
+    ],
+)
+def test_answers_are_compared_as_far_as_both_offer_what_is_asked(one, other, alike):
+    assert are_alike(one, other) is alike
+
+
+@pytest.mark.parametrize(
+    ("explained", "answers", "troubles"),
+    [
+        ({}, ("ok", "ok", "ok", "ok"), 0),
+        ({}, ("ok", "ok", "48", "48"), 1),
+        ({"since_4": "because"}, ("ok", "ok", "48", "48"), 0),
+        ({"since_4": "because"}, ("ok", "ok", "ok", "ok"), 1),
+        ({}, ("ok", "48", "ok", "ok"), 1),
+        ({"ours": "because"}, ("ok", "ok", "ok", "48"), 0),
+        ({"ours": "because"}, ("ok", "ok", "ok", "ok"), 1),
+    ],
+)
+def test_a_difference_needs_a_reason_and_a_reason_a_difference(explained, answers, troubles):
+    names = ("Apache Kafka 3.9.1", "kraftsim 3.9", "Apache Kafka 4.4.0", "kraftsim 4.4")
+    asked = Probe(title="x", steps=(), **explained)
+    told = {name: {"x": [answer]} for name, answer in zip(names, answers, strict=True)}
+    assert len(unexplained([("x", asked)], told)) == troubles
+
+
+def test_words_that_are_in_no_probe_are_said(capsys):
+    assert main(["--only", "nothing is called that"]) == 3
+    assert "nothing is called that" in capsys.readouterr().err
