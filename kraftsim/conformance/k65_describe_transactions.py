@@ -74,13 +74,26 @@ def several(target: Target) -> None:
     expect_equal(described(known, []), [], "nothing")
 
 
-@REQUIREMENTS.that(6, "when the last transaction began is told until the next one begins, whoever initialises the id between", source=COORDINATOR)
-def last_beginning(target: Target) -> None:
+def _initialised_again(target: Target) -> tuple[TransactionState, int]:
+    """What is told after a transaction and another InitProducerId, and when the transaction began."""
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
     transactional_id.begin(producer, [(topic.name, 0)])
     begun = transactional_id.described().transaction_start_time_ms
     transactional_id.ended(producer, commits=True)
     transactional_id.producer()
-    found = transactional_id.described()
+    return transactional_id.described(), begun
+
+
+@REQUIREMENTS.that(
+    6, "when the last transaction began is told until the next one begins, whoever initialises the id between", source=COORDINATOR, until="3.9"
+)
+def last_beginning(target: Target) -> None:
+    found, begun = _initialised_again(target)
     expect_equal((found.transaction_state, found.transaction_start_time_ms), ("Empty", begun), "state, begin")
+
+
+@REQUIREMENTS.that(7, "whoever initialises an id makes it forget when the last transaction began", source=COORDINATOR, since="4.0")
+def no_beginning(target: Target) -> None:
+    found, _ = _initialised_again(target)
+    expect_equal((found.transaction_state, found.transaction_start_time_ms), ("Empty", NO_TIME), "state, begin")

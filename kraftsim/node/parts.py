@@ -28,6 +28,7 @@ from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProd
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.transactions.marker_queue import MarkerQueue
+from kraftsim.core.transactions.patient_rules import PatientTransactionRules
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.events.event import Event
 from kraftsim.node.broker.aborted_lists import AbortedLists
@@ -46,6 +47,7 @@ from kraftsim.releases.traits import (
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
     MIGRATES_IN_TRANSACTIONS,
+    PATIENT_TRANSACTIONS,
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
     PRODUCER_ID_EXPIRATION,
@@ -118,6 +120,7 @@ class Parts:
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
             transactions_have_epochs=release.has(TRANSACTIONS_HAVE_EPOCHS),
             verification_is_abortable=release.has(ABORTABLE_VERIFICATION),
+            transaction_rules=PatientTransactionRules if release.has(PATIENT_TRANSACTIONS) else TransactionRules,
             expires_producer_ids=release.has(PRODUCER_ID_EXPIRATION),
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),

@@ -4,7 +4,14 @@ A delta of 3.9.   Source: the message definitions in the jars of 4.0.2.
 """
 
 from kraftsim.releases import r3_9
-from kraftsim.releases.traits import ATOMIC_FEATURE_UPDATES, PRE_VOTE, SHUTDOWN_AT_REGISTRATION, TRANSACTIONS_HAVE_EPOCHS, WITHOUT_ZOOKEEPER
+from kraftsim.releases.traits import (
+    ATOMIC_FEATURE_UPDATES,
+    PATIENT_TRANSACTIONS,
+    PRE_VOTE,
+    SHUTDOWN_AT_REGISTRATION,
+    TRANSACTIONS_HAVE_EPOCHS,
+    WITHOUT_ZOOKEEPER,
+)
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_9.RELEASE.followed_by(
@@ -69,6 +76,7 @@ RELEASE = r3_9.RELEASE.followed_by(
     gained=(
         PRE_VOTE,
         TRANSACTIONS_HAVE_EPOCHS,
+        PATIENT_TRANSACTIONS,
         ATOMIC_FEATURE_UPDATES,
         WITHOUT_ZOOKEEPER,
         SHUTDOWN_AT_REGISTRATION,

@@ -44,6 +44,9 @@ ABORTABLE_VERIFICATION = Trait(name="abortable-verification", since_release="3.8
 TRANSACTIONS_HAVE_EPOCHS = Trait(name="transactions-have-epochs", since_release="4.0", why="KIP-890 part 2")
 """A transaction that is open in a partition with another epoch of its producer is another one (before: it is taken for the same)."""
 
+PATIENT_TRANSACTIONS = Trait(name="patient-transactions", since_release="4.0", why="KAFKA-18575")
+"""Who adds partitions while the transaction before ends is told to come again, whoever it is (before: another epoch is fenced)."""
+
 METADATA_TRANSACTIONS = Trait(name="metadata-transactions", since_level="3.6-IV1", why="KIP-866")
 """The first records of a metadata log stand between BeginTransaction and EndTransaction."""
 

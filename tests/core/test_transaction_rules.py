@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.transactions.epoch_rules import FENCING_EPOCH, LAST_GIVEN_EPOCH
+from kraftsim.core.transactions.patient_rules import PatientTransactionRules
 from kraftsim.core.transactions.transaction_entry import NO_TIME, TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_records import facts_record, read_facts, tombstone
 from kraftsim.core.transactions.transaction_rules import (
@@ -140,6 +141,20 @@ def test_partitions_join_a_transaction_of_the_present_producer(state, producer, 
     if isinstance(found, TransactionFacts) and partitions:
         assert found.partitions == (T0, T1), "each once, in the order of their coming"
         assert found.start_ms == (NOW - 5000 if state is ONGOING else NOW)
+
+
+@pytest.mark.parametrize("producer", [(PID, 4), (PID, 6), (OTHER, 5)])
+def test_since_4_0_whoever_comes_too_early_is_told_so_first(producer):
+    """KAFKA-18575: the producer may know of its next epoch while the end that gave it is not over."""
+    assert spelt(PatientTransactionRules().decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) is BUSY
+    assert spelt(RULES.decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) in (FENCED, OTHERS)
+
+
+def test_an_id_that_is_initialised_forgets_when_the_last_transaction_began_since_4_0():
+    before = entry(COMPLETE_COMMIT)
+    facts = RULES.decide_init(before, None, 1, NOW)
+    assert isinstance(facts, TransactionFacts) and facts.start_ms == NO_TIME, "so says the record"
+    assert (RULES.held(before.facts, facts).start_ms, PatientTransactionRules().held(before.facts, facts).start_ms) == (NOW - 5000, NO_TIME)
 
 
 ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE

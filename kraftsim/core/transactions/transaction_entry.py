@@ -61,10 +61,10 @@ class TransactionEntry:
         self.pending = facts.state
 
     def finish(self, facts: TransactionFacts) -> None:
-        """The record of these facts is committed. When the last transaction began is remembered beyond the next InitProducerId, as in Kafka."""
+        """The record of these facts is committed."""
         assert self.pending is facts.state, f"{self.transactional_id}: {facts.state.label} is committed, {self.pending} is under way"
         self.pending = None
-        self.take(replace(facts, start_ms=self.facts.start_ms) if facts.state is EMPTY else facts)
+        self.take(facts)
 
     def give_up(self) -> None:
         """The record could not be written: nothing has happened."""

@@ -261,6 +261,12 @@ class TransactionRules:
         """The record of a forced abort could not be written: the epoch that was raised for it is used by the next attempt."""
         entry.has_failed_epoch_fence = True
 
+    # Holding -------------------------------------------------------------------------------------------------------------------------------
+
+    def held(self, before: TransactionFacts, written: TransactionFacts) -> TransactionFacts:
+        """Return what holds once a record is committed. Before 4.0 InitProducerId forgets in the log, and not in memory, when the last one began."""
+        return replace(written, start_ms=before.start_ms) if written.state is EMPTY else written
+
     # Completing ----------------------------------------------------------------------------------------------------------------------------
 
     def completed(self, entry: TransactionEntry, now_ms: int) -> TransactionFacts:

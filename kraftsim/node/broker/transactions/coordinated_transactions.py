@@ -11,6 +11,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
 from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_records import facts_record, tombstone
+from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.transactions.transaction_state import DEAD
 from kraftsim.events.transactions import TransactionalIdExpired, TransactionStateChanged
@@ -40,7 +41,15 @@ TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
 class CoordinatedTransactions:
     """The transactional ids of one partition. While `is_loading`, they are not all known yet, and nobody may ask."""
 
-    def __init__(self, world: World, hosted: HostedPartition, shard: TransactionShard, log: CoordinatorLog, value_version: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        world: World,
+        hosted: HostedPartition,
+        shard: TransactionShard,
+        log: CoordinatorLog,
+        rules: TransactionRules,
+        value_version: Callable[[], int],
+    ) -> None:
         self.hosted = hosted
         self.shard = shard
         self.coordinator_epoch = hosted.replica.leader_epoch
@@ -49,6 +58,7 @@ class CoordinatedTransactions:
         """Another broker answers now, or this one does under a later epoch."""
         self._world = world
         self._log = log
+        self._rules = rules
         self._value_version = value_version
 
     @property
@@ -63,7 +73,7 @@ class CoordinatedTransactions:
 
         def on_end(error: ErrorCode, offset: int) -> None:
             if error is ErrorCode.NONE:
-                entry.finish(facts)
+                entry.finish(self._rules.held(entry.facts, facts))
                 self._note_change(entry.transactional_id, facts, offset)
             else:
                 entry.give_up()

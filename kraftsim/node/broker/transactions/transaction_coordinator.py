@@ -76,7 +76,7 @@ class TransactionCoordinator:
         self.rules = parts.transaction_rules()
         log = CoordinatorLog(hosted, produces, fetches, shell.world.clock, timeout_ms=config.request_timeout_ms, compression=Compression.NONE)
         self.partitions = TransactionPartitions(
-            shell, image, hosted, log, transaction_version=transaction_version, on_loaded=self._on_loaded, on_left=self._on_left
+            shell, image, hosted, log, self.rules, transaction_version=transaction_version, on_loaded=self._on_loaded, on_left=self._on_left
         )
         queue = parts.marker_queue(self._leader_of)
         self.markers = MarkerSender(shell, queue, address_of=self._address_of, own_versions=own_versions, complete=self.complete)

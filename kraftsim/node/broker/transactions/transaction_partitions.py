@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from kraftsim.core.groups.placement import partition_of
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.transactions.transaction_records import value_version
+from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.events.transactions import TransactionsLoaded, TransactionsUnloaded
 from kraftsim.node.broker.coordinator_loading import read_back
@@ -30,6 +31,7 @@ class TransactionPartitions:
         image: Callable[[], MetadataImage],
         partitions: Partitions,
         log: CoordinatorLog,
+        rules: TransactionRules,
         *,
         transaction_version: Callable[[], int],
         on_loaded: OnPartition,
@@ -40,6 +42,7 @@ class TransactionPartitions:
         self._image = image
         self._hosted = partitions
         self._log = log
+        self._rules = rules
         self._transaction_version = transaction_version
         self._on_loaded = on_loaded
         self._on_left = on_left
@@ -83,7 +86,9 @@ class TransactionPartitions:
             self._leave(known)
             known = None
         if known is None and hosted is not None and leads:
-            led = CoordinatedTransactions(self._world, hosted, TransactionShard(), self._log, lambda: value_version(self._transaction_version()))
+            led = CoordinatedTransactions(
+                self._world, hosted, TransactionShard(), self._log, self._rules, lambda: value_version(self._transaction_version())
+            )
             self._led[number] = led
             self._shell.tasks.spawn(self._load(led), f"transactions of {TRANSACTION_STATE}-{number}")
 
