@@ -30,9 +30,11 @@ from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.transactions.marker_queue import MarkerQueue
 from kraftsim.core.transactions.patient_rules import PatientTransactionRules
 from kraftsim.core.transactions.transaction_rules import TransactionRules
+from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.events.event import Event
 from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
+from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 from kraftsim.node.broker.transactions.verification import Verifier
 from kraftsim.node.config import LATEST_BATCH, NodeConfig
 from kraftsim.node.producer_snapshots import ProducerSnapshots
@@ -98,6 +100,8 @@ class Parts:
     """What a transaction coordinator decides."""
     marker_queue: type[MarkerQueue] = MarkerQueue
     """Which markers a transaction coordinator still owes."""
+    marker_sender: type[MarkerSender] = MarkerSender
+    transaction_shard: type[TransactionShard] = TransactionShard
     idempotent_producer: type[IdempotentProducer] = IdempotentProducer
     transactional_producer: type[TransactionalProducer] = TransactionalProducer
     """The rules of our own clients: theirs are replaced for bugs of clients."""

@@ -131,9 +131,8 @@ class MarkerQueue:
 
     def on_answer(self, broker_id: int, errors: MarkerErrors) -> None:
         """A broker has said how it went."""
-        for marker in self._in_flight.pop(broker_id, ()):
-            if self.is_current(marker.ended):
-                self._judge(marker, errors.get(marker.ended.producer_id, {}))
+        for ended in self.take_answer(broker_id, errors):
+            self.settle(ended)
 
     def on_lost(self, broker_id: int) -> None:
         """No answer will come from a broker; whether it has written the markers is unknown, and another one does no harm."""
@@ -168,6 +167,14 @@ class MarkerQueue:
             else:
                 del self._gathered[broker_id]
 
+    def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[EndedTransaction]:
+        """Take note of what a broker has written, and return the transactions that may be over by it: `settle` each."""
+        touched: dict[EndedTransaction, None] = {}
+        for marker in self._in_flight.pop(broker_id, ()):
+            if self.is_current(marker.ended) and self._judge(marker, errors.get(marker.ended.producer_id, {})):
+                touched[marker.ended] = None
+        return list(touched)
+
     # Rules ---------------------------------------------------------------------------------------------------------------------------------
 
     def is_current(self, ended: EndedTransaction) -> bool:
@@ -185,25 +192,22 @@ class MarkerQueue:
             del self.pending[ended.transactional_id]
             self._effects.append(Complete(ended))
 
-    def _judge(self, marker: Marker, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        ended = marker.ended
+    def _judge(self, marker: Marker, errors: Mapping[TopicPartition, ErrorCode]) -> bool:
+        """Tell whether the transaction goes on here; what could not be written waits."""
         written, again = [], []
         for partition in marker.partitions:
             error = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             if error in OVERTAKEN:
-                self.cancel(ended)
-                return
+                self.cancel(marker.ended)
+                return False
             if error is ErrorCode.NONE or error in WITHOUT_MARKER:
                 written.append(partition)
             else:
                 again.append(partition)
-        self._written(ended, written)
+        marker.ended.entry.marked(written)
         if again:
-            self._wait(Marker(ended, tuple(again)))
-
-    def _written(self, ended: EndedTransaction, partitions: Collection[TopicPartition]) -> None:
-        ended.entry.marked(partitions)
-        self.settle(ended)
+            self._wait(Marker(marker.ended, tuple(again)))
+        return True
 
     def _wait(self, marker: Marker) -> None:
         self._waiting.append(marker)

@@ -81,7 +81,6 @@ class TransactionEntry:
         self.take(replace(self.facts, partitions=tuple(each for each in self.facts.partitions if each not in partitions)))
 
 
-def new_entry(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionEntry:
+def first_facts(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionFacts:
     """Return what is known of an id that nobody has used before: a producer id, and no epoch yet."""
-    facts = TransactionFacts(producer_id=producer_id, producer_epoch=NO_PRODUCER_EPOCH, timeout_ms=timeout_ms, state=EMPTY, last_update_ms=now_ms)
-    return TransactionEntry(transactional_id, facts)
+    return TransactionFacts(producer_id=producer_id, producer_epoch=NO_PRODUCER_EPOCH, timeout_ms=timeout_ms, state=EMPTY, last_update_ms=now_ms)

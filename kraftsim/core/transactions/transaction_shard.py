@@ -5,7 +5,7 @@ Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.
 
 from collections.abc import Iterator
 
-from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts, new_entry
+from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts, first_facts
 from kraftsim.core.transactions.transaction_records import read_facts
 from kraftsim.core.transactions.transaction_state import AT_REST, ONGOING, PREPARED
 from protocol.batches import RecordBatch
@@ -15,6 +15,9 @@ from protocol.coordinator.t00_transaction_log import TransactionLogKey, Transact
 
 class TransactionShard:
     """Entries by transactional id, in the order in which they became known."""
+
+    entry_class = TransactionEntry
+    """What is kept of an id."""
 
     def __init__(self) -> None:
         self.entries: dict[str, TransactionEntry] = {}
@@ -33,7 +36,7 @@ class TransactionShard:
 
     def learn(self, transactional_id: str, facts: TransactionFacts) -> None:
         """Let these be the facts of an id, as its last record says."""
-        self.entries[transactional_id] = TransactionEntry(transactional_id, facts)
+        self.entries[transactional_id] = self.entry_class(transactional_id, facts)
 
     def forget(self, transactional_id: str) -> None:
         """Let an id be unknown, as its tombstone says."""
@@ -43,7 +46,7 @@ class TransactionShard:
         """Return the entry of an id; one that is not known yet is made for a producer id. No record says so until the first epoch is given."""
         entry = self.entries.get(transactional_id)
         if entry is None:
-            entry = self.entries[transactional_id] = new_entry(transactional_id, producer_id, timeout_ms, now_ms)
+            entry = self.entries[transactional_id] = self.entry_class(transactional_id, first_facts(producer_id, timeout_ms, now_ms))
         return entry
 
     # What is due ---------------------------------------------------------------------------------------------------------------------------

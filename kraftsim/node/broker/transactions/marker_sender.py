@@ -38,7 +38,7 @@ class MarkerSender:
         complete: Callable[[EndedTransaction], None],
     ) -> None:
         self.queue = queue
-        self._shell = shell
+        self.shell = shell
         self._address_of = address_of
         self._own_versions = own_versions
         self._complete = complete
@@ -75,7 +75,7 @@ class MarkerSender:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case SendMarkers():
-                self._shell.tasks.spawn(self._exchange(effect), f"markers to broker {effect.broker_id}")
+                self.shell.tasks.spawn(self._exchange(effect), f"markers to broker {effect.broker_id}")
             case Complete():
                 self._complete(effect.ended)
             case RetryLater():
@@ -100,8 +100,12 @@ class MarkerSender:
             self.settle()
             return
         assert isinstance(answer, WriteTxnMarkersResponse), "WriteTxnMarkers was asked"
-        await self._shell.world.breathe("markers answered for, and not looked at")
-        self.queue.on_answer(effect.broker_id, errors_of(answer))
+        await self.shell.world.breathe("markers answered for, and not looked at")
+        await self.take(effect.broker_id, errors_of(answer))
+
+    async def take(self, broker_id: int, errors: MarkerErrors) -> None:
+        """Take an answer: what it completes is completed before anybody else looks (KAFKA-10080)."""
+        self.queue.on_answer(broker_id, errors)
         self.settle()
 
     async def _connected(self, broker_id: int) -> PeerConnection:
@@ -112,17 +116,17 @@ class MarkerSender:
         if known is not None and known.is_open and (known.host, known.port) == address:
             return known
         self._leave(broker_id)
-        config = self._shell.config
+        config = self.shell.config
         connection = self._connections[broker_id] = PeerConnection(
             *address,
             client_id=f"broker-{config.node_id}-txn-marker-sender",
-            world=self._shell.world,
+            world=self.shell.world,
             request_timeout_ms=config.request_timeout_ms,
             own_versions=self._own_versions,
             frame_events=config.frame_events,
-            number=self._shell.next_connection_number(),
+            number=self.shell.next_connection_number(),
             local_host=config.outgoing_host,
-            security=self._shell.security.to_brokers,
+            security=self.shell.security.to_brokers,
         )
         await connection.connect()
         return connection

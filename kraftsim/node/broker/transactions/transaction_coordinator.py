@@ -22,7 +22,6 @@ from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.partitions import PartitionKey, Partitions
 from kraftsim.node.broker.producer_ids import ProducerIds
 from kraftsim.node.broker.transactions.coordinated_transactions import CoordinatedTransactions
-from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 from kraftsim.node.broker.transactions.transaction_partitions import TransactionPartitions
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.parts import Parts
@@ -76,10 +75,18 @@ class TransactionCoordinator:
         self.rules = parts.transaction_rules()
         log = CoordinatorLog(hosted, produces, fetches, shell.world.clock, timeout_ms=config.request_timeout_ms, compression=Compression.NONE)
         self.partitions = TransactionPartitions(
-            shell, image, hosted, log, self.rules, transaction_version=transaction_version, on_loaded=self._on_loaded, on_left=self._on_left
+            shell,
+            image,
+            hosted,
+            log,
+            self.rules,
+            parts.transaction_shard,
+            transaction_version=transaction_version,
+            on_loaded=self._on_loaded,
+            on_left=self._on_left,
         )
         queue = parts.marker_queue(self._leader_of)
-        self.markers = MarkerSender(shell, queue, address_of=self._address_of, own_versions=own_versions, complete=self.complete)
+        self.markers = parts.marker_sender(shell, queue, address_of=self._address_of, own_versions=own_versions, complete=self.complete)
 
     def on_partition_changed(self, key: PartitionKey) -> None:
         """Begin or end to answer for a partition, if another broker leads it now, or this one."""

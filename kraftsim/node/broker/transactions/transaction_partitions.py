@@ -32,6 +32,7 @@ class TransactionPartitions:
         partitions: Partitions,
         log: CoordinatorLog,
         rules: TransactionRules,
+        new_shard: Callable[[], TransactionShard],
         *,
         transaction_version: Callable[[], int],
         on_loaded: OnPartition,
@@ -43,6 +44,7 @@ class TransactionPartitions:
         self._hosted = partitions
         self._log = log
         self._rules = rules
+        self._new_shard = new_shard
         self._transaction_version = transaction_version
         self._on_loaded = on_loaded
         self._on_left = on_left
@@ -87,7 +89,7 @@ class TransactionPartitions:
             known = None
         if known is None and hosted is not None and leads:
             led = CoordinatedTransactions(
-                self._world, hosted, TransactionShard(), self._log, self._rules, lambda: value_version(self._transaction_version())
+                self._world, hosted, self._new_shard(), self._log, self._rules, lambda: value_version(self._transaction_version())
             )
             self._led[number] = led
             self._shell.tasks.spawn(self._load(led), f"transactions of {TRANSACTION_STATE}-{number}")
