@@ -1,5 +1,6 @@
 """The same requests to Apache ZooKeeper and to ours: the same answers, numbers of changes and notifications, and each reads the other's files."""
 
+import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
+from kraftsim.world.real.world import real_world
 from protocol.schema import Message
 from protocol.zookeeper.multi import WRITES, build_multi
-from protocol.zookeeper.op_codes import CreateMode, OpCode, Permission
+from protocol.zookeeper.op_codes import CreateMode, EventType, OpCode, Permission
 from protocol.zookeeper.sessions import AuthPacket
 from protocol.zookeeper.watching import AddWatchRequest, PathAndWatchKind
 from protocol.zookeeper.znodes import (
@@ -242,6 +245,38 @@ def test_ours_goes_on_with_what_apache_zookeeper_has_written(tmp_path: Path) -> 
     with running_zookeeper(tmp_path) as ours:
         assert tree(ours.port) == wanted
         assert "Zxid: 0x" in word(ours.port, "srvr")
+
+
+async def test_our_client_works_on_apache_zookeeper(apache_of_its_own: ApacheZookeeper, tmp_path: Path) -> None:
+    """The requests that brokers make: ephemeral and sequential znodes, compare-and-set, several at once, watches through the loss of a connection."""
+    told: list[tuple[EventType, str]] = []
+    states: list[SessionState] = []
+    world = real_world(run="test", node="client", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1, started_ns=0)
+    address = [("127.0.0.1", apache_of_its_own.port)]
+    client = ZookeeperClient(world, address, on_event=lambda kind, path: told.append((kind, path)), on_state=states.append)
+    other = ZookeeperClient(world, address)
+    client.start(), other.start()
+    assert await client.create("/brokers") == "/brokers"
+    assert await client.create("/brokers/id-", b"1", CreateMode.EPHEMERAL_SEQUENTIAL) == "/brokers/id-0000000000"
+    assert (await other.exists("/brokers/id-0000000000")).ephemeral_owner == client.session
+    assert await client.children("/brokers", watch=True) == (["id-0000000000"], (await other.exists("/brokers")))
+    await other.set("/brokers", b"x", 0)
+    with pytest.raises(ZookeeperRefused, match="BAD_VERSION at /brokers"):
+        await client.set("/brokers", b"y", 0)
+    with pytest.raises(ZookeeperRefused, match="NO_NODE at /absent"):
+        await client.multi([(OpCode.CREATE, CreateRequest(path="/new", acl=[OPEN])), (OpCode.CHECK, VersionedPath(path="/absent"))])
+    assert await client.exists("/new", watch=True) is None
+    client.break_connection()
+    await other.create("/new")
+    await other.create("/brokers/another")
+    async with asyncio.timeout(10):
+        while len(told) < 2:
+            await asyncio.sleep(0.05)
+    assert sorted(told) == [(EventType.NODE_CREATED, "/new"), (EventType.NODE_CHILDREN_CHANGED, "/brokers")]
+    await client.close()
+    assert await other.exists("/brokers/id-0000000000") is None, "a session that is closed takes its znodes along"
+    await other.close()
+    assert states == [SessionState.CONNECTED, SessionState.CONNECTING, SessionState.CONNECTED, SessionState.CLOSED]
 
 
 def with_sessions(port: int) -> None:

@@ -1,0 +1,419 @@
+"""A client of ZooKeeper: one session that outlives connections, requests in order, watches that are asked for again after a loss.
+
+A request that was under way when its connection went is answered with CONNECTION_LOSS: whether it happened nobody knows, and only its caller can tell
+what to do. A session that the servers have given up is SESSION_EXPIRED for good; a new client has to be made.
+Source: org.apache.zookeeper.ClientCnxn, ZooKeeper Programmer's Guide (sessions, watches, consistency).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, cast
+
+from kraftsim.node.tasks import NodeTasks
+from kraftsim.world.interface import World
+from protocol.frames import FrameReader
+from protocol.malformed import MalformedMessage
+from protocol.message_codec import compiled
+from protocol.schema import Message
+from protocol.zookeeper.multi import Asked, ErrorResult, Result, build_multi, parse_multi_results
+from protocol.zookeeper.op_codes import (
+    ANY_VERSION,
+    NOTIFICATION_XID,
+    PING_XID,
+    SET_WATCHES_XID,
+    CreateMode,
+    EventType,
+    OpCode,
+    ZookeeperError,
+)
+from protocol.zookeeper.sessions import ConnectRequest, ConnectResponse, ZookeeperReplyHeader, ZookeeperRequestHeader
+from protocol.zookeeper.watching import SetWatches, WatcherEvent
+from protocol.zookeeper.znodes import (
+    AclEntry,
+    CreateRequest,
+    GetChildren2Response,
+    GetDataResponse,
+    PathOnly,
+    SetDataRequest,
+    Stat,
+    StatResponse,
+    VersionedPath,
+    WatchedPath,
+)
+
+OPEN_TO_ALL: Final = AclEntry(perms=31, scheme="world", id="anyone")
+REPLY_HEADER_BYTES: Final = 16
+RETRY_MS: Final = 1000
+"""So long a client waits, at most, between two attempts to find a server."""
+Address = tuple[str, int]
+
+
+class SessionState(Enum):
+    """How the session stands."""
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+
+
+class ZookeeperRefused(Exception):
+    """A request was not carried out, or nobody knows whether it was; `error` says why."""
+
+    def __init__(self, error: int, path: str = "") -> None:
+        super().__init__(f"{_name_of(error)}{f' at {path}' if path else ''}")
+        self.error = error
+        self.path = path
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A request that waits for its answer. `watch` is remembered when the answer allows it."""
+
+    op_code: int
+    content: bytes
+    path: str
+    watches: bool
+    answer: "asyncio.Future[bytes]"
+    xid: int = 0
+
+
+@dataclass(slots=True)
+class _Watched:
+    """The paths that are watched, by what a server has to be told to watch them again."""
+
+    data: dict[str, None] = field(default_factory=dict)
+    existence: dict[str, None] = field(default_factory=dict)
+    children: dict[str, None] = field(default_factory=dict)
+
+    def is_told(self, event_type: int, path: str) -> None:
+        """Forget the watches that an event has used up."""
+        if event_type in (EventType.NODE_CHILDREN_CHANGED, EventType.NODE_DELETED):
+            self.children.pop(path, None)
+        if event_type != EventType.NODE_CHILDREN_CHANGED:
+            self.data.pop(path, None)
+            self.existence.pop(path, None)
+
+
+class ZookeeperClient:
+    """`on_event(type, path)` hears of what is watched, `on_state(state)` of the session; both are called within the loop."""
+
+    def __init__(
+        self,
+        world: World,
+        addresses: Sequence[Address],
+        *,
+        session_timeout_ms: int = 18_000,
+        on_event: Callable[[EventType, str], None] = lambda event_type, path: None,
+        on_state: Callable[[SessionState], None] = lambda state: None,
+        local_host: str | None = None,
+    ) -> None:
+        self.state = SessionState.CONNECTING
+        self.session = 0
+        self.session_timeout_ms = session_timeout_ms
+        self.failure: BaseException | None = None
+        self._world = world
+        self._addresses = list(addresses)
+        self._password = bytes(16)
+        self._on_event = on_event
+        self._on_state = on_state
+        self._local = (local_host, 0) if local_host is not None else None
+        self._waiting: list[_Pending] = []
+        """Asked for while there was no connection."""
+        self._under_way: dict[int, _Pending] = {}
+        self._watched = _Watched()
+        self._xid = 0
+        self._last_zxid = 0
+        self._link: _Link | None = None
+        self._heard_s = 0.0
+        self._tasks = NodeTasks(self._fail)
+
+    # The session ---------------------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look for a server; requests wait until one is found."""
+        self._tasks.spawn(self._run(), "zookeeper-session")
+
+    async def close(self) -> None:
+        """End the session, so that its ephemeral znodes go at once."""
+        if self.state is SessionState.CONNECTED:
+            try:
+                async with asyncio.timeout(self.session_timeout_ms / 1000):
+                    await self._ask(OpCode.CLOSE_SESSION, b"", "")
+            except (ZookeeperRefused, TimeoutError):
+                pass  # then it ends by itself
+        self.abort(SessionState.CLOSED)
+        await self._tasks.join()
+
+    def abort(self, state: SessionState = SessionState.CLOSED) -> None:
+        """Let go at once, as a process that dies: the session ends when its time is over."""
+        self._enter(state)
+        self._tasks.cancel()
+        if self._link is not None:
+            self._link.abort()
+        error = ZookeeperError.SESSION_EXPIRED if state is SessionState.EXPIRED else ZookeeperError.CONNECTION_LOSS
+        self._give_up(error, [*self._under_way.values(), *self._waiting])
+
+    def break_connection(self) -> None:
+        """Lose the connection, not the session."""
+        if self._link is not None:
+            self._link.abort()
+
+    # Requests ------------------------------------------------------------------------------------------------------------------------------
+
+    async def create(self, path: str, data: bytes | None = b"", mode: CreateMode = CreateMode.PERSISTENT) -> str:
+        """Create a znode and return its path. Raises ZookeeperRefused, as all of these do."""
+        body = await self._send(OpCode.CREATE, CreateRequest(path=path, data=data, acl=[OPEN_TO_ALL], flags=mode), path)
+        answer: PathOnly = compiled(PathOnly, 0).parse(body)
+        return answer.path
+
+    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
+        """Return data and what is known of a znode."""
+        answer: GetDataResponse = compiled(GetDataResponse, 0).parse(
+            await self._send(OpCode.GET_DATA, WatchedPath(path=path, watch=watch), path, watch=watch)
+        )
+        return answer.data, answer.stat
+
+    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
+        """Return what is known of a znode, None where there is none."""
+        try:
+            body = await self._send(OpCode.EXISTS, WatchedPath(path=path, watch=watch), path, watch=watch)
+        except ZookeeperRefused as refused:
+            if refused.error == ZookeeperError.NO_NODE:
+                return None
+            raise
+        answer: StatResponse = compiled(StatResponse, 0).parse(body)
+        return answer.stat
+
+    async def children(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
+        """Return the names below a znode, sorted, and what is known of it."""
+        body = await self._send(OpCode.GET_CHILDREN_2, WatchedPath(path=path, watch=watch), path, watch=watch)
+        answer: GetChildren2Response = compiled(GetChildren2Response, 0).parse(body)
+        return sorted(answer.children), answer.stat
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """Give a znode other data if it has this version."""
+        answer: StatResponse = compiled(StatResponse, 0).parse(
+            await self._send(OpCode.SET_DATA, SetDataRequest(path=path, data=data, version=version), path)
+        )
+        return answer.stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete a znode if it has this version."""
+        await self._send(OpCode.DELETE, VersionedPath(path=path, version=version), path)
+
+    async def multi(self, asked: Sequence[Asked]) -> list[Result]:
+        """Do all of this or nothing. Raises ZookeeperRefused with the error and the path of what was refused."""
+        results = parse_multi_results(await self._ask(OpCode.MULTI, build_multi(asked), ""), 0)
+        for (_, body), (_, result) in zip(asked, results, strict=True):
+            if isinstance(result, ErrorResult) and result.error not in (ZookeeperError.OK, ZookeeperError.RUNTIME_INCONSISTENCY):
+                raise ZookeeperRefused(result.error, body.path)
+        return results
+
+    async def _send(self, op_code: int, body: Message, path: str, *, watch: bool = False) -> bytes:
+        return await self._ask(op_code, compiled(type(body), 0).encode(body), path, watch=watch)
+
+    async def _ask(self, op_code: int, content: bytes, path: str, *, watch: bool = False) -> bytes:
+        if self.state in (SessionState.EXPIRED, SessionState.CLOSED):
+            raise ZookeeperRefused(ZookeeperError.SESSION_EXPIRED, path)
+        pending = _Pending(op_code, content, path, watch, asyncio.get_running_loop().create_future())
+        if self.state is SessionState.CONNECTED:
+            self._write(pending)
+        else:
+            self._waiting.append(pending)
+        return await pending.answer
+
+    def _write(self, pending: _Pending) -> None:
+        assert self._link is not None, "a connected session has a connection"
+        self._xid += 1
+        pending.xid = self._xid
+        self._under_way[pending.xid] = pending
+        self._link.send(_headed(pending.xid, pending.op_code, pending.content))
+
+    # Connections ---------------------------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Find a server, keep the connection alive, and find another one when it is lost, as long as the session lives."""
+        chance = self._world.random("zookeeper client")
+        chance.shuffle(self._addresses)
+        loop = asyncio.get_running_loop()
+        attempt = 0
+        while self.state not in (SessionState.EXPIRED, SessionState.CLOSED):
+            host, port = self._addresses[attempt % len(self._addresses)]
+            attempt += 1
+            link = _Link(self)
+            try:
+                async with asyncio.timeout(self.session_timeout_ms / 1000 / len(self._addresses)):
+                    await loop.create_connection(lambda link=link: link, host, port, local_addr=self._local)
+                    await self._open_session(link)
+                await self._keep_alive(link)
+            except (OSError, TimeoutError, MalformedMessage):
+                pass  # the next server, or the same one again
+            finally:
+                link.abort()
+                self._lose(link)
+            await asyncio.sleep(chance.randrange(RETRY_MS) / 1000)
+
+    async def _open_session(self, link: "_Link") -> None:
+        request = ConnectRequest(last_zxid_seen=self._last_zxid, timeout_ms=self.session_timeout_ms, session_id=self.session, password=self._password)
+        link.send(compiled(ConnectRequest, 1).encode(request))
+        answer: ConnectResponse = compiled(ConnectResponse, 1).parse(await link.first_frame())
+        if not answer.session_id:
+            self.abort(SessionState.EXPIRED)
+            return
+        self.session, self._password, self.session_timeout_ms = answer.session_id, answer.password or b"", answer.timeout_ms
+        self._link = link
+        link.is_open = True
+        self._heard_s = asyncio.get_running_loop().time()
+        self._watch_again(link)
+        self._enter(SessionState.CONNECTED)
+        waiting, self._waiting = self._waiting, []
+        for pending in waiting:
+            if not pending.answer.done():
+                self._write(pending)
+        link.deliver()
+
+    async def _keep_alive(self, link: "_Link") -> None:
+        """Ping in time; return when the connection is lost, or when nothing is heard for two thirds of the session's time."""
+        loop = asyncio.get_running_loop()
+        third_s = self.session_timeout_ms / 3000
+        while self._link is link and not link.lost.is_set():
+            try:
+                async with asyncio.timeout(third_s):
+                    await link.lost.wait()
+            except TimeoutError:
+                if loop.time() - self._heard_s > 2 * third_s:
+                    return
+                link.send(_headed(PING_XID, OpCode.PING, b""))
+
+    def _watch_again(self, link: "_Link") -> None:
+        watched = self._watched
+        if watched.data or watched.existence or watched.children:
+            wanted = SetWatches(
+                relative_zxid=self._last_zxid,
+                data_watches=list(watched.data),
+                exist_watches=list(watched.existence),
+                child_watches=list(watched.children),
+            )
+            link.send(_headed(SET_WATCHES_XID, OpCode.SET_WATCHES, compiled(SetWatches, 0).encode(wanted)))
+
+    def _lose(self, link: "_Link") -> None:
+        if self._link is not link:
+            return
+        self._link = None
+        if self.state is SessionState.CONNECTED:
+            self._enter(SessionState.CONNECTING)
+        lost, self._under_way = list(self._under_way.values()), {}
+        self._give_up(ZookeeperError.CONNECTION_LOSS, lost)
+
+    def on_frame(self, frame: bytes) -> None:
+        """Take an answer or a notification. Raises MalformedMessage."""
+        self._heard_s = asyncio.get_running_loop().time()
+        header: ZookeeperReplyHeader = compiled(ZookeeperReplyHeader, 0).decode(frame, 0)[0]
+        if header.xid == NOTIFICATION_XID:
+            event: WatcherEvent = compiled(WatcherEvent, 0).decode(frame, REPLY_HEADER_BYTES)[0]
+            self._watched.is_told(event.event_type, event.path)
+            self._on_event(EventType(event.event_type), event.path)
+            return
+        if header.zxid > 0:
+            self._last_zxid = max(self._last_zxid, header.zxid)
+        pending = self._under_way.pop(header.xid, None)
+        if pending is None or pending.answer.done():
+            return  # a ping, the watches that were set again, or nobody waits any more
+        self._remember_watch(pending, header.error)
+        if header.error:
+            pending.answer.set_exception(ZookeeperRefused(header.error, pending.path))
+        else:
+            pending.answer.set_result(frame[REPLY_HEADER_BYTES:])
+
+    def _remember_watch(self, pending: _Pending, error: int) -> None:
+        if not pending.watches:
+            return
+        if pending.op_code == OpCode.EXISTS and error == ZookeeperError.NO_NODE:
+            self._watched.existence[pending.path] = None
+        elif not error:
+            watched = self._watched.children if pending.op_code == OpCode.GET_CHILDREN_2 else self._watched.data
+            watched[pending.path] = None
+
+    def _give_up(self, error: int, abandoned: list[_Pending]) -> None:
+        for pending in abandoned:
+            if not pending.answer.done():
+                pending.answer.set_exception(ZookeeperRefused(error, pending.path))
+
+    def _enter(self, state: SessionState) -> None:
+        if self.state is not state and self.state not in (SessionState.EXPIRED, SessionState.CLOSED):
+            self.state = state
+            self._on_state(state)
+
+    def _fail(self, mistake: BaseException) -> None:
+        self.failure = mistake
+        self.abort()
+
+
+class _Link(asyncio.Protocol):
+    """One connection to a server. Frames that arrive before the session is open wait."""
+
+    def __init__(self, client: ZookeeperClient) -> None:
+        self.lost = asyncio.Event()
+        self.is_open = False
+        self._client = client
+        self._reader = FrameReader()
+        self._frames: list[bytes] = []
+        self._has_frame = asyncio.Event()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over the transport."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on what is whole; a server that sends anything else is left."""
+        try:
+            self._frames += self._reader.feed(data)
+            self._has_frame.set()
+            if self.is_open:
+                self.deliver()
+        except MalformedMessage:
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits."""
+        self._transport = None
+        self.lost.set()
+        self._has_frame.set()
+
+    async def first_frame(self) -> bytes:
+        """Wait for the answer to the request for a session. Raises ConnectionResetError."""
+        await self._has_frame.wait()
+        if not self._frames:
+            raise ConnectionResetError("the server has closed the connection")
+        return self._frames.pop(0)
+
+    def deliver(self) -> None:
+        """Hand the frames that have arrived to the client. Raises MalformedMessage."""
+        while self._frames:
+            self._client.on_frame(self._frames.pop(0))
+
+    def send(self, content: bytes) -> None:
+        """Send a frame; into a connection that is gone it goes nowhere."""
+        if self._transport is not None:
+            self._transport.write(len(content).to_bytes(4) + content)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+        self.lost.set()
+
+
+def _headed(xid: int, op_code: int, content: bytes) -> bytes:
+    return compiled(ZookeeperRequestHeader, 0).encode(ZookeeperRequestHeader(xid=xid, op_code=op_code)) + content
+
+
+def _name_of(error: int) -> str:
+    try:
+        return ZookeeperError(error).name
+    except ValueError:
+        return f"error {error}"

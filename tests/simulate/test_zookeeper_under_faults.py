@@ -1,0 +1,144 @@
+"""Clients take numbers from a znode by compare-and-set while their ZooKeeper loses its power, is killed and is cut off: none is taken twice.
+
+So brokers take blocks of producer ids in ZooKeeper mode (KIP-98, ZkData.ProducerIdBlockZNode).
+"""
+
+from random import Random
+
+import pytest
+
+from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper.server import ZookeeperServer
+from kraftsim.node.zookeeper.settings import ZookeeperSettings
+from kraftsim.world.interface import World
+from kraftsim.world.simulated import Simulation
+from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError
+
+PORT = 2181
+CLIENTS = 3
+EACH = 30
+SERVER = "zookeeper-1"
+TIMEOUT_MS = 2000
+NOT_DONE = (ZookeeperError.BAD_VERSION, ZookeeperError.CONNECTION_LOSS)
+
+
+async def serve(world: World) -> None:
+    server = ZookeeperServer(world, ZookeeperSettings(host=SERVER, port=PORT, tick_ms=500, changes_between_snapshots=40))
+    await server.start()
+    raise await server.failed()
+
+
+class Taker:
+    """A client that takes numbers. What it was told it has goes to `taken`; what it may have, for its answer was lost, to `unknown`."""
+
+    def __init__(self, world: World) -> None:
+        self.taken: list[int] = []
+        self.unknown = 0
+        self.expired = 0
+        self._world = world
+
+    async def take(self, count: int) -> None:
+        client = self._client()
+        while len(self.taken) < count:
+            if client.state is SessionState.EXPIRED:
+                self.expired += 1
+                client = self._client()
+            try:
+                data, stat = await client.get("/number")
+                number = int(data or b"0")
+            except ZookeeperRefused:
+                continue
+            try:
+                await client.set("/number", str(number + 1).encode(), stat.version)
+                self.taken.append(number)
+            except ZookeeperRefused as refused:
+                assert refused.error in (*NOT_DONE, ZookeeperError.SESSION_EXPIRED), refused
+                self.unknown += refused.error != ZookeeperError.BAD_VERSION
+        await client.close()
+
+    def _client(self) -> ZookeeperClient:
+        client = ZookeeperClient(self._world, [(SERVER, PORT)], session_timeout_ms=TIMEOUT_MS)
+        client.start()
+        return client
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_number_is_taken_twice_and_none_is_lost(seed: int) -> None:
+    chance = Random(seed)
+    with Simulation(seed) as simulation:
+        simulation.on_restart = lambda host: serve(simulation.world_of(host)) if host.name == SERVER else None
+        server = simulation.add_host(SERVER)
+        simulation.spawn(server, serve(simulation.world_of(server)))
+        first = simulation.add_host("first")
+        maker = ZookeeperClient(simulation.world_of(first), [(SERVER, PORT)])
+        simulation.spawn(first, begin(maker))
+        simulation.run_until(maker.create("/number", b"0"))
+        takers = []
+        tasks = []
+        for number in range(CLIENTS):
+            host = simulation.add_host(f"taker-{number}")
+            takers.append(Taker(simulation.world_of(host)))
+            tasks.append(simulation.spawn(host, takers[-1].take(EACH)))
+        while not all(task.done() for task in tasks):
+            simulation.run_for(chance.uniform(0.005, 0.6))
+            match chance.randrange(3):
+                case 0:
+                    simulation.kill(server, power_loss=chance.random() < 0.7)
+                    simulation.run_for(chance.uniform(0, 3))
+                    simulation.restart(server)
+                case 1:
+                    simulation.network.cut(SERVER)
+                case 2:
+                    simulation.network.cut(SERVER, f"taker-{chance.randrange(CLIENTS)}")
+        last = simulation.run_until(read(maker))
+        taken = sorted(number for taker in takers for number in taker.taken)
+        assert len(set(taken)) == len(taken) >= CLIENTS * EACH
+        assert len(taken) <= int(last or b"0") <= len(taken) + sum(taker.unknown for taker in takers)
+        assert simulation.troubles == []
+
+
+def unnoticed(effect: object) -> None:
+    """Of a block of the network nobody keeps count."""
+
+
+async def read(client: ZookeeperClient) -> bytes | None:
+    while True:
+        try:
+            return (await client.get("/number"))[0]
+        except ZookeeperRefused as refused:
+            assert refused.error == ZookeeperError.CONNECTION_LOSS
+
+
+async def begin(client: ZookeeperClient) -> None:
+    client.start()
+
+
+def test_watches_and_ephemeral_znodes_outlive_a_lost_connection_and_end_with_the_session() -> None:
+    told: list[tuple[EventType, str]] = []
+    states: list[SessionState] = []
+    with Simulation(1) as simulation:
+        simulation.on_restart = lambda host: serve(simulation.world_of(host)) if host.name == SERVER else None
+        server = simulation.add_host(SERVER)
+        simulation.spawn(server, serve(simulation.world_of(server)))
+        watching, owning = simulation.add_host("watching"), simulation.add_host("owning")
+        watcher = ZookeeperClient(
+            simulation.world_of(watching), [(SERVER, PORT)], session_timeout_ms=8000, on_event=lambda kind, path: told.append((kind, path))
+        )
+        owner = ZookeeperClient(simulation.world_of(owning), [(SERVER, PORT)], session_timeout_ms=TIMEOUT_MS, on_state=states.append)
+        simulation.spawn(watching, begin(watcher))
+        simulation.spawn(owning, begin(owner))
+        simulation.run_until(owner.create("/controller", b"1", CreateMode.EPHEMERAL))
+        assert simulation.run_until(watcher.exists("/controller", watch=True)) is not None
+        simulation.kill(server, power_loss=True)
+        simulation.run_for(0.3)
+        simulation.restart(server)
+        simulation.run_for(3)
+        assert states == [SessionState.CONNECTED, SessionState.CONNECTING, SessionState.CONNECTED] and told == []
+        simulation.network.block("owning", SERVER, unnoticed)
+        simulation.run_for(2 * TIMEOUT_MS / 1000)
+        assert told == [(EventType.NODE_DELETED, "/controller")], "of the watch that was asked for before the power went"
+        simulation.network.unblock("owning", SERVER, unnoticed)
+        simulation.run_for(10)
+        assert states[-1] is SessionState.EXPIRED
+        with pytest.raises(ZookeeperRefused, match="SESSION_EXPIRED"):
+            simulation.run_until(owner.get("/controller"))
