@@ -1,13 +1,15 @@
 """Every record that a client was told is in a log is in that log when the run ends, at the offset it was told, under its key.
 
 The key matters: after a loss another record may have taken the offset. The final log is read from the segments on disk, never from what a broker
-believed. A record below the log's start was deleted by retention, which is no loss; nor is what an unclean election gave up.
+believed. A record below the log's start was deleted by retention, which is no loss; nor is what an unclean election gave up, or what compaction took
+because a later record of its key is there.
 Source: KIP-98 and the meaning of acks=all; Jepsen's "lost write" (jepsen.tests.kafka).
 """
 
 from kraftsim.events.clients import RecordAcknowledged
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalLog, FinalRecord
+from kraftsim.invariants.cleaned_logs import CLEANED_WATCHES, CleanedLogs, cleaned
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.unclean_elections import UNCLEAN, UNCLEAN_WATCHES, UncleanElections, not_lost
 from kraftsim.invariants.verdict import Verdict, Violation
@@ -27,6 +29,7 @@ class FinalRecords:
         self._offsets: dict[tuple[str, int, str], list[int]] = {}
         self._log_start_offset: dict[tuple[str, int], int] = {}
         self._unclean = UncleanElections()
+        self._cleaned = CleanedLogs()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in an acknowledgement, a final log or one of its records."""
@@ -40,6 +43,7 @@ class FinalRecords:
             self._log_start_offset[log] = min(event.log_start_offset, self._log_start_offset.get(log, event.log_start_offset))
         else:
             self._unclean.learn(event)
+            self._cleaned.learn(event)
         return None
 
     def finish(self) -> Verdict:
@@ -58,14 +62,16 @@ class FinalRecords:
 
     def _is_in_log(self, topic: str, partition: int, record_key: str, offset: int) -> bool:
         offsets = self._offsets.get((topic, partition, record_key), [])
-        return bool(offsets) if offset == NO_OFFSET else offset in offsets
+        if offset == NO_OFFSET or offset in offsets:
+            return bool(offsets)
+        return self._cleaned.may_have_dropped((topic, partition), offset, offsets)
 
 
 INVARIANT = Invariant(
     name=NAME,
     rule="Every record that a client was told is in a log is in that log when the run ends, at that offset, under its key.",
     source="KIP-98",
-    watches=(RecordAcknowledged, FinalLog, FinalRecord, *UNCLEAN_WATCHES),
+    watches=(RecordAcknowledged, FinalLog, FinalRecord, *UNCLEAN_WATCHES, *CLEANED_WATCHES),
     check=FinalRecords,
     examined="SELECT run, count(*) FROM record_acknowledged GROUP BY run",
     violations=f"""
@@ -78,7 +84,7 @@ INVARIANT = Invariant(
             WHERE greatest(a.offset, 0) >= log.log_start_offset AND NOT EXISTS (
                 SELECT 1 FROM final_record AS f
                 WHERE f.run = a.run AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
-                    AND (a.offset = -1 OR f.offset = a.offset)
+                    AND (a.offset = -1 OR f.offset = a.offset OR (f.offset > a.offset AND {cleaned("a", "a.offset")}))
             ) AND {not_lost("a", "a.offset")}
         )
         SELECT

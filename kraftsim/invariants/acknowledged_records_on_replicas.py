@@ -2,13 +2,14 @@
 
 acknowledged-records-in-final-log is content with any broker's; of several replicas every one may lead next. Which are in sync is what all brokers
 told the harness after the last fault was healed. The key matters, and a record below a log's start was deleted by retention, which is no loss; nor is
-what an unclean election gave up.
+what an unclean election gave up, or what compaction took because a later record of its key is there.
 Source: KIP-98 and the meaning of acks=all; org.apache.kafka.common.errors.NotEnoughReplicasException.
 """
 
 from kraftsim.events.clients import RecordAcknowledged
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalLog, FinalRecord, ReplicaInSync
+from kraftsim.invariants.cleaned_logs import CLEANED_WATCHES, CleanedLogs, cleaned
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.unclean_elections import UNCLEAN, UNCLEAN_WATCHES, UncleanElections, not_lost
 from kraftsim.invariants.verdict import Verdict, Violation
@@ -29,6 +30,7 @@ class OnEveryReplica:
         self._offsets: dict[tuple[str, str, int, str], list[int]] = {}
         self._log_start_offset: dict[tuple[str, str, int], int] = {}
         self._unclean = UncleanElections()
+        self._cleaned = CleanedLogs()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in an acknowledgement, a replica, its final log or one of its records."""
@@ -43,6 +45,7 @@ class OnEveryReplica:
             self._log_start_offset[event.broker, event.topic, event.partition] = event.log_start_offset
         else:
             self._unclean.learn(event)
+            self._cleaned.learn(event)
         return None
 
     def finish(self) -> Verdict:
@@ -59,7 +62,7 @@ class OnEveryReplica:
                     offsets = self._offsets.get((broker, topic, partition, record_key), [])
                     if (offset in offsets) or (offset == NO_OFFSET and offsets) or max(offset, 0) < log_start_offset:
                         continue
-                    if self._unclean.may_have_lost((topic, partition), offset):
+                    if self._unclean.may_have_lost((topic, partition), offset) or self._cleaned.may_have_dropped((topic, partition), offset, offsets):
                         continue
                     message = f"{topic}-{partition}: record {record_key} was acknowledged at offset {offset} and is not there on {broker}"
                     self._findings.violation(f"{broker}/{topic}/{partition}/{record_key}/{offset}", message, event_id)
@@ -70,7 +73,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Every record that a client was told is in a log is on each replica that is in sync when the run ends.",
     source="KIP-98",
-    watches=(RecordAcknowledged, ReplicaInSync, FinalLog, FinalRecord, *UNCLEAN_WATCHES),
+    watches=(RecordAcknowledged, ReplicaInSync, FinalLog, FinalRecord, *UNCLEAN_WATCHES, *CLEANED_WATCHES),
     check=OnEveryReplica,
     examined="""
         SELECT a.run, count(*)
@@ -101,7 +104,7 @@ INVARIANT = Invariant(
         WHERE greatest(a.told_offset, 0) >= r.log_start_offset AND NOT EXISTS (
             SELECT 1 FROM final_record AS f
             WHERE f.run = a.run AND f.broker = r.broker AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
-                AND (a.told_offset = -1 OR f.offset = a.told_offset)
+                AND (a.told_offset = -1 OR f.offset = a.told_offset OR (f.offset > a.told_offset AND {cleaned("a", "a.told_offset")}))
         ) AND {not_lost("a", "a.told_offset")}
     """,
     undecidable=f"""

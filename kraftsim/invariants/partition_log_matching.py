@@ -1,12 +1,15 @@
 """Where two replicas of a partition have a batch at the same offset and of the same leader epoch, it is the same batch.
 
 What the leader of an epoch appended is what its followers copy; a batch is told by its end and its checksum. What a replica wrote counts even if it
-was cut off since: somebody may have read it. A topic that is deleted and made again under its name is another one: no story does that.
+was cut off since: somebody may have read it. What is copied from a log after it was cleaned there is what compaction left of it. A topic that is
+deleted and made again under its name is another one: no story does that.
 Source: KIP-101, KIP-279; the log matching property of Raft (Ongaro and Ousterhout 2014, section 5.3).
 """
 
 from kraftsim.events.event import Event
+from kraftsim.events.nodes import LogCleaned
 from kraftsim.events.partitions import BatchAppended, BatchReplicated
+from kraftsim.invariants.cleaned_logs import CLEANED_WATCHES, CleanedLogs, cleaned
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -18,11 +21,15 @@ class FirstWriting:
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
+        self._cleaned = CleanedLogs()
         self._batches: dict[tuple[str, int, int, int], tuple[int, int, str, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in a batch that was written."""
-        assert isinstance(event, BatchAppended | BatchReplicated)
+        assert isinstance(event, BatchAppended | BatchReplicated | LogCleaned)
+        self._cleaned.learn(event)
+        if isinstance(event, LogCleaned) or (isinstance(event, BatchReplicated) and self._is_from_a_cleaned_log(event)):
+            return None
         self._findings.examined += 1
         place = (event.topic, event.partition, event.leader_epoch, event.first_offset)
         known = self._batches.setdefault(place, (event.last_offset, event.crc, envelope.node, envelope.event_id))
@@ -35,6 +42,9 @@ class FirstWriting:
         )
         return self._findings.violation("/".join(map(str, place)), message, witness, envelope.event_id)
 
+    def _is_from_a_cleaned_log(self, event: BatchReplicated) -> bool:
+        return self._cleaned.has_passed((event.topic, event.partition), event.first_offset)
+
     def finish(self) -> Verdict:
         """Return the verdict."""
         return self._findings.verdict()
@@ -44,7 +54,8 @@ _PLACE = "run, topic, partition, leader_epoch, first_offset"
 _WRITTEN = f"""
     written AS (
         SELECT {_PLACE}, last_offset, crc, node, position FROM batch_appended
-        UNION ALL SELECT {_PLACE}, last_offset, crc, node, position FROM batch_replicated
+        UNION ALL SELECT {_PLACE}, last_offset, crc, node, position FROM batch_replicated AS r
+        WHERE NOT {cleaned("r", "r.first_offset", before="r.position")}
     )
 """
 _SAME = " AND ".join(f"w.{column} = f.{column}" for column in _PLACE.split(", "))
@@ -53,7 +64,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Batches of a partition at the same offset and of the same leader epoch are the same on every replica.",
     source="KIP-101, KIP-279",
-    watches=(BatchAppended, BatchReplicated),
+    watches=(BatchAppended, BatchReplicated, *CLEANED_WATCHES),
     check=FirstWriting,
     examined=f"WITH {_WRITTEN} SELECT run, count(*) FROM written GROUP BY run",
     # Only places with two contents are looked at closely: none in a clean run.

@@ -1,12 +1,14 @@
 """When the run is over, the logs of two replicas that are in sync agree: a batch of one is in the other, at the same offsets and with the same bytes.
 
 A log may begin later or end earlier than another one, but where both have records they have the same; a checksum stands for the bytes that it covers,
-all but the offset and the leader epoch. What is not compacted is meant: logs that are forget what they like, each for itself.
+all but the offset and the leader epoch. What is not compacted is meant: a log that is forgets what it may, each replica for itself.
 Source: KIP-101; kafka.tools.ReplicaVerificationTool.
 """
 
 from kraftsim.events.event import Event
+from kraftsim.events.nodes import LogCleaned
 from kraftsim.events.partitions import FinalBatch, FinalLog, ReplicaInSync
+from kraftsim.invariants.cleaned_logs import CLEANED_WATCHES, CleanedLogs, cleaned
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -21,11 +23,13 @@ class SameBatches:
         self._findings = Findings(NAME)
         self._in_sync: dict[Log, list[str]] = {}
         self._extent: dict[tuple[Log, str], tuple[int, int]] = {}
+        self._cleaned = CleanedLogs()
         self._batches: dict[tuple[Log, str], dict[tuple[int, int, int], str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in a replica, its final log or one of its batches."""
-        assert isinstance(event, ReplicaInSync | FinalLog | FinalBatch)
+        assert isinstance(event, ReplicaInSync | FinalLog | FinalBatch | LogCleaned)
+        self._cleaned.learn(event)
         log = (event.topic, event.partition)
         if isinstance(event, ReplicaInSync):
             known = self._in_sync.setdefault(log, [])
@@ -33,7 +37,7 @@ class SameBatches:
                 known.append(event.broker)
         elif isinstance(event, FinalLog):
             self._extent[log, event.broker] = event.log_start_offset, event.next_offset
-        else:
+        elif isinstance(event, FinalBatch):
             batches = self._batches.setdefault((log, event.broker), {})
             batches.setdefault((event.first_offset, event.last_offset, event.crc), envelope.event_id)
         return None
@@ -51,7 +55,7 @@ class SameBatches:
         begins_at, ends_at = self._extent[log, other]
         others = self._batches.get((log, other), {})
         for (first_offset, last_offset, crc), event_id in self._batches.get((log, broker), {}).items():
-            if first_offset < begins_at or last_offset >= ends_at:
+            if first_offset < begins_at or last_offset >= ends_at or self._cleaned.has_passed(log, first_offset):
                 continue
             self._findings.examined += 1
             if (first_offset, last_offset, crc) not in others:
@@ -59,7 +63,7 @@ class SameBatches:
                 self._findings.violation(f"{log[0]}/{log[1]}/{broker}/{other}/{first_offset}", message, event_id)
 
 
-_PAIR = """
+_PAIR = f"""
     batch AS (
         SELECT run, topic, partition, broker, first_offset, last_offset, crc, min(position) AS position
         FROM final_batch GROUP BY run, topic, partition, broker, first_offset, last_offset, crc
@@ -72,7 +76,7 @@ _PAIR = """
         JOIN replica AS other ON a.run = other.run AND a.topic = other.topic AND a.partition = other.partition AND a.broker <> other.broker
         JOIN final_log AS log
             ON log.run = other.run AND log.topic = other.topic AND log.partition = other.partition AND log.broker = other.broker
-        WHERE a.first_offset >= log.log_start_offset AND a.last_offset < log.next_offset
+        WHERE a.first_offset >= log.log_start_offset AND a.last_offset < log.next_offset AND NOT {cleaned("a", "a.first_offset")}
     )
 """
 
@@ -80,7 +84,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="When the run is over, replicas that are in sync hold the same batches wherever both have records.",
     source="KIP-101",
-    watches=(ReplicaInSync, FinalLog, FinalBatch),
+    watches=(ReplicaInSync, FinalLog, FinalBatch, *CLEANED_WATCHES),
     check=SameBatches,
     examined=f"WITH {_PAIR} SELECT run, count(*) FROM pair GROUP BY run",
     violations=f"""
