@@ -14,7 +14,7 @@ from kraftsim.core.metadata.activation import PastTold
 from kraftsim.core.metadata.broker_configs import static_settings
 from kraftsim.core.metadata.config_changes import config_tables
 from kraftsim.core.metadata.config_tables import ConfigTables
-from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode
+from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode, ReplicationManners
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.image import ImageWithoutZooKeeper, MetadataImage
 from kraftsim.core.partitions.partition_replica import PartitionReplica
@@ -43,12 +43,15 @@ from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,
     ACCEPTS_UNKNOWN_PRODUCERS,
+    ASSIGNMENTS_KEEP_ELIGIBLE,
     ATOMIC_FEATURE_UPDATES,
     BOUNDED_MIN_IN_SYNC_REPLICAS,
     CASELESS_GROUP_STATES,
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
+    EXPLAINED_UNREGISTRATION,
     MIGRATES_IN_TRANSACTIONS,
+    MOVES_WAIT_FOR_NEWCOMERS,
     PATIENT_TRANSACTIONS,
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
@@ -170,6 +173,11 @@ class Parts:
             config_tables=self.config_tables,
             resource_types=self.resource_types,
             looks_back_at_registration=self.release.has(SHUTDOWN_AT_REGISTRATION),
+            explains_unregistration=self.release.has(EXPLAINED_UNREGISTRATION),
+            replication=ReplicationManners(
+                moves_wait_for_all=not self.release.has(MOVES_WAIT_FOR_NEWCOMERS),
+                assignments_forget_eligible=not self.release.has(ASSIGNMENTS_KEEP_ELIGIBLE),
+            ),
             updates_features_atomically=self.release.has(ATOMIC_FEATURE_UPDATES),
         )
 

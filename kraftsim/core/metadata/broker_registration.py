@@ -45,11 +45,19 @@ class BrokerRegistration:
     in_controlled_shutdown: bool
     directories: tuple[bytes, ...]
     is_migrating_zk_broker: bool = False
+    cordoned_directories: tuple[bytes, ...] | None = None
+    """Directories that get no new partitions (KIP-1066); None: it has not said."""
 
     @property
     def is_active(self) -> bool:
         """Whether it may lead partitions."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def takes_partitions(self) -> bool:
+        """Whether any of its directories may get new partitions."""
+        cordoned = self.cordoned_directories or ()
+        return not (cordoned and self.directories) or any(directory not in cordoned for directory in self.directories)
 
     def listener(self, name: str) -> RegisteredListener | None:
         """Return the listener of a name, or None."""
@@ -66,6 +74,7 @@ class BrokerRegistration:
             fenced=record.fenced == FENCE or (self.fenced and record.fenced != UNFENCE),
             in_controlled_shutdown=self.in_controlled_shutdown or record.in_controlled_shutdown == IN_CONTROLLED_SHUTDOWN,
             directories=tuple(record.log_dirs) or self.directories,
+            cordoned_directories=self.cordoned_directories if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
         )
 
 
@@ -88,6 +97,7 @@ def registration_of(record: RegisterBrokerRecord) -> BrokerRegistration:
         in_controlled_shutdown=record.in_controlled_shutdown,
         directories=tuple(record.log_dirs),
         is_migrating_zk_broker=record.is_migrating_zk_broker,
+        cordoned_directories=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
     )
 
 
@@ -110,6 +120,7 @@ def register_broker_record(broker: BrokerRegistration, level: MetadataLevel) -> 
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.directories) if level.has_directories else [],
+        cordoned_log_dirs=list(broker.cordoned_directories) if level.has_cordons and broker.cordoned_directories is not None else None,
     )
 
 

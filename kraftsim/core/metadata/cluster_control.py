@@ -28,8 +28,10 @@ RESERVED_DIRECTORY_IDS: Final = 100
 class ClusterControl:
     """The registered brokers. Registrations are replicated; `sessions` are not."""
 
-    def __init__(self, journal: Journal, features: FeatureControl, *, cluster_id: str, session_timeout_ms: int) -> None:
+    def __init__(self, journal: Journal, features: FeatureControl, *, cluster_id: str, session_timeout_ms: int, has_sessions_of_epochs: bool) -> None:
         self._features = features
+        self._has_sessions_of_epochs = has_sessions_of_epochs
+        """Whether a session belongs to one incarnation, and holds also when it is fenced (since 4.0)."""
         self._cluster_id = cluster_id
         self._brokers: TimelineDict[int, BrokerRegistration] = TimelineDict(journal)
         self._register_offsets: TimelineDict[int, int] = TimelineDict(journal)
@@ -45,7 +47,7 @@ class ClusterControl:
 
     def usable_brokers(self) -> Iterator[BrokerRegistration]:
         """Yield the registrations of brokers that may get new partitions, by broker id: fenced ones too, but none that is about to go."""
-        return (broker for broker in self.brokers() if not self.sessions.is_leaving(broker.broker_id))
+        return (broker for broker in self.brokers() if broker.takes_partitions and not self.sessions.is_leaving(broker.broker_id))
 
     def is_active(self, broker_id: int) -> bool:
         """Tell whether a broker may lead partitions."""
@@ -106,11 +108,15 @@ class ClusterControl:
 
     def others_are_caught_up(self, broker_id: int) -> bool:
         """Tell whether every broker that serves and stays has read what the controlled shutdown of this one changed."""
-        lowest = self.sessions.lowest_metadata_offset(broker.broker_id for broker in self.usable_brokers() if not broker.fenced)
+        active = (broker for broker in self.brokers() if not broker.fenced and not self.sessions.is_leaving(broker.broker_id))
+        lowest = self.sessions.lowest_metadata_offset(broker.broker_id for broker in active)
         return lowest is None or self.sessions.controlled_shutdown_offset(broker_id) <= lowest
 
     def replay_register(self, record: RegisterBrokerRecord, offset: int) -> None:
         """Take a registration from the log."""
+        before = self._brokers.get(record.broker_id)
+        if self._has_sessions_of_epochs and before is not None and before.broker_epoch != record.broker_epoch:
+            self.sessions.forget(record.broker_id)  # that of the new epoch begins with its first heartbeat
         self._brokers[record.broker_id] = registration_of(record)
         self._register_offsets[record.broker_id] = offset
         self.sessions.begin_registration(record.broker_id)
@@ -135,7 +141,8 @@ class ClusterControl:
         if request.cluster_id != self._cluster_id:
             return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}")
         known = self._brokers.get(request.broker_id)
-        is_another = known is not None and known.incarnation_id != request.incarnation_id and not known.fenced
+        is_another = known is not None and known.incarnation_id != request.incarnation_id
+        is_another = is_another and (self._has_sessions_of_epochs or (known is not None and not known.fenced))
         if is_another and self.sessions.is_valid(request.broker_id, now_ms):
             why = f"another incarnation of broker {request.broker_id} was heard within its session"
             return Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, why)

@@ -15,6 +15,21 @@ BEFORE_CLIENT_METRICS: Final = frozenset((ConfigResourceType.TOPIC, ConfigResour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationManners:
+    """In what releases differ about partitions.
+
+    `moves_wait_for_all`: a move is done only when all who shall stay are in sync (up to 4.2).
+    `assignments_forget_eligible`: where a replica is said to lie in a directory, nobody is an eligible leader any more (up to 4.2).
+    """
+
+    moves_wait_for_all: bool = True
+    assignments_forget_eligible: bool = True
+
+
+EARLY_MANNERS: Final = ReplicationManners()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerNode:
     """One controller. `supported_features` maps a feature to its (lowest, highest) level; `quorum_ids` are the voters that its properties name."""
 
@@ -27,5 +42,8 @@ class ControllerNode:
     """What can have configurations as far as its release knows."""
     looks_back_at_registration: bool = False
     """Whether a new incarnation of a broker loses what the one before had when it registers (since 4.0)."""
+    explains_unregistration: bool = False
+    """Whether it is said why a broker cannot be unregistered (since 4.0)."""
+    replication: ReplicationManners = EARLY_MANNERS
     updates_features_atomically: bool = False
     """Whether UpdateFeatures changes all or nothing (since 4.0)."""

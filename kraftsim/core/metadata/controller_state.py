@@ -67,9 +67,15 @@ class ControllerState:
         self.journal = Journal()
         self.node = node or ControllerNode()
         self.features = FeatureControl(self.journal, metadata_version)
-        self.cluster = ClusterControl(self.journal, self.features, cluster_id=cluster_id, session_timeout_ms=session_timeout_ms)
+        self.cluster = ClusterControl(
+            self.journal,
+            self.features,
+            cluster_id=cluster_id,
+            session_timeout_ms=session_timeout_ms,
+            has_sessions_of_epochs=self.node.looks_back_at_registration,
+        )
         self.configs = ConfigControl(self.journal, self.node)
-        self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults)
+        self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults, manners=self.node.replication)
         self.producer_ids = producer_id_control(self.journal, self.cluster.is_current)
         self.registries = Registries(self._new_table)
         self._transaction_start: TimelineValue[int | None] = TimelineValue(self.journal, None)
@@ -134,6 +140,7 @@ class ControllerState:
         current = control_state(broker, is_leaving=begun)
         following = next_state(current, wish)
         changed = self._with_offline_directories(self._decide_transition(broker, current, following), broker, request.offline_log_dirs)
+        changed = self._with_cordons(changed, broker, request.cordoned_log_dirs)
         if following is BrokerControlState.CONTROLLED_SHUTDOWN and current is not following:
             self.cluster.sessions.begin_controlled_shutdown(request.broker_id, next_offset + len(changed.records) - 1)
         reply = HeartbeatReply(
@@ -223,6 +230,14 @@ class ControllerState:
         records = [*changed.records, *self.replication.offline_directory_records(broker, offline)]
         others = [fact for fact in changed.facts if not isinstance(fact, PartitionChanged)]
         return Decision(records, None, (*self.replication.facts_of(records), *others))
+
+    def _with_cordons(self, changed: Decision[None], broker: BrokerRegistration, cordoned: Sequence[bytes] | None) -> Decision[None]:
+        """Add which directories get no new partitions, where a heartbeat says something else than the ones before."""
+        known = broker.cordoned_directories
+        if cordoned is None or not self.features.metadata_level.has_cordons or (known is not None and set(known) == set(cordoned)):
+            return changed
+        record = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, cordoned_log_dirs=list(cordoned))
+        return Decision([*changed.records, record], None, changed.facts)
 
     def _decide_fence(self, broker: BrokerRegistration, reason: str) -> Decision[None]:
         fact = BrokerFenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, reason=reason)

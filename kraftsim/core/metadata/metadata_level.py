@@ -19,7 +19,7 @@ MINIMUM_LEVEL: Final = 1
 """3.0-IV1, the first level with KRaft; a broker that says nothing of metadata.version supports just this."""
 
 SINCE_LEVEL: Final = {
-    RegisterBrokerRecord: ((17, 3), (8, 2), (7, 1)),
+    RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
     PartitionRecord: ((23, 2), (17, 1)),
     PartitionChangeRecord: ((23, 2), (17, 1)),
 }
@@ -72,6 +72,16 @@ class MetadataLevel(Struct, frozen=True):
         return self.level >= 23
 
     @property
+    def has_cordons(self) -> bool:
+        """Since 4.3-IV0 directories can be cordoned (KIP-1066)."""
+        return self.level >= 30
+
+    @property
+    def has_controller_unregistration(self) -> bool:
+        """Since 4.4-IV2 controllers can be unregistered."""
+        return self.level >= 33
+
+    @property
     def has_leader_recovery(self) -> bool:
         """Since 3.2-IV0 a leader that was elected uncleanly is marked as one (KIP-704)."""
         return self.level >= 3
@@ -79,10 +89,10 @@ class MetadataLevel(Struct, frozen=True):
     def record_version(self, record: Message) -> int:
         """Return the version in which a record is written. A BrokerRegistrationChange is in the lowest version that can say what it is about.
 
-        One that is about neither fencing nor shutting down is about directories, also when none is left.
+        One that is about neither fencing, shutting down nor cordons is about directories, also when none is left.
         """
         if isinstance(record, BrokerRegistrationChangeRecord):
-            return 0 if record.fenced else 1 if record.in_controlled_shutdown else 2
+            return 3 if record.cordoned_log_dirs is not None else 0 if record.fenced else 1 if record.in_controlled_shutdown else 2
         for since_level, version in SINCE_LEVEL.get(type(record), ()):
             if self.level >= since_level:
                 return version

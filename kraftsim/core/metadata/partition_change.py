@@ -55,6 +55,7 @@ class ChangeRules:
     may_lead: Callable[[int], bool]
     default_directory: Callable[[int], bytes]
     eligible: EligibleLeaderRules | None = None
+    moves_wait_for_all: bool = True
 
 
 def changed_partition(partition: PartitionRegistration, target: PartitionTarget, rules: ChangeRules) -> PartitionChangeRecord | None:
@@ -62,7 +63,7 @@ def changed_partition(partition: PartitionRegistration, target: PartitionTarget,
 
     A move that can be completed is. Without eligible leaders an ISR never becomes empty: its last member stays in it although nobody leads.
     """
-    target = _with_completed_move(partition, target)
+    target = _with_completed_move(partition, target, rules)
     isr = partition.isr if target.isr is None else target.isr
     replicas = partition.replicas if target.replicas is None else target.replicas
     eligible = partition.eligible_leader_replicas if rules.eligible is None else rules.eligible.left_over(partition, isr)
@@ -95,13 +96,13 @@ def changed_partition(partition: PartitionRegistration, target: PartitionTarget,
     return record if _says_something(record) else None
 
 
-def _with_completed_move(partition: PartitionRegistration, target: PartitionTarget) -> PartitionTarget:
+def _with_completed_move(partition: PartitionRegistration, target: PartitionTarget, rules: ChangeRules) -> PartitionTarget:
     move = Reassignment(
         replicas=partition.replicas if target.replicas is None else target.replicas,
         removing=partition.removing_replicas if target.removing_replicas is None else target.removing_replicas,
         adding=partition.adding_replicas if target.adding_replicas is None else target.adding_replicas,
     )
-    isr = move.target_isr(partition.isr if target.isr is None else target.isr)
+    isr = move.target_isr(partition.isr if target.isr is None else target.isr, waits_for_all=rules.moves_wait_for_all)
     if isr is None:
         return target
     return PartitionTarget(

@@ -1,6 +1,6 @@
 """How a partition moves to other brokers: who joins, who leaves, when it is done, and what calling it off leaves behind.
 
-A partition under way has all replicas, old and new; the move is done once everybody who shall stay is in sync, and only then are the old ones let go.
+A partition under way has all replicas, old and new; the move is done once those who are waited for are in sync: only then the old ones may go.
 Source: KIP-455, org.apache.kafka.controller.{PartitionReassignmentReplicas, PartitionReassignmentRevert}.
 """
 
@@ -23,11 +23,17 @@ class Reassignment:
         """The replicas that shall stay."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
-    def target_isr(self, isr: Sequence[int]) -> tuple[int, ...] | None:
-        """Return the ISR with which the move is done; None while there is no move, or while somebody who shall stay is not in sync."""
+    def target_isr(self, isr: Sequence[int], *, waits_for_all: bool) -> tuple[int, ...] | None:
+        """Return the ISR with which the move is done; None while there is no move, or while somebody who is waited for is not in sync.
+
+        All who shall stay are waited for or, where the partition does not get fewer replicas, only those who join (KAFKA-19975).
+        """
         staying = tuple(replica for replica in isr if replica not in self.removing)
-        is_done = bool(self.removing or self.adding) and bool(staying) and all(replica in staying for replica in self.target)
-        return staying if is_done else None
+        if not (self.removing or self.adding) or not staying:
+            return None
+        shrinks = len(self.adding) < len(self.removing)
+        awaited = self.target if waits_for_all else (*self.adding, *(self.target if shrinks else ()))
+        return staying if all(replica in staying for replica in awaited) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,11 @@ def refuse_assignment(replicas: Sequence[int], cluster: ClusterControl, expected
         return _refused("The manual partition assignment includes an empty replica list.")
     ordered = sorted(replicas)
     for index, replica in enumerate(ordered):
-        if cluster.broker(replica) is None:
+        broker = cluster.broker(replica)
+        if broker is None:
             return _refused(f"The manual partition assignment includes broker {replica}, but no such broker is registered.")
+        if not broker.takes_partitions:
+            return _refused(f"The manual partition assignment includes broker {replica}, but all its log directories are cordoned.")
         if index and replica == ordered[index - 1]:
             return _refused(f"The manual partition assignment includes the broker {replica} more than once.")
     if expected_count is not None and len(replicas) != expected_count:

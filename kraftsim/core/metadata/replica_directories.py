@@ -79,7 +79,8 @@ def _assign(
         if topic is None or error is not ErrorCode.NONE:
             continue
         key = (topic.topic_id, number)
-        record = view.change(key, topic.partitions[number], PartitionTarget(directories={broker.broker_id: directory}), Election.ONLINE)
+        target, forgets = PartitionTarget(directories={broker.broker_id: directory}), view.manners.assignments_forget_eligible
+        record = view.change(key, topic.partitions[number], target, Election.ONLINE, forgets_eligible=forgets)
         if record is not None:
             records.append(record)
         lost[key] = None

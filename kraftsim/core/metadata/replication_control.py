@@ -12,6 +12,7 @@ from kraftsim.core.metadata.broker_effects import arrival_records, departure_rec
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ConfigControl
+from kraftsim.core.metadata.controller_node import EARLY_MANNERS, ReplicationManners
 from kraftsim.core.metadata.create_partitions import WidenedTopic, decide_create_partitions
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, decide_create_topics
 from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete, decide_delete_topics
@@ -46,9 +47,18 @@ from protocol.uuids import uuid_text
 class ReplicationControl:
     """Topics and partitions. What a method proposes, and with what it refuses, is said where the rule is."""
 
-    def __init__(self, journal: Journal, features: FeatureControl, cluster: ClusterControl, configs: ConfigControl, defaults: TopicDefaults) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        features: FeatureControl,
+        cluster: ClusterControl,
+        configs: ConfigControl,
+        defaults: TopicDefaults,
+        *,
+        manners: ReplicationManners = EARLY_MANNERS,
+    ) -> None:
         self._topics = TopicTable(journal)
-        self._view = ReplicationView(topics=self._topics, features=features, cluster=cluster, configs=configs, defaults=defaults)
+        self._view = ReplicationView(topics=self._topics, features=features, cluster=cluster, configs=configs, defaults=defaults, manners=manners)
 
     # Reading --------------------------------------------------------------------------------------------------------------------------------------
 

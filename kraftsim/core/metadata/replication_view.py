@@ -10,6 +10,7 @@ from typing import Final
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ALL_BROKERS, MIN_IN_SYNC_CONFIG, ConfigControl
+from kraftsim.core.metadata.controller_node import EARLY_MANNERS, ReplicationManners
 from kraftsim.core.metadata.eligible_leaders import EligibleLeaderRules
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.metadata_level import MetadataLevel
@@ -45,6 +46,7 @@ class ReplicationView:
     cluster: ClusterControl
     configs: ConfigControl
     defaults: TopicDefaults
+    manners: ReplicationManners = EARLY_MANNERS
 
     @property
     def level(self) -> MetadataLevel:
@@ -86,15 +88,19 @@ class ReplicationView:
         election: Election,
         is_active: Callable[[int], bool] | None = None,
         shut_down_uncleanly: Collection[int] = (),
+        *,
+        forgets_eligible: bool = False,
     ) -> PartitionChangeRecord | None:
         """Return the record that makes of a partition what it shall be, or None if nothing changes. `is_active` overrides who is in service."""
+        keeps_eligible = self.features.has_eligible_leaders and not forgets_eligible
         in_service = self.cluster.is_active if is_active is None else is_active
         rules = ChangeRules(
             level=self.level,
             election=election,
             may_lead=lambda replica: in_service(replica) and self._has_online_directory(partition, replica),
             default_directory=self.default_directory,
-            eligible=self._eligible_leader_rules(key[0], shut_down_uncleanly) if self.features.has_eligible_leaders else None,
+            eligible=self._eligible_leader_rules(key[0], shut_down_uncleanly) if keeps_eligible else None,
+            moves_wait_for_all=self.manners.moves_wait_for_all,
         )
         record = changed_partition(partition, target, rules)
         if record is not None:

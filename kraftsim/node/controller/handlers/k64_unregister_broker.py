@@ -18,7 +18,8 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(request, UnregisterBrokerRequest), "dispatch decodes by API key"
     decision = controller.ledger.state.decide_unregister(request.broker_id)
     if isinstance(decision, Refusal):
-        return UnregisterBrokerResponse(error_code=decision.error)
+        explains = controller.ledger.state.node.explains_unregistration
+        return UnregisterBrokerResponse(error_code=decision.error, error_message=decision.message if explains else "")
     return controller.ledger.commit(decision, lambda offsets: UnregisterBrokerResponse(), is_atomic=False)
 
 
