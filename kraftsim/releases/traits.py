@@ -77,6 +77,12 @@ Sessions are those of one incarnation.
 PRE_VOTE = Trait(name="pre-vote", since_release="4.0", why="KIP-996")
 """A voter asks whether it would be elected before it raises the epoch (before: it raises it at once)."""
 
+CONSUMER_GROUPS = Trait(name="consumer-groups", since_release="4.0", why="KIP-848")
+"""The coordinator of KIP-848 serves groups of both kinds (before: classic ones, unless somebody asks for the other kind)."""
+
+DELAYED_ASSIGNMENTS = Trait(name="delayed-assignments", since_release="4.3", why="KIP-1263")
+"""Targets of consumer groups are worked out once in a while (before: at every change)."""
+
 CASELESS_GROUP_STATES = Trait(name="caseless-group-states", since_release="3.8", why="KAFKA-16095")
 """ListGroups filters by states whatever the capitals (before: in the coordinator's own spelling only)."""
 

@@ -1,5 +1,7 @@
 """What members are told, before it is written as a message of some version."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from protocol.errors import ErrorCode
@@ -44,4 +46,15 @@ class CommitAnswer(Struct, frozen=True):
     errors: tuple[ErrorCode, ...]
 
 
-GroupAnswer = JoinAnswer | SyncAnswer | CommitAnswer
+class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
+    """What a member of a consumer group is told; `assigned` (topic id -> partitions) is None where it is as before. An error says why."""
+
+    error: ErrorCode = ErrorCode.NONE
+    why: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: Mapping[bytes, tuple[int, ...]] | None = None
+
+
+GroupAnswer = JoinAnswer | SyncAnswer | CommitAnswer | HeartbeatAnswer

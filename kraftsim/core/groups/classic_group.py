@@ -68,6 +68,11 @@ class ClassicGroup:
         return self.state in states
 
     @property
+    def is_dead(self) -> bool:
+        """Whether nothing counts for it any more."""
+        return self.state is GroupState.DEAD
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         """The longest time that any member wants to have."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from kraftsim.core.groups.answers import CommitAnswer
 from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
-from kraftsim.core.groups.group_offsets import NO_EXPIRY, CommittedOffset, TopicPartition
+from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
+from kraftsim.core.groups.group_offsets import NO_EXPIRY, CommittedOffset, OffsetHolder, TopicPartition
 from kraftsim.core.groups.group_records import offset_record
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.moment import Moment
@@ -77,7 +78,15 @@ class Committing:
             return error
         return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
-    def _store(self, group: ClassicGroup, waiter: int, asked: CommitAsked, now: Moment) -> None:
+    def commit_of_epoch(self, group: ConsumerGroup, waiter: int, asked: CommitAsked, api_version: int, now: Moment) -> None:
+        """Take offsets of a member of a consumer group, which names its epoch, or say why not."""
+        error = group.refuse_commit(asked.member_id, asked.generation_id, api_version)
+        if error is not None:
+            self._outbox.reply(waiter, CommitAnswer((error,) * len(asked.offsets)))
+            return
+        self._store(group, waiter, asked, now)
+
+    def _store(self, group: OffsetHolder, waiter: int, asked: CommitAsked, now: Moment) -> None:
         errors: list[ErrorCode] = []
         sent: list[tuple[TopicPartition, CommittedOffset]] = []
         for each in asked.offsets:
@@ -96,7 +105,7 @@ class Committing:
 
         def on_stored(stored: Stored) -> None:
             for index, (partition, offset) in enumerate(sent):
-                if group.is_in(GroupState.DEAD):
+                if group.is_dead:
                     break
                 if not stored.is_replicated:
                     if stored.error is not ErrorCode.REQUEST_TIMED_OUT:

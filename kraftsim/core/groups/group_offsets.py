@@ -7,6 +7,7 @@ Source: kafka.coordinator.group.GroupMetadata, org.apache.kafka.coordinator.grou
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 TopicPartition = tuple[str, int]
 NO_EXPIRY = -1
@@ -160,6 +161,18 @@ class GroupOffsets:
             for partition, offset in self.committed.items()
             if partition[0] not in kept_topics and not self.is_unstable(partition) and _is_over(offset, now_ms, retention_ms, since_ms)
         ]
+
+
+class OffsetHolder(Protocol):
+    """A group of either kind, as far as its offsets are concerned."""
+
+    group_id: str
+    offsets: GroupOffsets
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing counts for it any more."""
+        ...
 
 
 def _remove(of_producers: dict[int, Offsets], producer_id: int, partition: TopicPartition) -> None:

@@ -9,7 +9,10 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """group.initial.rebalance.delay.ms, group.{min,max}.session.timeout.ms, group.max.size, offset.metadata.max.bytes, offsets.retention.minutes."""
+    """group.initial.rebalance.delay.ms, group.{min,max}.session.timeout.ms, group.max.size, offset.metadata.max.bytes, offsets.retention.minutes.
+
+    Those of consumer groups: group.consumer.{session.timeout.ms, heartbeat.interval.ms, max.size, assignors, assignment.interval.ms}.
+    """
 
     initial_rebalance_delay_ms: int = 3000
     min_session_timeout_ms: int = 6000
@@ -17,3 +20,15 @@ class GroupSettings:
     max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 10080 * 60 * 1000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The first one is taken where no member wants another."""
+    consumer_assignment_interval_ms: int = 0
+    consumer_first_epoch: int = 0
+    """The epoch of a group before its first member (KIP-1263: 1)."""
+    consumer_settles_empty: bool = False
+    """Whether a group whose last member went has its target at once (KIP-1263)."""
+    makes_group_unjudged: bool = True
+    """Whether a group that nobody knows is made for a transactional commit before that is judged (up to 3.9)."""

@@ -4,20 +4,28 @@ Every input gives the moment at which it comes; what is to be done is in `outbox
 Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import CommitAnswer, JoinAnswer, SyncAnswer
 from kraftsim.core.groups.classic_group import CONSUMER_PROTOCOL, NO_STATE_TIMESTAMP, ClassicGroup, GroupState
 from kraftsim.core.groups.committing import CommitAsked, Committing
-from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from kraftsim.core.groups.consumer.consumer_group import FIRST_COMMIT_WITH_EPOCHS, ConsumerGroup
+from kraftsim.core.groups.consumer.consumer_groups import ConsumerGroups, HeartbeatAsked
+from kraftsim.core.groups.consumer.consumer_records import Change, group_tombstones
+from kraftsim.core.groups.consumer.consumer_replay import KEYS as CONSUMER_KEYS
+from kraftsim.core.groups.consumer.consumer_replay import replay_change
+from kraftsim.core.groups.consumer.topics_view import NoTopics, TopicsView
+from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, OffsetHolder, TopicPartition
 from kraftsim.core.groups.group_records import group_tombstone, offset_tombstone, read_offset, restore_group
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.joining import JoinAsked, Joining
 from kraftsim.core.groups.membership import Membership, SyncAsked
 from kraftsim.core.groups.moment import Moment
 from kraftsim.core.groups.offset_notes import OffsetNotes, unheard
-from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox
+from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox, coordinator_record
 from kraftsim.core.groups.rebalance import Rebalance
 from kraftsim.core.groups.timers import TimerKind, Timers
 from kraftsim.core.groups.transactional_committing import TransactionalCommitAsked, TransactionalCommitting
@@ -28,6 +36,9 @@ from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommit
 from protocol.coordinator.g02_group_metadata import GroupMetadataKey, GroupMetadataValue
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.errors import ErrorCode
+from protocol.schema import Message
+
+OLDEST_COMMIT: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +58,11 @@ class GroupShard:
     transactional_committing_class: type[TransactionalCommitting] = TransactionalCommitting
     """Who judges and writes the commits of transactions."""
 
-    def __init__(self, settings: GroupSettings, number: int = 0, note: Callable[[Event], None] = unheard) -> None:
+    def __init__(self, settings: GroupSettings, number: int = 0, note: Callable[[Event], None] = unheard, topics: TopicsView | None = None) -> None:
         self._notes = notes = OffsetNotes(note, number)
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        """Those of the other protocol (KIP-848). No name is in both."""
         self.outbox = Outbox()
         self.timers = Timers()
         self._settings = settings
@@ -58,6 +71,24 @@ class GroupShard:
         self._membership = Membership(self.outbox, self.timers, self._rebalance)
         self._committing = Committing(settings, self.outbox, self._rebalance, notes)
         self._transactional = self.transactional_committing_class(settings, self.outbox, notes)
+        self._consumers = ConsumerGroups(
+            settings,
+            self.outbox,
+            self.timers,
+            topics or NoTopics(),
+            groups=self.consumer_groups,
+            apply=lambda change: self._replay_change(*change),
+            admit=self._admit_consumers,
+        )
+
+    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """Return a group of either kind."""
+        return self.groups.get(group_id) or self.consumer_groups.get(group_id)
+
+    def all(self) -> Iterator[ClassicGroup | ConsumerGroup]:
+        """Yield the groups of both kinds."""
+        yield from list(self.groups.values())
+        yield from list(self.consumer_groups.values())
 
     # Members -------------------------------------------------------------------------------------------------------------------------------
 
@@ -68,10 +99,14 @@ class GroupShard:
             return
         group = self.groups.get(asked.group_id)
         if group is None:
+            consumers = self.consumer_groups.get(asked.group_id)
+            if consumers is not None and consumers.members:
+                self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=asked.member_id))
+                return
             if asked.member_id:
                 self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id))
                 return
-            group = self._new_group(asked.group_id, now.wall_ms)
+            group = self._new_group(asked.group_id, now.wall_ms) if consumers is None else self._admit_classic(consumers, now)
         self._joining.join(group, waiter, asked, now)
 
     def sync(self, waiter: int, asked: SyncAsked, now: Moment) -> None:
@@ -98,33 +133,70 @@ class GroupShard:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return [self._membership.leave(group, member_id, instance_id, now) for member_id, instance_id in members]
 
+    def consumer_heartbeat(self, waiter: int, asked: HeartbeatAsked, now: Moment) -> None:
+        """Answer with a HeartbeatAnswer (KIP-848). Who joins makes the group, if it is not there; an empty classic one becomes it."""
+        self._consumers.heartbeat(waiter, asked, now)
+
+    def _admit_consumers(self, group_id: str) -> list[Change] | Refusal:
+        """Make a consumer group, also of a classic one without members, whose offsets it keeps."""
+        classic = self.groups.get(group_id)
+        changes: list[Change] = []
+        if classic is not None:
+            if not classic.is_in(GroupState.EMPTY):
+                return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            changes.append((GroupMetadataKey(group=group_id), None))
+        self._make_consumers(group_id).group_epoch = self._settings.consumer_first_epoch
+        return changes
+
+    def _admit_classic(self, consumers: ConsumerGroup, now: Moment) -> ClassicGroup:
+        """Make a classic group of a consumer group without members."""
+        changes = group_tombstones(consumers.group_id)
+        for change in changes:
+            self._replay_change(*change)
+        self.outbox.write([coordinator_record(*change) for change in changes])
+        return self.groups.get(consumers.group_id) or self._new_group(consumers.group_id, now.wall_ms)
+
     # Offsets -------------------------------------------------------------------------------------------------------------------------------
 
-    def commit(self, waiter: int, asked: CommitAsked, now: Moment) -> None:
+    def commit(self, waiter: int, asked: CommitAsked, now: Moment, api_version: int = OLDEST_COMMIT) -> None:
         """Answer with a CommitAnswer once the offsets are replicated. A group that nobody knows is made for whoever is no member."""
+        consumers = self.consumer_groups.get(asked.group_id)
+        if consumers is not None:
+            self._committing.commit_of_epoch(consumers, waiter, asked, api_version, now)
+            return
         group = self.groups.get(asked.group_id)
         if group is None:
             if asked.generation_id >= 0:
-                self.outbox.reply(waiter, CommitAnswer((ErrorCode.ILLEGAL_GENERATION,) * len(asked.offsets)))
+                knows_epochs = not self._settings.makes_group_unjudged and api_version >= FIRST_COMMIT_WITH_EPOCHS
+                unknown = ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
+                self.outbox.reply(waiter, CommitAnswer((unknown,) * len(asked.offsets)))
                 return
             group = self._new_group(asked.group_id, now.wall_ms)
         self._committing.commit(group, waiter, asked, now)
 
     def commit_in_transaction(self, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
         """Answer with a CommitAnswer once the offsets are replicated: judged and appended in one step. A group that nobody knows is made."""
-        self._transactional.commit(self.group_of_transaction(asked.group_id, now), waiter, asked, now)
+        group = self._group_of_transaction(asked, now)
+        if isinstance(group, ErrorCode):
+            self.outbox.reply(waiter, CommitAnswer((group,) * len(asked.offsets)))
+        else:
+            self._transactional.commit(group, waiter, asked, now)
 
     def refuse_in_transaction(self, asked: TransactionalCommitAsked, now: Moment) -> ErrorCode | None:
         """Return why a group would not take a transactional commit now, without writing anything."""
-        return self._transactional.refuse(self.group_of_transaction(asked.group_id, now), asked)
+        group = self._group_of_transaction(asked, now)
+        return group if isinstance(group, ErrorCode) else self._transactional.refuse(group, asked)
 
-    def group_of_transaction(self, group_id: str, now: Moment) -> ClassicGroup:
-        """Return the group that a transaction commits for; one that nobody knows is made, whoever is to be refused then."""
-        return self.groups.get(group_id) or self._new_group(group_id, now.wall_ms)
+    def _group_of_transaction(self, asked: TransactionalCommitAsked, now: Moment) -> ClassicGroup | ConsumerGroup | ErrorCode:
+        """Return the group that a transaction commits for. Up to 3.9 one that nobody knows is made, whoever is to be refused then."""
+        group = self.find(asked.group_id)
+        if group is None and asked.generation_id >= 0 and not self._settings.makes_group_unjudged:
+            return ErrorCode.ILLEGAL_GENERATION
+        return group or self._new_group(asked.group_id, now.wall_ms)
 
     def end_transaction(self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction is replicated: what waited for it counts, or never will."""
-        for group in self.groups.values():
+        for group in self.all():
             for ended in group.offsets.end_transaction(producer_id, marker_offset, is_commit=is_commit):
                 self._notes.ended(
                     group.group_id,
@@ -135,10 +207,15 @@ class GroupShard:
                     is_commit=is_commit,
                 )
 
+    def refuse_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode | None:
+        """Return why somebody is not told the offsets of a consumer group: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (KIP-848)."""
+        consumers = self.consumer_groups.get(group_id)
+        return None if consumers is None else consumers.refuse_fetch(member_id, member_epoch)
+
     def fetch_offsets(self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool) -> list[FoundOffset]:
         """Return the committed offsets of partitions, or (None) of all that have one."""
-        group = self.groups.get(group_id)
-        if group is None or group.is_in(GroupState.DEAD):
+        group = self.find(group_id)
+        if group is None or group.is_dead:
             return [FoundOffset(partition, None) for partition in partitions or ()]
         offsets = group.offsets
         found = [
@@ -151,17 +228,20 @@ class GroupShard:
             self._notes.told(group_id, each.partition, each.offset, each.error, require_stable=require_stable)
         return found
 
-    def withholds(self, group: ClassicGroup, partition: TopicPartition, *, require_stable: bool) -> bool:
+    def withholds(self, group: OffsetHolder, partition: TopicPartition, *, require_stable: bool) -> bool:
         """Tell whether an offset is not told because it may be replaced at any moment (KIP-447); who wants any offset is told the former one."""
         return require_stable and group.offsets.is_unstable(partition)
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition], now: Moment) -> list[ErrorCode] | ErrorCode:
         """Forget offsets that no member reads; return how each partition went, or why none was looked at (OffsetDelete)."""
-        group = self.groups.get(group_id)
-        if group is None or group.is_in(GroupState.DEAD):
+        group = self.find(group_id)
+        if group is None or group.is_dead:
             return ErrorCode.GROUP_ID_NOT_FOUND
         errors = [ErrorCode.NONE] * len(partitions)
-        if not group.is_in(GroupState.EMPTY):
+        if isinstance(group, ConsumerGroup):
+            read = [group.is_subscribed_to(topic) for topic, _ in partitions]
+            errors = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE for is_read in read]
+        elif not group.is_in(GroupState.EMPTY):
             if group.protocol_type != CONSUMER_PROTOCOL:
                 return ErrorCode.NON_EMPTY_GROUP
             topics = group.subscribed_topics
@@ -173,27 +253,33 @@ class GroupShard:
 
     def delete(self, group_id: str, now: Moment) -> ErrorCode:
         """Forget a group without members, with its offsets (DeleteGroups)."""
-        group = self.groups.get(group_id)
-        if group is None or group.is_in(GroupState.DEAD):
+        group = self.find(group_id)
+        if group is None or group.is_dead:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if not group.is_in(GroupState.EMPTY):
+        if not _is_empty(group):
             return ErrorCode.NON_EMPTY_GROUP
-        group.enter(GroupState.DEAD, now.wall_ms)
+        if isinstance(group, ConsumerGroup):
+            group.is_over = True
+        else:
+            group.enter(GroupState.DEAD, now.wall_ms)
         self._forget(group, group.offsets.known(), now)
         return ErrorCode.NONE
 
     def expire_offsets(self, now: Moment) -> None:
         """Forget offsets that were kept for long enough, and groups that have neither members nor offsets (KIP-211)."""
-        for group in list(self.groups.values()):
+        for group in self.all():
             self._forget(group, self._expired(group, now.wall_ms), now)
 
     def forget_topics(self, is_there: Callable[[str], bool], now: Moment) -> None:
         """Forget the offsets of topics that are deleted."""
-        for group in list(self.groups.values()):
+        for group in self.all():
             self._forget(group, [partition for partition in group.offsets.known() if not is_there(partition[0])], now)
 
-    def _expired(self, group: ClassicGroup, now_ms: int) -> list[TopicPartition]:
+    def _expired(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
         retention_ms, offsets = self._settings.offsets_retention_ms, group.offsets
+        if isinstance(group, ConsumerGroup):
+            kept = frozenset(name for member in group.members.values() for name in group.topics_of(member))
+            return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=kept)
         if group.protocol_type is None:
             return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=frozenset())
         if group.is_in(GroupState.EMPTY):
@@ -203,18 +289,23 @@ class GroupShard:
             return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=group.subscribed_topics)
         return []
 
-    def _forget(self, group: ClassicGroup, partitions: Sequence[TopicPartition], now: Moment) -> None:
+    def _forget(self, group: ClassicGroup | ConsumerGroup, partitions: Sequence[TopicPartition], now: Moment) -> None:
         """Forget offsets, and the group if nothing is left of it; nobody waits for the tombstones."""
         forgotten = group.offsets.forget(partitions)
         records: list[CoordinatorRecord] = [offset_tombstone(group.group_id, partition) for partition in forgotten]
         for partition in forgotten:
             self._notes.forgotten(group.group_id, partition)
-        if group.is_in(GroupState.EMPTY) and group.offsets.is_empty:
-            group.enter(GroupState.DEAD, now.wall_ms)
-        if group.is_in(GroupState.DEAD):
-            del self.groups[group.group_id]
-            if group.generation_id > 0:
-                records.append(group_tombstone(group.group_id))
+        if isinstance(group, ConsumerGroup):
+            if group.is_over or (not group.members and group.offsets.is_empty):
+                del self.consumer_groups[group.group_id]
+                records += [coordinator_record(*change) for change in group_tombstones(group.group_id)]
+        else:
+            if group.is_in(GroupState.EMPTY) and group.offsets.is_empty:
+                group.enter(GroupState.DEAD, now.wall_ms)
+            if group.is_dead:
+                del self.groups[group.group_id]
+                if group.generation_id > 0:
+                    records.append(group_tombstone(group.group_id))
         if records:
             self.outbox.write(records)
 
@@ -223,6 +314,11 @@ class GroupShard:
     def on_wake(self, now: Moment) -> None:
         """Let everything pass whose time is over."""
         while (key := self.timers.take_due(now.monotonic_ms)) is not None:
+            match key.kind:
+                case TimerKind.CONSUMER_SESSION:
+                    self._consumers.remove(key.group_id, key.member_id)
+                case TimerKind.CONSUMER_REVOCATION:
+                    self._consumers.on_revocation_end(key.group_id, key.member_id)
             group = self.groups.get(key.group_id)
             if group is None:
                 continue
@@ -242,7 +338,7 @@ class GroupShard:
         """Take a batch of the log. Raises MalformedMessage. What a transaction has committed counts once its marker is there."""
         if batch.is_control:
             for record in batch.records():
-                for group in self.groups.values():
+                for group in self.all():
                     group.offsets.end_transaction(batch.producer_id, record.offset, is_commit=control_type(record.key) is ControlType.COMMIT)
             return
         for record in batch.records():
@@ -254,10 +350,33 @@ class GroupShard:
                 case (GroupMetadataKey() as key, value):
                     assert value is None or isinstance(value, GroupMetadataValue), "the value belongs to the key"
                     self._replay_group(key.group, value)
+                case (key, value) if isinstance(key, CONSUMER_KEYS):
+                    self._replay_change(key, value)
+
+    def _replay_change(self, key: Message, value: Message | None) -> None:
+        """Take what is written of a consumer group, or of a classic one that becomes one."""
+        if isinstance(key, GroupMetadataKey):
+            return  # its tombstone: the group is of the other kind already
+        replay_change(key, value, find=self.consumer_groups.get, make=self._make_consumers, drop=self._drop_consumers)
+
+    def _make_consumers(self, group_id: str) -> ConsumerGroup:
+        """Return a consumer group; one that is made keeps what a classic one has committed."""
+        group = self.consumer_groups.get(group_id)
+        if group is None:
+            group = self.consumer_groups[group_id] = ConsumerGroup(group_id)
+            classic = self.groups.pop(group_id, None)
+            group.offsets = self.offsets_class() if classic is None else classic.offsets
+        return group
+
+    def _drop_consumers(self, group_id: str) -> None:
+        """Forget a consumer group; a classic one keeps what it has committed."""
+        offsets = self.consumer_groups.pop(group_id).offsets
+        if not offsets.is_empty:
+            self._new_group(group_id).offsets = offsets
 
     def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int | None) -> None:
         partition = (key.topic, key.partition)
-        group = self.groups.get(key.group)
+        group = self.find(key.group)
         if value is None:
             if group is not None:
                 group.offsets.forget([partition])
@@ -280,7 +399,8 @@ class GroupShard:
                     self._new_group(group_id).offsets = offsets
             return
         group = restore_group(group_id, value)
-        group.offsets = self.offsets_class() if known is None else known.offsets
+        former = known or self.consumer_groups.pop(group_id, None)
+        group.offsets = self.offsets_class() if former is None else former.offsets
         self.groups[group_id] = group
 
     def _new_group(self, group_id: str, wall_ms: int = NO_STATE_TIMESTAMP) -> ClassicGroup:
@@ -299,8 +419,11 @@ class GroupShard:
                 self._rebalance.renew_session(member, now)
             if len(group.members) > self._settings.max_size:
                 self._rebalance.prepare(group, now)
+        for consumers in self.consumer_groups.values():
+            self._note_loaded(consumers)
+        self._consumers.begin(now)
 
-    def _note_loaded(self, group: ClassicGroup) -> None:
+    def _note_loaded(self, group: OffsetHolder) -> None:
         for partition, stored in group.offsets.committed.items():
             self._notes.loaded(group.group_id, partition, stored)
         for producer_id, offsets in group.offsets.pending.items():
@@ -314,4 +437,11 @@ class GroupShard:
                 self._rebalance.answer_join(member, JoinAnswer(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id))
                 self._rebalance.answer_sync(member, SyncAnswer(error=ErrorCode.NOT_COORDINATOR))
             group.enter(GroupState.DEAD, now.wall_ms)
+        for consumers in self.consumer_groups.values():
+            consumers.is_over = True
         self.groups.clear()
+        self.consumer_groups.clear()
+
+
+def _is_empty(group: ClassicGroup | ConsumerGroup) -> bool:
+    return not group.members if isinstance(group, ConsumerGroup) else group.is_in(GroupState.EMPTY)

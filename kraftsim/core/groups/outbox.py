@@ -10,7 +10,9 @@ from msgspec import Struct
 
 from kraftsim.core.groups.answers import GroupAnswer
 from kraftsim.core.groups.moment import Moment
+from protocol.coordinator.registry import build_record
 from protocol.errors import ErrorCode
+from protocol.schema import Message
 
 NO_OFFSET: Final = -1
 OF_EVERY_STORE: Final[Mapping[ErrorCode, ErrorCode]] = {
@@ -36,6 +38,13 @@ OF_OFFSETS: Final = {
 """GroupMetadataManager.storeOffsets."""
 
 
+OF_CHANGES: Final = {
+    **OF_EVERY_STORE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""org.apache.kafka.coordinator.group.GroupCoordinatorService.handleOperationException."""
 REPLICATED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 """How an append ends whose records are on all replicas in sync."""
 
@@ -45,6 +54,11 @@ class CoordinatorRecord(Struct, frozen=True):
 
     key: bytes
     value: bytes | None
+
+
+def coordinator_record(key: Message, value: Message | None, version: int = 0) -> CoordinatorRecord:
+    """Return the record of a key and a value."""
+    return CoordinatorRecord(*build_record(key, value, version))
 
 
 class Reply(Struct, frozen=True):
@@ -71,6 +85,8 @@ class Append(Struct, frozen=True):
     records: tuple[CoordinatorRecord, ...]
     token: int | None
     producer: WritingProducer | None = None
+    holds_already: bool = False
+    """What the records say holds here before they are written: it is not to be if they cannot be. However few the replicas in sync are."""
 
 
 Effect = Reply | Append
@@ -121,6 +137,12 @@ class Outbox:
     def store_offsets(self, records: Sequence[CoordinatorRecord], on_stored: OnStored, producer: WritingProducer | None = None) -> None:
         """Have the records of offsets appended, and go on once they are replicated, or are not; perhaps twice: what took too long may end well."""
         self._store(records, Awaited(on_stored, OF_OFFSETS, outlasts_answer=True), producer)
+
+    def store_changes(self, records: Sequence[CoordinatorRecord], on_stored: OnStored) -> None:
+        """Have changes appended that hold here already, and go on once they are replicated, or are not."""
+        self._token_count += 1
+        self._waiting[self._token_count] = Awaited(on_stored, OF_CHANGES, outlasts_answer=False)
+        self._effects.append(Append(tuple(records), self._token_count, holds_already=True))
 
     def _store(self, records: Sequence[CoordinatorRecord], awaited: Awaited, producer: WritingProducer | None = None) -> None:
         self._token_count += 1

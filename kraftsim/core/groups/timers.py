@@ -15,6 +15,8 @@ class TimerKind(IntEnum):
     PENDING_MEMBER = 1
     REBALANCE = 2
     SYNC = 3
+    CONSUMER_SESSION = 4
+    CONSUMER_REVOCATION = 5
 
 
 class TimerKey(NamedTuple):

@@ -13,7 +13,8 @@ from msgspec import Struct
 from kraftsim.core.groups.answers import CommitAnswer
 from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
 from kraftsim.core.groups.committing import OffsetAsked, offset_of, placed_at
-from kraftsim.core.groups.group_offsets import CommittedOffset, TopicPartition
+from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
+from kraftsim.core.groups.group_offsets import CommittedOffset, OffsetHolder, TopicPartition
 from kraftsim.core.groups.group_records import offset_record
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.moment import Moment
@@ -42,7 +43,7 @@ class TransactionalCommitting:
         self._outbox = outbox
         self._notes = notes
 
-    def commit(self, group: ClassicGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+    def commit(self, group: ClassicGroup | ConsumerGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
         """Take offsets, or say why not. The session of a member goes on as it was."""
         error = self.refuse(group, asked)
         if error is not None:
@@ -50,12 +51,15 @@ class TransactionalCommitting:
             return
         self._store(group, waiter, asked, now)
 
-    def refuse(self, group: ClassicGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
-        """Return why a group does not take offsets from a member.
+    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
+        """Return why a group does not take offsets from a member. A member of a consumer group names its epoch, and is told ILLEGAL_GENERATION, too.
 
         Comes back with COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION. A rebalance that is not over refuses
         nobody: whoever is to join again may still commit what it has read.
         """
+        if isinstance(group, ConsumerGroup):
+            stale = group.refuse_commit(asked.member_id, asked.generation_id, None)
+            return ErrorCode.ILLEGAL_GENERATION if stale is ErrorCode.STALE_MEMBER_EPOCH else stale
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if asked.generation_id < 0 and (group.is_in(GroupState.EMPTY) or (not asked.member_id and asked.group_instance_id is None)):
@@ -65,7 +69,7 @@ class TransactionalCommitting:
             return error
         return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
-    def _store(self, group: ClassicGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+    def _store(self, group: OffsetHolder, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
         errors = [too_large if len(each.metadata) > self._settings.offset_metadata_max_bytes else ErrorCode.NONE for each in asked.offsets]
         sent: list[tuple[TopicPartition, CommittedOffset]] = [
@@ -80,7 +84,7 @@ class TransactionalCommitting:
 
         def on_stored(stored: Stored) -> None:
             for index, (partition, offset) in enumerate(sent):
-                if group.is_in(GroupState.DEAD):
+                if group.is_dead:
                     break
                 if not stored.is_replicated:
                     if stored.error is not ErrorCode.REQUEST_TIMED_OUT:

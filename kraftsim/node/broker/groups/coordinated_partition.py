@@ -26,12 +26,17 @@ from protocol.records import Record
 OnAnswer = Callable[[GroupAnswer], None]
 FIRST_WAITER: Final = 1
 COORDINATOR_SEQUENCE: Final = 0
+LEADER_ONLY: Final = 1
 
 
 class CoordinatedPartition:
-    """The groups of one partition. While `is_loading`, they are not all known yet, and nobody may ask."""
+    """The groups of one partition. While `is_loading`, they are not all known yet, and nobody may ask.
 
-    def __init__(self, hosted: HostedPartition, shard: GroupShard, log: CoordinatorLog, clock: Clock) -> None:
+    `on_unwritten` is told that something holds here that could not be written: then the groups are to be read back.
+    """
+
+    def __init__(self, hosted: HostedPartition, shard: GroupShard, log: CoordinatorLog, clock: Clock, on_unwritten: Callable[[], None]) -> None:
+        self._on_unwritten = on_unwritten
         self.hosted = hosted
         self.shard = shard
         self.is_loading = True
@@ -119,7 +124,10 @@ class CoordinatedPartition:
     def _append(self, append: Append) -> None:
         """Append records, and say how it ended once all who are in sync have them."""
         token, producer = append.token, append.producer
-        outcome = self._log.append(self.hosted, self._batch(append), ALL_REPLICAS, None if producer is None else producer.guard)
+        acks = LEADER_ONLY if append.holds_already else ALL_REPLICAS
+        outcome = self._log.append(self.hosted, self._batch(append), acks, None if producer is None else producer.guard)
+        if append.holds_already and isinstance(outcome, Refusal):
+            self._on_unwritten()
         if token is None:
             return
         if isinstance(outcome, Refusal):

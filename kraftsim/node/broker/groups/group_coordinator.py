@@ -14,13 +14,17 @@ from kraftsim.events.groups import GroupsLoaded, GroupsUnloaded
 from kraftsim.node.broker.coordinator_loading import read_back
 from kraftsim.node.broker.groups.coordinated_partition import CoordinatedPartition
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
+from kraftsim.node.broker.groups.known_topics import KnownTopics
+from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import GROUP_METADATA
 from kraftsim.node.broker.partitions import PartitionKey, Partitions
-from kraftsim.node.config import NodeConfig
 from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.shell import NodeShell
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
+from protocol.uuids import uuid_text
+
+UUID_BYTES = 16
 
 
 class GroupCoordinator:
@@ -33,15 +37,19 @@ class GroupCoordinator:
         partitions: Partitions,
         produces: Purgatory[PartitionKey],
         fetches: Purgatory[PartitionKey],
-        shard_class: type[GroupShard] = GroupShard,
+        shard_class: type[GroupShard],
+        settings: GroupSettings,
+        serves_consumers: Callable[[], bool],
     ) -> None:
+        self._serves_consumers = serves_consumers
         self._shell = shell
         self._shard_class = shard_class
         self._world = shell.world
         self._config = shell.config
         self._image = image
         self._hosted = partitions
-        self._settings = group_settings(shell.config)
+        self._settings = settings
+        self._topics = KnownTopics(image)
         self._log = CoordinatorLog(
             partitions,
             produces,
@@ -68,6 +76,20 @@ class GroupCoordinator:
         if found is None:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if found.is_loading else found
+
+    @property
+    def serves_consumers(self) -> bool:
+        """Whether there are consumer groups (KIP-848)."""
+        return self._serves_consumers()
+
+    @property
+    def consumer_assignors(self) -> tuple[str, ...]:
+        """The names of the assignors; the first one is taken where no member wants another."""
+        return self._settings.consumer_assignors
+
+    def fresh_consumer_id(self) -> str:
+        """Return an id for a member of a consumer group that has none."""
+        return uuid_text(self._member_ids.randbytes(UUID_BYTES))
 
     def all(self) -> Iterator[CoordinatedPartition]:
         """Yield every partition that this broker answers for, by number."""
@@ -101,9 +123,20 @@ class GroupCoordinator:
             self._world.note(GroupsUnloaded(partition=number))
             known = None
         if known is None and hosted is not None and hosted.replica.is_leader:
-            shard = self._shard_class(self._settings, number, self._world.note)
-            led = self._partitions[number] = CoordinatedPartition(hosted, shard, self._log, self._world.clock)
-            self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
+            self._begin(number, hosted)
+
+    def _begin(self, number: int, hosted: HostedPartition) -> None:
+        shard = self._shard_class(self._settings, number, self._world.note, self._topics)
+        led = CoordinatedPartition(hosted, shard, self._log, self._world.clock, lambda: self._shell.settle_soon(lambda: self._begin_again(led)))
+        self._partitions[number] = led
+        self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
+
+    def _begin_again(self, former: CoordinatedPartition) -> None:
+        """Read the groups of a partition back: something was decided that could not be written."""
+        number = former.hosted.partition
+        if self._partitions.get(number) is former and former.hosted.replica.is_leader:
+            former.end()
+            self._begin(number, former.hosted)
 
     def on_marker(self, partition: int, producer_id: int, producer_epoch: int, is_commit: bool, offset: int) -> None:
         """The marker of a transaction is on all replicas of a partition that are in sync: offsets that waited for it count, or never will."""
@@ -147,15 +180,3 @@ class GroupCoordinator:
                 if not led.is_loading:
                     led.shard.expire_offsets(led.now())
                     led.settle()
-
-
-def group_settings(config: NodeConfig) -> GroupSettings:
-    """Return what the properties of a broker say about groups."""
-    return GroupSettings(
-        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        min_session_timeout_ms=config.group_min_session_timeout_ms,
-        max_session_timeout_ms=config.group_max_session_timeout_ms,
-        max_size=config.group_max_size,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-    )

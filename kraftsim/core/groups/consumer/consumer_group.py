@@ -1,0 +1,192 @@
+"""A consumer group: the fold of its records. Whoever decides something about it writes records; only `replay_*` changes it.
+
+Source: KIP-848, org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup}.
+"""
+
+from dataclasses import replace
+from enum import Enum
+from typing import Final
+
+from kraftsim.core.groups.consumer.consumer_member import ConsumerMember, MemberState
+from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, Shares
+from kraftsim.core.groups.group_offsets import GroupOffsets
+from protocol.coordinator.g05_consumer_group_member_metadata import ConsumerGroupMemberMetadataValue
+from protocol.coordinator.g08_consumer_group_current_member_assignment import ConsumerGroupCurrentMemberAssignmentValue
+from protocol.errors import ErrorCode
+
+NEVER_MS: Final = -1
+NO_VERSION: Final = -1
+
+
+class ConsumerGroupState(Enum):
+    """The values are Kafka's own words."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ConsumerGroup:
+    """Members stand in the order in which they came. A group without members may still hold offsets."""
+
+    def __init__(self, group_id: str, group_epoch: int = 0) -> None:
+        self.group_id = group_id
+        self.group_epoch = group_epoch
+        self.metadata_hash = 0
+        self.assignment_epoch = 0
+        self.assigned_ms = NEVER_MS
+        """The wall clock when the target was worked out."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, Shares] = {}
+        self.resolved: dict[str, tuple[str, ...]] = {}
+        """The topics that each regular expression means."""
+        self.offsets = GroupOffsets()
+        self.seen_topics = NO_VERSION
+        """The version of the topics that the group knows of."""
+        self.is_over = False
+        self._owners: dict[tuple[bytes, int], str] = {}
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing counts for it any more."""
+        return self.is_over
+
+    # Looking -------------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """How far the group is."""
+        if self.is_over:
+            return ConsumerGroupState.DEAD
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        is_there = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
+        return ConsumerGroupState.STABLE if is_there else ConsumerGroupState.RECONCILING
+
+    def is_taken(self, topic_id: bytes, number: int) -> bool:
+        """Tell whether a member has a partition, or is still giving it up."""
+        return (topic_id, number) in self._owners
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        """Return the member that is an instance."""
+        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
+
+    def topics_of(self, member: ConsumerMember) -> list[str]:
+        """Return the names of the topics that a member reads, whether they are there or not."""
+        found = dict.fromkeys(member.subscribed_names)
+        if member.subscribed_regex:
+            found.update(dict.fromkeys(self.resolved.get(member.subscribed_regex, ())))
+        return sorted(found)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Tell whether any member reads a topic."""
+        return any(topic in self.topics_of(member) for member in self.members.values())
+
+    def preferred_assignor(self, default: str) -> str:
+        """Return the assignor that most members want."""
+        wanted: dict[str, int] = {}
+        for member in self.members.values():
+            if member.server_assignor is not None:
+                wanted[member.server_assignor] = wanted.get(member.server_assignor, 0) + 1
+        return max(wanted, key=lambda name: wanted[name]) if wanted else default
+
+    def refuse_commit(self, member_id: str, member_epoch: int, api_version: int | None) -> ErrorCode | None:
+        """Return why somebody may not commit offsets: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or UNSUPPORTED_VERSION of OffsetCommit before 9.
+
+        `api_version` is None inside a transaction.
+        """
+        if member_epoch < 0 and not self.members:
+            return None
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if api_version is not None and api_version < FIRST_COMMIT_WITH_EPOCHS:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return None if member.member_epoch == member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def refuse_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
+        """Return why somebody is not told offsets; who names no member is told."""
+        if member_id is None and member_epoch < 0:
+            return None
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return None if member.member_epoch == member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    # Replaying -----------------------------------------------------------------------------------------------------------------------------
+
+    def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """Somebody came, went, or reads other topics."""
+        self.group_epoch, self.metadata_hash = epoch, metadata_hash
+
+    def replay_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue) -> None:
+        """A member came, or wants something else."""
+        known = self.members.get(member_id) or ConsumerMember(member_id=member_id)
+        self.members[member_id] = replace(
+            known,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_names=tuple(value.subscribed_topic_names),
+            subscribed_regex=value.subscribed_topic_regex or None,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+        )
+
+    def replay_gone(self, member_id: str) -> None:
+        """A member is there no longer."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._disown(member)
+        self.targets.pop(member_id, None)
+
+    def replay_target(self, member_id: str, shares: Shares | None) -> None:
+        """A member is to have something else; None: nothing, for it is gone."""
+        if shares is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = shares
+
+    def replay_target_epoch(self, epoch: int, assigned_ms: int) -> None:
+        """All members' targets are of this epoch."""
+        self.assignment_epoch, self.assigned_ms = epoch, assigned_ms
+
+    def replay_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+        """A member has something else, or is in another epoch; None: it has nothing any more."""
+        known = self.members.get(member_id) or ConsumerMember(member_id=member_id)
+        self._disown(known)
+        if value is None:
+            moved = replace(
+                known, member_epoch=LEFT, previous_member_epoch=LEFT, state=MemberState.STABLE, assigned=NO_SHARES, pending_revocation=NO_SHARES
+            )
+        else:
+            moved = replace(
+                known,
+                member_epoch=value.member_epoch,
+                previous_member_epoch=value.previous_member_epoch,
+                state=MemberState(value.state),
+                assigned={row.topic_id: tuple(sorted(row.partitions)) for row in value.assigned_partitions},
+                pending_revocation={row.topic_id: tuple(sorted(row.partitions)) for row in value.partitions_pending_revocation},
+            )
+        if value is not None or member_id in self.members:
+            self.members[member_id] = moved
+        for shares in (moved.assigned, moved.pending_revocation):
+            for topic_id, numbers in shares.items():
+                for number in numbers:
+                    self._owners[topic_id, number] = member_id
+
+    def _disown(self, member: ConsumerMember) -> None:
+        for shares in (member.assigned, member.pending_revocation):
+            for topic_id, numbers in shares.items():
+                for number in numbers:
+                    if self._owners.get((topic_id, number)) == member.member_id:
+                        del self._owners[topic_id, number]
+
+
+LEFT: Final = -1
+FIRST_COMMIT_WITH_EPOCHS: Final = 9

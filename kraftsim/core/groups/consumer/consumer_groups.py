@@ -1,0 +1,361 @@
+"""The consumer groups of one coordinator's partition: what a heartbeat comes to, and what happens to members that are not heard of.
+
+What is decided holds at once, is written in one batch, and is told once that is replicated.
+Source: KIP-848, KIP-1082, org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from msgspec import Struct
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.groups.answers import HeartbeatAnswer
+from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
+from kraftsim.core.groups.consumer.consumer_member import LEFT_FOR_A_WHILE, ConsumerMember, MemberState
+from kraftsim.core.groups.consumer.consumer_records import (
+    Change,
+    current_change,
+    epoch_change,
+    member_change,
+    member_tombstones,
+    regex_change,
+    regex_tombstone,
+    target_change,
+    target_epoch_change,
+)
+from kraftsim.core.groups.consumer.reconciliation import reconciled
+from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, AssignedMember, Shares, assign
+from kraftsim.core.groups.consumer.topics_view import TopicsView, hash_of_topics
+from kraftsim.core.groups.group_settings import GroupSettings
+from kraftsim.core.groups.moment import Moment
+from kraftsim.core.groups.outbox import Outbox, Stored, coordinator_record
+from kraftsim.core.groups.timers import TimerKey, TimerKind, Timers
+from protocol.errors import ErrorCode
+
+JOINS, LEAVES = 0, -1
+NO_TIMEOUT = -1
+
+
+class HeartbeatAsked(Struct, frozen=True, kw_only=True):
+    """One heartbeat. What is None, or a time-out of -1, is as it was; `fresh_id` is the id of a member that comes without one."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    subscribed_names: tuple[str, ...] | None
+    subscribed_regex: str | None
+    server_assignor: str | None
+    owned: Shares | None
+    client_id: str
+    client_host: str
+    fresh_id: str
+
+
+class ConsumerGroups:
+    """`groups` by name, in the order in which they became known. `apply` replays a change of any group, `admit` makes a group, or says why not."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        outbox: Outbox,
+        timers: Timers,
+        topics: TopicsView,
+        *,
+        groups: dict[str, ConsumerGroup],
+        apply: Callable[[Change], None],
+        admit: Callable[[str], list[Change] | Refusal],
+    ) -> None:
+        self._settings = settings
+        self._outbox = outbox
+        self._timers = timers
+        self._topics = topics
+        self._groups = groups
+        self._apply = apply
+        self._admit = admit
+        self._revoking: dict[tuple[str, str], int] = {}
+        """In which epoch a member was when it was told to give something up."""
+
+    # Heartbeats ----------------------------------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, waiter: int, asked: HeartbeatAsked, now: Moment) -> None:
+        """Answer with a HeartbeatAnswer: at once where nothing changes, else once it is replicated."""
+        changes: list[Change] = []
+        leaves = asked.member_epoch in (LEAVES, LEFT_FOR_A_WHILE)
+        outcome = self._leave(asked, changes) if leaves else self._stay(asked, changes, now)
+        if isinstance(outcome, Refusal):
+            assert not changes, "who is refused changes nothing"
+            self._outbox.reply(waiter, HeartbeatAnswer(error=outcome.error, why=outcome.why))
+            return
+        answer = outcome
+        self._write(changes, lambda error: self._outbox.reply(waiter, answer if error is ErrorCode.NONE else HeartbeatAnswer(error=error)))
+
+    def _stay(self, asked: HeartbeatAsked, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
+        """A member comes, or says that it is there."""
+        group = self._groups.get(asked.group_id)
+        if group is None:
+            if asked.member_epoch != JOINS:
+                return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {asked.group_id} not found.")
+            admission = self._admit(asked.group_id)
+            if isinstance(admission, Refusal):
+                return admission
+            changes += admission
+            group = self._groups[asked.group_id]
+        member = self._member_of(group, asked, changes)
+        if isinstance(member, Refusal):
+            return member
+        wanted = self._wanted(member, asked)
+        is_new = member.member_id not in group.members
+        reads_others = (wanted.subscribed_names, wanted.subscribed_regex) != (member.subscribed_names, member.subscribed_regex)
+        if is_new or wanted != member:
+            self._do(changes, member_change(group.group_id, wanted))
+        self._follow_topics(group, changes, now, reads_others=reads_others)
+        self._assign_if_due(group, changes, now)
+        reached = self._reconcile(group, group.members[member.member_id], asked.owned, changes, now)
+        self._renew(group.group_id, member.member_id, now)
+        is_full = asked.rebalance_timeout_ms != NO_TIMEOUT and asked.subscribed_names is not None and asked.owned is not None
+        is_told = asked.member_epoch == JOINS or is_full or reached.assigned != member.assigned
+        return HeartbeatAnswer(
+            member_id=reached.member_id,
+            member_epoch=reached.member_epoch,
+            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+            assigned=reached.assigned if is_told else None,
+        )
+
+    def _member_of(self, group: ConsumerGroup, asked: HeartbeatAsked, changes: list[Change]) -> ConsumerMember | Refusal:
+        """Return the member that asks, as it was; a new one is not in the group yet."""
+        member_id = asked.member_id or asked.fresh_id
+        if len(group.members) >= self._settings.consumer_max_size and member_id not in group.members:
+            return Refusal(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {self._settings.consumer_max_size} members.",
+            )
+        if asked.instance_id is not None:
+            return self._static_member_of(group, asked, member_id, asked.instance_id, changes)
+        member = group.members.get(member_id)
+        if member is None:
+            if asked.member_epoch != JOINS:
+                return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+            return ConsumerMember(member_id=member_id)
+        return self._judge_epoch(member, asked) or member
+
+    def _static_member_of(
+        self, group: ConsumerGroup, asked: HeartbeatAsked, member_id: str, instance_id: str, changes: list[Change]
+    ) -> ConsumerMember | Refusal:
+        member = group.static_member(instance_id)
+        if asked.member_epoch != JOINS:
+            if member is None:
+                return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            return self._judge_instance(member, member_id, instance_id) or self._judge_epoch(member, asked) or member
+        if member is None:
+            return ConsumerMember(member_id=member_id)
+        if not member.has_left_for_a_while:
+            return Refusal(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is owned by "
+                f"{member.member_id} member.",
+            )
+        heir = replace(member, member_id=member_id, member_epoch=JOINS, previous_member_epoch=JOINS)
+        target = group.targets.get(member.member_id, NO_SHARES)
+        self._do(changes, *member_tombstones(group.group_id, member.member_id))
+        self._do(changes, member_change(group.group_id, heir), target_change(group.group_id, member_id, target), current_change(group.group_id, heir))
+        self._forget_timers(group.group_id, member.member_id)
+        return heir
+
+    def _judge_instance(self, member: ConsumerMember, member_id: str, instance_id: str) -> Refusal | None:
+        if member.member_id != member_id:
+            return Refusal(
+                ErrorCode.FENCED_INSTANCE_ID, f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+            )
+        return None
+
+    def _judge_epoch(self, member: ConsumerMember, asked: HeartbeatAsked) -> Refusal | None:
+        """The epoch before is that of a member whose last answer was lost, if it has nothing that it should not have."""
+        epoch = asked.member_epoch
+        if epoch == member.member_epoch:
+            return None
+        word = "greater" if epoch > member.member_epoch else "smaller"
+        if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_part(asked.owned, member.assigned):
+            return None
+        return Refusal(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {word} member epoch ({epoch}) than the one known by the group coordinator "
+            f"({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+        )
+
+    def _wanted(self, member: ConsumerMember, asked: HeartbeatAsked) -> ConsumerMember:
+        """Return the member with what it wants now."""
+        names, regex = asked.subscribed_names, asked.subscribed_regex
+        return replace(
+            member,
+            instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,
+            rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
+            rebalance_timeout_ms=member.rebalance_timeout_ms if asked.rebalance_timeout_ms == NO_TIMEOUT else asked.rebalance_timeout_ms,
+            server_assignor=member.server_assignor if asked.server_assignor is None else asked.server_assignor,
+            subscribed_names=member.subscribed_names if names is None else tuple(sorted(dict.fromkeys(names))),
+            subscribed_regex=member.subscribed_regex if regex is None else regex or None,
+            client_id=asked.client_id,
+            client_host=asked.client_host,
+        )
+
+    # Topics and targets --------------------------------------------------------------------------------------------------------------------
+
+    def _follow_topics(self, group: ConsumerGroup, changes: list[Change], now: Moment, *, reads_others: bool) -> None:
+        """Begin another epoch if members read other topics, or if these have changed."""
+        if not reads_others and group.seen_topics == self._topics.version:
+            return
+        is_news = self._resolve(group, changes, now) or reads_others
+        group.seen_topics = self._topics.version
+        hashed = self._hash(group)
+        if is_news or hashed != group.metadata_hash:
+            self._do(changes, epoch_change(group.group_id, group.group_epoch + 1, hashed))
+
+    def _hash(self, group: ConsumerGroup) -> int:
+        return hash_of_topics(dict.fromkeys(name for member in group.members.values() for name in group.topics_of(member)), self._topics)
+
+    def _resolve(self, group: ConsumerGroup, changes: list[Change], now: Moment) -> bool:
+        """Look again which topics the regular expressions of a group mean, and tell whether any means others than before."""
+        used = dict.fromkeys(member.subscribed_regex for member in group.members.values() if member.subscribed_regex)
+        is_news = False
+        for expression in sorted(used):
+            pattern = re.compile(expression)
+            found = tuple(name for name in self._topics.names() if pattern.fullmatch(name))
+            if group.resolved.get(expression) != found:
+                self._do(changes, regex_change(group.group_id, expression, found, self._topics.version, now.wall_ms))
+                is_news = True
+        for expression in [each for each in group.resolved if each not in used]:
+            self._do(changes, regex_tombstone(group.group_id, expression))
+        return is_news
+
+    def _assign_if_due(self, group: ConsumerGroup, changes: list[Change], now: Moment) -> None:
+        """Work out the target of the present epoch, but not more often than group.consumer.assignment.interval.ms (KIP-1263)."""
+        is_due = not group.assignment_epoch or now.wall_ms - group.assigned_ms >= self._settings.consumer_assignment_interval_ms
+        if group.group_epoch <= group.assignment_epoch or not is_due:
+            return
+        topics = {name: self._topics.find(name) for member in group.members.values() for name in group.topics_of(member)}
+        there = {name: found for name, found in topics.items() if found is not None}
+        rows = [
+            AssignedMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                topic_ids=tuple(there[name][0] for name in group.topics_of(member) if name in there),
+                target=group.targets.get(member.member_id, NO_SHARES),
+            )
+            for member in group.members.values()
+        ]
+        targets = assign(group.preferred_assignor(self._settings.consumer_assignors[0]), rows, dict(there.values()))
+        for member_id in group.members:
+            target = targets.get(member_id, NO_SHARES)
+            if group.targets.get(member_id) != target:
+                self._do(changes, target_change(group.group_id, member_id, target))
+        self._do(changes, target_epoch_change(group.group_id, group.group_epoch, now.wall_ms))
+
+    def _reconcile(self, group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, changes: list[Change], now: Moment) -> ConsumerMember:
+        """Let a member take its next step. While it gives up partitions it has its rebalance time-out."""
+        if member.is_reconciled_to(group.assignment_epoch):
+            return member
+        target = group.targets.get(member.member_id, NO_SHARES)
+        reached = reconciled(member, target_epoch=group.assignment_epoch, target=target, owned=owned, is_taken=group.is_taken)
+        if reached == member:
+            return member
+        self._do(changes, current_change(group.group_id, reached))
+        self._watch_revocation(group.group_id, reached, now)
+        return reached
+
+    # Leaving -------------------------------------------------------------------------------------------------------------------------------
+
+    def _leave(self, asked: HeartbeatAsked, changes: list[Change]) -> HeartbeatAnswer | Refusal:
+        group = self._groups.get(asked.group_id)
+        if group is None:
+            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {asked.group_id} not found.")
+        member = group.members.get(asked.member_id) if asked.instance_id is None else group.static_member(asked.instance_id)
+        if member is None:
+            why = f"Member {asked.member_id} is not a member of group {group.group_id}."
+            return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, why if asked.instance_id is None else f"Instance id {asked.instance_id} is unknown.")
+        fenced = None if asked.instance_id is None else self._judge_instance(member, asked.member_id, asked.instance_id)
+        if fenced is not None:
+            return fenced
+        if asked.member_epoch == LEFT_FOR_A_WHILE:
+            self._do(changes, current_change(group.group_id, replace(member, member_epoch=LEFT_FOR_A_WHILE, pending_revocation=NO_SHARES)))
+        else:
+            self._remove(group, member.member_id, changes)
+        return HeartbeatAnswer(member_id=member.member_id, member_epoch=asked.member_epoch)
+
+    def remove(self, group_id: str, member_id: str) -> None:
+        """Take a member out that was not heard of, or that gives nothing up."""
+        group = self._groups.get(group_id)
+        if group is not None and member_id in group.members:
+            changes: list[Change] = []
+            self._remove(group, member_id, changes)
+            self._write(changes, lambda error: None)
+
+    def _remove(self, group: ConsumerGroup, member_id: str, changes: list[Change]) -> None:
+        self._do(changes, *member_tombstones(group.group_id, member_id))
+        used = [member.subscribed_regex for member in group.members.values()]
+        self._do(changes, *(regex_tombstone(group.group_id, each) for each in list(group.resolved) if each not in used))
+        self._do(changes, epoch_change(group.group_id, group.group_epoch + 1, self._hash(group)))
+        if not group.members and self._settings.consumer_settles_empty:
+            self._do(changes, target_epoch_change(group.group_id, group.group_epoch, group.assigned_ms))
+        self._forget_timers(group.group_id, member_id)
+
+    # Time ----------------------------------------------------------------------------------------------------------------------------------
+
+    def begin(self, now: Moment) -> None:
+        """Everything in the log is replayed: members have whole sessions from now on."""
+        for group in self._groups.values():
+            for member in group.members.values():
+                self._renew(group.group_id, member.member_id, now)
+                self._watch_revocation(group.group_id, member, now)
+
+    def on_revocation_end(self, group_id: str, member_id: str) -> None:
+        """The time to give partitions up is over."""
+        epoch = self._revoking.pop((group_id, member_id), None)
+        group = self._groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if member is not None and member.member_epoch == epoch:
+            self.remove(group_id, member_id)
+
+    def _renew(self, group_id: str, member_id: str, now: Moment) -> None:
+        self._timers.set(TimerKey(TimerKind.CONSUMER_SESSION, group_id, member_id), now.monotonic_ms + self._settings.consumer_session_timeout_ms)
+
+    def _watch_revocation(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
+        key = TimerKey(TimerKind.CONSUMER_REVOCATION, group_id, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            self._revoking[group_id, member.member_id] = member.member_epoch
+            self._timers.set(key, now.monotonic_ms + member.rebalance_timeout_ms)
+        else:
+            self._revoking.pop((group_id, member.member_id), None)
+            self._timers.cancel(key)
+
+    def _forget_timers(self, group_id: str, member_id: str) -> None:
+        self._revoking.pop((group_id, member_id), None)
+        for kind in (TimerKind.CONSUMER_SESSION, TimerKind.CONSUMER_REVOCATION):
+            self._timers.cancel(TimerKey(kind, group_id, member_id))
+
+    # Writing -------------------------------------------------------------------------------------------------------------------------------
+
+    def _do(self, changes: list[Change], *more: Change) -> None:
+        """Let changes hold, and have them written with the others of the same heartbeat."""
+        for change in more:
+            self._apply(change)
+            changes.append(change)
+
+    def _write(self, changes: Iterable[Change], on_end: Callable[[ErrorCode], None]) -> None:
+        records = [coordinator_record(key, value) for key, value in changes]
+        if not records:
+            on_end(ErrorCode.NONE)
+            return
+
+        def on_stored(stored: Stored) -> None:
+            on_end(stored.error)
+
+        self._outbox.store_changes(records, on_stored)
+
+
+def _is_part(owned: Shares | None, assigned: Shares) -> bool:
+    """Tell whether a member has nothing but what it was given; one that does not say may have anything."""
+    return owned is not None and all(number in assigned.get(topic_id, ()) for topic_id, numbers in owned.items() for number in numbers)

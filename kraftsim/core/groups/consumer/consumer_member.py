@@ -1,0 +1,52 @@
+"""One member of a consumer group: what it wants, in which epoch it is, what it has, and what it is to give up.
+
+Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.{ConsumerGroupMember, MemberState}.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from kraftsim.core.groups.consumer.server_assignors import Shares
+
+LEFT_FOR_A_WHILE: Final = -2
+"""The epoch of a static member that has said that it will come back."""
+
+
+class MemberState(IntEnum):
+    """How far a member is on its way to its target; the numbers are those of the records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It is to give something up first."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for what others still have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMember:
+    """A member as its records say; `rebalance_timeout_ms` -1 and `server_assignor` None are not given."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_names: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Shares = field(default_factory=dict)
+    pending_revocation: Shares = field(default_factory=dict)
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Tell whether it has all that it is to have at an epoch."""
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
+
+    @property
+    def has_left_for_a_while(self) -> bool:
+        """Whether it is static, gone, and expected back."""
+        return self.member_epoch == LEFT_FOR_A_WHILE

@@ -1,0 +1,149 @@
+"""Who reads what, as the coordinator works it out: `range` gives each a run of partitions of every topic, `uniform` spreads them and moves few.
+
+Two coordinators with the same members come to the same result as Apache Kafka's, so members and topics are gone through in the order of Java's hash
+maps where Kafka does so. Members of `uniform` that do not all read the same topics get partitions one by one, the member with the fewest first.
+Source: KIP-848, org.apache.kafka.coordinator.group.assignor.{RangeAssignor, UniformHomogeneousAssignmentBuilder}; asked of Apache Kafka 4.1.2, 4.4.0.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from kraftsim.core.groups.placement import java_hash
+
+Partitions = tuple[int, ...]
+Shares = Mapping[bytes, Partitions]
+"""Topic id -> partitions, ascending."""
+NO_SHARES: Final[Shares] = {}
+UNIFORM, RANGE = "uniform", "range"
+FIRST_CAPACITY: Final = 16
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedMember:
+    """A member as an assignor sees it: the topics that it reads, and what it was to have so far."""
+
+    member_id: str
+    instance_id: str | None
+    topic_ids: tuple[bytes, ...]
+    target: Shares
+
+
+def assign(assignor: str, members: Iterable[AssignedMember], partition_counts: Mapping[bytes, int]) -> dict[str, Shares]:
+    """Return what each member is to have. `partition_counts`: of every topic that is there; others are read by nobody."""
+    rows = java_order(members, lambda member: java_hash(member.member_id))
+    return (_assign_ranges if assignor == RANGE else _assign_uniformly)(rows, partition_counts)
+
+
+# Range -------------------------------------------------------------------------------------------------------------------------------------
+
+
+def _assign_ranges(members: list[AssignedMember], partition_counts: Mapping[bytes, int]) -> dict[str, Shares]:
+    ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
+    shares: dict[str, dict[bytes, Partitions]] = {member.member_id: {} for member in ordered}
+    for topic_id, count in partition_counts.items():
+        readers = [member.member_id for member in ordered if topic_id in member.topic_ids]
+        start = 0
+        for index, member_id in enumerate(readers):
+            end = start + count // len(readers) + (index < count % len(readers))
+            if start < end:
+                shares[member_id][topic_id] = tuple(range(start, end))
+            start = end
+    return dict(shares)
+
+
+# Uniform -----------------------------------------------------------------------------------------------------------------------------------
+
+
+def _assign_uniformly(members: list[AssignedMember], partition_counts: Mapping[bytes, int]) -> dict[str, Shares]:
+    topics = [tuple(sorted(member.topic_ids)) for member in members]
+    if not topics or not any(topics):
+        return {member.member_id: {} for member in members}
+    assign_topics = _assign_same_topics if all(each == topics[0] for each in topics) else _assign_different_topics
+    return assign_topics(members, partition_counts)
+
+
+def _assign_same_topics(members: list[AssignedMember], partition_counts: Mapping[bytes, int]) -> dict[str, Shares]:
+    """Take from each member what is above its quota, and give that and what nobody has to those below theirs."""
+    topic_ids = java_order((topic_id for topic_id in members[0].topic_ids if topic_id in partition_counts), uuid_hash)
+    assigned = {(topic_id, number) for member in members for topic_id, numbers in member.target.items() for number in numbers}
+    free = [(topic_id, number) for topic_id in topic_ids for number in range(partition_counts[topic_id]) if (topic_id, number) not in assigned]
+    lowest, above = divmod(sum(partition_counts[topic_id] for topic_id in topic_ids), len(members))
+    kept: dict[str, list[tuple[bytes, int]]] = {}
+    wanting: list[tuple[str, int]] = []
+    for index, member in enumerate(members):
+        quota = lowest + (index < above)
+        mine = kept[member.member_id] = []
+        for topic_id in java_order((each for each in member.target if each in topic_ids), uuid_hash):
+            there = [number for number in member.target[topic_id] if number < partition_counts[topic_id]]
+            for number in java_order(there, int):
+                (mine if len(mine) < quota else free).append((topic_id, number))
+        if len(mine) < quota:
+            wanting.append((member.member_id, quota - len(mine)))
+    rest = iter(free)
+    for member_id, count in wanting:
+        kept[member_id] += [partition for partition, _ in zip(rest, range(count), strict=False)]
+    return {member_id: shares_of(partitions) for member_id, partitions in kept.items()}
+
+
+def _assign_different_topics(members: list[AssignedMember], partition_counts: Mapping[bytes, int]) -> dict[str, Shares]:
+    """Leave partitions where they are, give the rest to whoever has the fewest, and move single ones as long as that evens things out."""
+    readers = {topic_id: [member for member in members if topic_id in member.topic_ids] for topic_id in sorted(partition_counts)}
+    held: dict[str, list[tuple[bytes, int]]] = {member.member_id: [] for member in members}
+    taken: dict[tuple[bytes, int], str] = {}
+    for member in members:
+        for topic_id, numbers in member.target.items():
+            for number in numbers:
+                if topic_id in member.topic_ids and number < partition_counts.get(topic_id, 0) and (topic_id, number) not in taken:
+                    taken[topic_id, number] = member.member_id
+                    held[member.member_id].append((topic_id, number))
+    partitions = [(topic_id, number) for topic_id in readers if readers[topic_id] for number in range(partition_counts[topic_id])]
+    for partition in sorted(partitions, key=lambda each: len(readers[each[0]])):
+        if partition not in taken:
+            member_id = min((member.member_id for member in readers[partition[0]]), key=lambda each: (len(held[each]), each))
+            taken[partition] = member_id
+            held[member_id].append(partition)
+    has_moved = True
+    while has_moved:
+        has_moved = False
+        for partition in partitions:
+            owner = taken[partition]
+            other = min((member.member_id for member in readers[partition[0]]), key=lambda each: (len(held[each]), each))
+            if len(held[other]) + 1 < len(held[owner]):
+                held[owner].remove(partition)
+                held[other].append(partition)
+                taken[partition] = other
+                has_moved = True
+    return {member_id: shares_of(found) for member_id, found in held.items()}
+
+
+# Order -------------------------------------------------------------------------------------------------------------------------------------
+
+
+def shares_of(partitions: Iterable[tuple[bytes, int]]) -> Shares:
+    """Return partitions by topic, both ascending."""
+    found: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        found.setdefault(topic_id, []).append(number)
+    return {topic_id: tuple(numbers) for topic_id, numbers in found.items()}
+
+
+def java_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """Return keys in the order in which a java.util.HashMap yields them into which they are put one by one."""
+    rows = list(keys)
+    capacity = FIRST_CAPACITY
+    while len(rows) > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(rows, key=lambda key: _spread(hash_of(key)) & (capacity - 1))
+
+
+def uuid_hash(topic_id: bytes) -> int:
+    """Return what org.apache.kafka.common.Uuid.hashCode returns, as 32 bits."""
+    mixed = int.from_bytes(topic_id[:8], "big") ^ int.from_bytes(topic_id[8:], "big")
+    return (mixed >> 32) ^ (mixed & 0xFFFF_FFFF)
+
+
+def _spread(hashed: int) -> int:
+    unsigned = hashed & 0xFFFF_FFFF
+    return unsigned ^ (unsigned >> 16)

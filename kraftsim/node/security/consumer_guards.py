@@ -1,0 +1,61 @@
+"""Guards of the requests of consumer groups: a right to the group, and one to every topic that a member reads.
+
+Source: kafka.server.KafkaApis.{handleConsumerGroupHeartbeat, handleConsumerGroupDescribe}, KIP-848.
+"""
+
+import copy
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.node.call import Answer, Deferred
+from kraftsim.node.security.rights import Asked
+from protocol.acls import AclOperation, AclResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
+
+HIDDEN: Final = "The described group uses topics that the client is not authorized to describe."
+
+
+def look_at_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
+    """A member needs the right to read the group, and to describe the topics that it names."""
+    request = asked.call.body
+    assert isinstance(request, ConsumerGroupHeartbeatRequest), "dispatch decodes by API key"
+    if not asked.may(AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        return asked.refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    names = request.subscribed_topic_names or ()
+    may = all(asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name) for name in names)
+    return asked.pass_on() if may else asked.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Groups that may not be described are refused one by one, and so are those whose members have topics that may not be."""
+    request = asked.call.body
+    assert isinstance(request, ConsumerGroupDescribeRequest), "dispatch decodes by API key"
+    hidden = [name for name in request.group_ids if not asked.may(AclOperation.DESCRIBE, AclResourceType.GROUP, name)]
+    rest = copy.copy(request)
+    rest.group_ids = [name for name in request.group_ids if name not in hidden]
+
+    def add(answer: Message) -> None:
+        told = [
+            group if _may_see(asked, group) else _refused(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN) for group in answer.groups
+        ]
+        answer.groups = told + [_refused(name, ErrorCode.GROUP_AUTHORIZATION_FAILED, None) for name in hidden]
+
+    return asked.pass_on_rest(rest, add)
+
+
+def _may_see(asked: "Asked[Broker]", group: DescribedGroup) -> bool:
+    return all(
+        asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.topic_name)
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    )
+
+
+def _refused(group_id: str, error: ErrorCode, why: str | None) -> DescribedGroup:
+    return DescribedGroup(error_code=error, error_message=why, group_id=group_id, group_state="", assignor_name="")
