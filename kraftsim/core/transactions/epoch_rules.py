@@ -7,7 +7,7 @@ Source: KIP-360, KIP-890; TransactionMetadata.isEpochExhausted, TransactionCoord
 from typing import Final
 
 from kraftsim.core.transactions.transaction_entry import TransactionEntry
-from kraftsim.core.transactions.transaction_state import PREPARED, TransactionState
+from kraftsim.core.transactions.transaction_state import TransactionState
 from protocol.batches import NO_PRODUCER_EPOCH
 
 LAST_GIVEN_EPOCH: Final = 32766
@@ -50,6 +50,4 @@ def may_end_with_bump(entry: TransactionEntry, producer_id: int, producer_epoch:
     facts = entry.facts
     if facts.state in (TransactionState.ONGOING, TransactionState.EMPTY):
         return producer_epoch == facts.producer_epoch
-    if facts.state in PREPARED:
-        return facts.producer_epoch == producer_epoch + 1
     return producer_epoch == facts.producer_epoch or is_repeated_end(entry, producer_id, producer_epoch)

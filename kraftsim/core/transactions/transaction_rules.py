@@ -198,12 +198,12 @@ class TransactionRules:
     ) -> TransactionFacts | Already | NeedsProducerId | Refusal:
         """With transaction.version 2 the epoch says which end this is: the present one is a new one, the one before is a repetition."""
         facts, producer = entry.facts, (asked.producer_id, asked.producer_epoch)
+        if is_busy(entry):
+            return BUSY  # first of all: the producer may know of an id or an epoch that holds once the end before is over (KAFKA-18575)
         if asked.producer_id != facts.producer_id and not is_repeated_overflow(entry, *producer):
             return OTHER_PRODUCER
         if not may_end_with_bump(entry, *producer):
             return FENCED
-        if is_busy(entry):
-            return BUSY
         begins = facts.state is ONGOING or (facts.state in AT_REST and not asked.is_commit and not is_repeated_end(entry, *producer))
         if begins:
             return self._decided_with_bump(facts, asked, now_ms, fresh_producer_id)
