@@ -100,8 +100,9 @@ async def test_aiozk_reads_writes_and_locks(tmp_path: Path) -> None:
         assert sorted(await client.get_children("/")) == ["a", "zookeeper"]
         await client.set_data("/a", "other")
         assert await client.get_data("/a") == b"other"
-        async with await client.recipes.Lock("/lock").acquire():
+        async with client.recipes.Lock("/lock"):
             assert await client.get_children("/lock")
+        assert await client.get_children("/lock") == []
         await client.delete("/a")
         assert not await client.exists("/a")
         await client.close()
