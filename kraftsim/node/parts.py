@@ -49,6 +49,8 @@ from kraftsim.releases.traits import (
     CASELESS_GROUP_STATES,
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
+    CONSUMER_GROUPS,
+    DELAYED_ASSIGNMENTS,
     EXPLAINED_UNREGISTRATION,
     MIGRATES_IN_TRANSACTIONS,
     MOVES_WAIT_FOR_NEWCOMERS,
@@ -89,6 +91,8 @@ class Parts:
     has_pre_vote: bool
     past_told: PastTold
     ignores_case_of_group_states: bool
+    has_consumer_groups: bool
+    delays_assignments: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
     latest_batch_state_manager: type[ProducerStateManager] = LatestBatchStateManager
     """The variant of KIP-758, of a node that asks for it (kraftsim.producer.state)."""
@@ -135,6 +139,8 @@ class Parts:
             past_told=_past_told(release),
             metadata_image=ImageWithoutZooKeeper if release.has(WITHOUT_ZOOKEEPER) else MetadataImage,
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
+            has_consumer_groups=release.has(CONSUMER_GROUPS),
+            delays_assignments=release.has(DELAYED_ASSIGNMENTS),
         )
 
     def replacing(self, **parts: object) -> "Parts":

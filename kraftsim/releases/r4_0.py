@@ -6,6 +6,7 @@ A delta of 3.9.   Source: the message definitions in the jars of 4.0.2.
 from kraftsim.releases import r3_9
 from kraftsim.releases.traits import (
     ATOMIC_FEATURE_UPDATES,
+    CONSUMER_GROUPS,
     EXPLAINED_UNREGISTRATION,
     PATIENT_TRANSACTIONS,
     PRE_VOTE,
@@ -79,6 +80,7 @@ RELEASE = r3_9.RELEASE.followed_by(
         TRANSACTIONS_HAVE_EPOCHS,
         PATIENT_TRANSACTIONS,
         ATOMIC_FEATURE_UPDATES,
+        CONSUMER_GROUPS,
         WITHOUT_ZOOKEEPER,
         SHUTDOWN_AT_REGISTRATION,
         EXPLAINED_UNREGISTRATION,

@@ -11,7 +11,7 @@ from functools import partial
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
-from kraftsim.core.metadata.feature_levels import TRANSACTION_VERSION
+from kraftsim.core.metadata.feature_levels import GROUP_VERSION, TRANSACTION_VERSION
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
 from kraftsim.core.partitions.fetch_sessions import FetchSessions
 from kraftsim.core.raft.voter_set import VoterNode
@@ -23,6 +23,7 @@ from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.groups.group_coordinator import GroupCoordinator
+from kraftsim.node.broker.groups.told_settings import group_settings, may_serve_consumers
 from kraftsim.node.broker.lifecycle import Lifecycle
 from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory, PartitionKey
 from kraftsim.node.broker.metadata_publisher import MetadataPublisher
@@ -125,7 +126,16 @@ class Broker:
             on_offline=self._on_directory_offline,
             assignments=DirectoryAssignments(self.shell, self._assignments, lambda: self.broker_epoch),
         )
-        self.groups = GroupCoordinator(self.shell, lambda: self.image, self.partitions, self.produces, self.fetches, parts.group_shard)
+        self.groups = GroupCoordinator(
+            self.shell,
+            lambda: self.image,
+            self.partitions,
+            self.produces,
+            self.fetches,
+            parts.group_shard,
+            group_settings(config, parts),
+            self._serves_consumers,
+        )
         self.verifier = parts.verifier(self.shell, lambda: self.image, own_versions=spoken_versions(parts.release.broker_apis))
         self.transactional_commits = parts.transactional_commits(world.clock, self.verifier)
         self.forwarding = Forwarding(self._forwarded)
@@ -245,6 +255,11 @@ class Broker:
     def settings(self) -> BrokerSettings:
         """Return what holds for this broker: what was set while brokers run, and what its properties say."""
         return broker_settings(self.config, self.image)
+
+    def _serves_consumers(self) -> bool:
+        """Tell whether there are consumer groups. Before group.version nobody but the properties had a say."""
+        is_finalized = not self.parts.has_consumer_groups or self.features.level(GROUP_VERSION) > 0
+        return is_finalized and may_serve_consumers(self.config, self.parts)
 
     def on_partition_changed(self, key: PartitionKey) -> None:
         """Look again at whoever waits for something in a partition: its high watermark or its role has changed."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kraftsim.node.security import group_guards, metadata_guards, offset_guards, topic_guards, transaction_guards
+from kraftsim.node.security import consumer_guards, group_guards, metadata_guards, offset_guards, topic_guards, transaction_guards
 from kraftsim.node.security.config_guards import look_at_descriptions, look_at_own_alterations
 from kraftsim.node.security.marker_guards import look_at_markers
 from kraftsim.node.security.rights import Guard, cluster_guard
@@ -36,6 +36,8 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.ADD_OFFSETS_TO_TXN: transaction_guards.look_at_added_offsets,
     ApiKey.END_TXN: transaction_guards.look_at_end,
     ApiKey.WRITE_TXN_MARKERS: look_at_markers,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_guards.look_at_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: telling_rights(consumer_guards.look_at_descriptions),
     ApiKey.TXN_OFFSET_COMMIT: offset_guards.look_at_transactional_commit,
     ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),
     ApiKey.DESCRIBE_CONFIGS: look_at_descriptions,

@@ -58,7 +58,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
             rows[index].error_code = error
         later.complete(answer)
 
-    partition.ask(lambda waiter, now: partition.shard.commit(waiter, commit, now), on_answer)
+    partition.ask(lambda waiter, now: partition.shard.commit(waiter, commit, now, call.api_version), on_answer)
     return later
 
 

@@ -16,6 +16,7 @@ from protocol.messages.k09_offset_fetch import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -40,11 +41,22 @@ def handle(broker: Broker, call: Call) -> Answer:
         groups = []
         for group in request.groups:
             partitions = None if group.topics is None else [(topic.name, number) for topic in group.topics for number in topic.partition_indexes]
-            found = _fetch(broker, group.group_id, partitions, require_stable=request.require_stable)
+            found = _fetch_as(broker, group, partitions, require_stable=request.require_stable)
             groups.append(_group(group.group_id, found))
         return OffsetFetchResponse(groups=groups)
     found = _fetch(broker, request.group_id, _partitions(request), require_stable=request.require_stable)
     return refuse(call, found) if isinstance(found, ErrorCode) else OffsetFetchResponse(topics=_topics(found))
+
+
+def _fetch_as(
+    broker: Broker, group: OffsetFetchRequestGroup, partitions: list[TopicPartition] | None, *, require_stable: bool
+) -> list[FoundOffset] | ErrorCode:
+    """Fetch as a member of a consumer group, whose epoch must be the present one (version 9)."""
+    led = broker.groups.coordinated(group.group_id, may_be_empty=True)
+    if isinstance(led, ErrorCode):
+        return led
+    stale = led.shard.refuse_fetch(group.group_id, group.member_id, group.member_epoch)
+    return stale or led.shard.fetch_offsets(group.group_id, partitions, require_stable=require_stable)
 
 
 def _fetch(broker: Broker, group_id: str, partitions: list[TopicPartition] | None, *, require_stable: bool) -> list[FoundOffset] | ErrorCode:

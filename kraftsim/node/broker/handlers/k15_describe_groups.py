@@ -18,6 +18,8 @@ from protocol.messages.k15_describe_groups import (
     DescribeGroupsResponse,
 )
 
+FIRST_VERSION_WITH_NOT_FOUND: Final = 6
+"""KIP-1043."""
 ALL_GROUP_OPERATIONS: Final = 0b1_0100_1000
 """Read, delete, describe: what everybody may where nobody is asked for permission."""
 
@@ -26,7 +28,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     """Answer each group; one that nobody has heard of is Dead."""
     request = call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
-    groups = [_describe(broker, group_id) for group_id in request.groups]
+    groups = [_describe(broker, group_id, call.api_version) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
@@ -34,11 +36,22 @@ def handle(broker: Broker, call: Call) -> Answer:
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(broker: Broker, group_id: str) -> DescribedGroup:
+def _describe(broker: Broker, group_id: str, api_version: int) -> DescribedGroup:
     led = broker.groups.coordinated(group_id, may_be_empty=True)
     if isinstance(led, ErrorCode):
         return _refused(group_id, led)
     group = led.shard.groups.get(group_id)
+    if group is None and api_version >= FIRST_VERSION_WITH_NOT_FOUND:
+        is_other = group_id in led.shard.consumer_groups
+        why = f"Group {group_id} is not a classic group." if is_other else f"Group {group_id} not found."
+        return DescribedGroup(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=why,
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            protocol_type="",
+            protocol_data="",
+        )
     if group is None:
         return DescribedGroup(error_code=ErrorCode.NONE, group_id=group_id, group_state=GroupState.DEAD.value, protocol_type="", protocol_data="")
     return DescribedGroup(

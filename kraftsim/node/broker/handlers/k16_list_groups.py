@@ -5,6 +5,8 @@ Source: kafka.coordinator.group.GroupCoordinator.handleListGroups, KIP-518, KIP-
 
 from typing import Final
 
+from kraftsim.core.groups.classic_group import ClassicGroup
+from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
@@ -12,6 +14,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 
 
 def handle(broker: Broker, call: Call) -> Answer:
@@ -22,17 +25,19 @@ def handle(broker: Broker, call: Call) -> Answer:
     states = {spelt(state) for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     is_loading = False
-    rows = []
+    rows: list[ListedGroup] = []
     for led in broker.groups.all():
         is_loading = is_loading or led.is_loading
-        if led.is_loading or (types and CLASSIC not in types):
-            continue
-        rows += [
-            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
-            for group in led.shard.groups.values()
-            if not states or spelt(group.state.value) in states
-        ]
+        if not led.is_loading:
+            rows += [row for row in map(_row, led.shard.all()) if not types or row.group_type in types]
+    rows = [row for row in rows if not states or spelt(row.group_state) in states]
     return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE, groups=rows)
+
+
+def _row(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(group_id=group.group_id, protocol_type=CONSUMER, group_state=group.state.value, group_type=CONSUMER)
+    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
 
 
 HANDLER = Handler(key=ApiKey.LIST_GROUPS, handle=handle, refuse=lambda call, error: ListGroupsResponse(error_code=error))
