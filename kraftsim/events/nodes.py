@@ -62,6 +62,16 @@ class LogDirectoryFailed(Event):
     partition_count: int
 
 
+class SegmentsCleaned(Event):
+    """What is left of some segments takes their place now: of their offsets from `first_offset` to before `next_offset`, records may be gone."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    segment_count: int
+
+
 class LogCleaned(Event):
     """A log was compacted: records from `first_dirty_offset` to before `next_dirty_offset` were new, and all before that was looked at again.
 

@@ -5,9 +5,9 @@ Source: kafka.log.LogCleaner; the guarantee of log compaction in Apache Kafka's 
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import LogCleaned
+from kraftsim.events.nodes import SegmentsCleaned
 
-CLEANED_WATCHES = (LogCleaned,)
+CLEANED_WATCHES = (SegmentsCleaned,)
 """What an invariant has to watch, to know of it."""
 Log = tuple[str, int]
 
@@ -20,9 +20,9 @@ class CleanedLogs:
 
     def learn(self, event: Event) -> None:
         """Take in an event; those that say nothing of cleaning are passed over."""
-        if isinstance(event, LogCleaned):
+        if isinstance(event, SegmentsCleaned):
             log = (event.topic, event.partition)
-            self._until[log] = max(event.next_dirty_offset, self._until.get(log, 0))
+            self._until[log] = max(event.next_offset, self._until.get(log, 0))
 
     def has_passed(self, log: Log, offset: int) -> bool:
         """Tell whether a log was cleaned at an offset."""
@@ -38,7 +38,7 @@ def cleaned(row: str, offset: str, *, before: str | None = None) -> str:
     by_then = "" if before is None else f" AND c.position < {before}"
     return f"""
         EXISTS (
-            SELECT 1 FROM log_cleaned AS c WHERE c.run = {row}.run AND c.topic = {row}.topic AND c.partition = {row}.partition
-                AND c.next_dirty_offset > {offset}{by_then}
+            SELECT 1 FROM segments_cleaned AS c WHERE c.run = {row}.run AND c.topic = {row}.topic AND c.partition = {row}.partition
+                AND c.next_offset > {offset}{by_then}
         )
     """

@@ -7,7 +7,7 @@ Source: KIP-101, KIP-279; the log matching property of Raft (Ongaro and Ousterho
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import LogCleaned
+from kraftsim.events.nodes import SegmentsCleaned
 from kraftsim.events.partitions import BatchAppended, BatchReplicated
 from kraftsim.invariants.cleaned_logs import CLEANED_WATCHES, CleanedLogs, cleaned
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
@@ -26,9 +26,9 @@ class FirstWriting:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in a batch that was written."""
-        assert isinstance(event, BatchAppended | BatchReplicated | LogCleaned)
+        assert isinstance(event, BatchAppended | BatchReplicated | SegmentsCleaned)
         self._cleaned.learn(event)
-        if isinstance(event, LogCleaned) or (isinstance(event, BatchReplicated) and self._is_from_a_cleaned_log(event)):
+        if isinstance(event, SegmentsCleaned) or (isinstance(event, BatchReplicated) and self._is_from_a_cleaned_log(event)):
             return None
         self._findings.examined += 1
         place = (event.topic, event.partition, event.leader_epoch, event.first_offset)

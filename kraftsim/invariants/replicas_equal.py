@@ -6,7 +6,7 @@ Source: KIP-101; kafka.tools.ReplicaVerificationTool.
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import LogCleaned
+from kraftsim.events.nodes import SegmentsCleaned
 from kraftsim.events.partitions import FinalBatch, FinalLog, ReplicaInSync
 from kraftsim.invariants.cleaned_logs import CLEANED_WATCHES, CleanedLogs, cleaned
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
@@ -28,7 +28,7 @@ class SameBatches:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in a replica, its final log or one of its batches."""
-        assert isinstance(event, ReplicaInSync | FinalLog | FinalBatch | LogCleaned)
+        assert isinstance(event, ReplicaInSync | FinalLog | FinalBatch | SegmentsCleaned)
         self._cleaned.learn(event)
         log = (event.topic, event.partition)
         if isinstance(event, ReplicaInSync):

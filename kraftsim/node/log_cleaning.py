@@ -48,6 +48,8 @@ class LogToClean:
     rules: CleaningRules
     found: Cleanable
     lasts: Callable[[], Mapping[int, LastOfProducer]]
+    on_swap: Callable[[int, int, int], None] = lambda first_offset, next_offset, segment_count: None
+    """Hears of each group of segments when what is left of them is about to take their place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ async def _clean_group(work: LogToClean, group: list[Segment], cleaner: BatchCle
     except (CleaningCalledOff, ValueError):
         cleaned.discard()
         raise
+    following = next((each.base_offset for each in log.segments if each.base_offset > group[-1].base_offset), log.log_end_offset)
+    work.on_swap(group[0].base_offset, following, len(group))
     work.snapshots.remove_at(await log.replace_segments(group, cleaned))
 
 

@@ -42,6 +42,10 @@ class LogGate:
             released.set_result(None)
 
     async def __aenter__(self) -> None:
+        await self.claim()
+
+    async def claim(self) -> None:
+        """Wait until the cleaner has let go, and keep it away from now on."""
         self._claims += 1
         try:
             while self._is_cleaned:

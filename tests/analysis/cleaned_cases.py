@@ -1,7 +1,7 @@
 """Histories in which logs are compacted: what may be gone from them, and what may not."""
 
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import LogCleaned
+from kraftsim.events.nodes import SegmentsCleaned
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.happenings import acknowledged, appended, final_batch, final_log, final_record
 from tests.analysis.replica_cases import EQUAL, EVERYWHERE, IN_FINAL_LOG, MATCHING, ONE, TWO, Row, copied, in_sync, log_of, on
@@ -10,19 +10,7 @@ OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
 
 def cleaned(until: int, *, topic: str = "t", partition: int = 0) -> Event:
-    return LogCleaned(
-        topic=topic,
-        partition=partition,
-        first_dirty_offset=0,
-        next_dirty_offset=until,
-        read_records=9,
-        kept_records=3,
-        read_bytes=900,
-        kept_bytes=300,
-        keys=3,
-        segments_before=3,
-        segments_after=1,
-    )
+    return SegmentsCleaned(topic=topic, partition=partition, first_offset=0, next_offset=until, segment_count=3)
 
 
 CLEANED_ROWS: list[Row] = [

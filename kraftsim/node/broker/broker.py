@@ -228,6 +228,7 @@ class Broker:
         if self._raft is not None:
             await self._raft.hand_over()
             await self._raft.stop()
+        await self.partitions.cleaner.stop()
         await self.shell.tasks.join()
         if self._raft is not None:
             self._raft.close()
@@ -343,7 +344,10 @@ class Broker:
     # Coming up and going down --------------------------------------------------------------------------------------------------------------
 
     async def _become_ready(self, lifecycle: Lifecycle) -> None:
-        """Ask to be let in once the broker has acted by everything up to its own registration, and say when it was."""
+        """Serve clients and ask to be let in once the broker has acted by everything up to its own registration; say when it was let in.
+
+        Before that it would tell of a cluster without brokers and topics. Source: kafka.server.BrokerServer.startup (enableRequestProcessing).
+        """
         await lifecycle.caught_up.wait()
         await self.partitions.remove_strays(self.image)
         lifecycle.set_ready_to_unfence()

@@ -12,7 +12,7 @@ from typing import Final
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.partitions.cleaned_batches import lasts_of
 from kraftsim.core.partitions.cleaning import Cleanable, LogExtent, OffsetMap, cleanable
-from kraftsim.events.nodes import CleaningFailed, LogCleaned
+from kraftsim.events.nodes import CleaningFailed, LogCleaned, SegmentsCleaned
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.log_cleaning import CleanedLog, CleaningCalledOff, LogToClean, clean_log
 from kraftsim.node.log_gate import LogGate
@@ -65,6 +65,11 @@ class LogCleaner:
             for number in range(self._shell.config.log_cleaner_threads):
                 self._shell.tasks.spawn(self._run(), f"log cleaner {number}")
 
+    async def stop(self) -> None:
+        """Call off what is being cleaned, and return when every log is at rest: a swap that has begun is finished."""
+        for hosted in list(self._hosted()):
+            await hosted.log.gate.claim()
+
     async def _run(self) -> None:
         while True:
             if not await self.clean_dirtiest():
@@ -110,6 +115,7 @@ class LogCleaner:
             rules=hosted.settings.cleaning,
             found=found,
             lasts=lambda: lasts_of(hosted.replica.producer_state.entries),
+            on_swap=lambda *told: world.note(_swapped(hosted, *told)),
         )
         pace = CleaningPace(gate, float(self._setting("log.cleaner.io.max.bytes.per.second")))
         gate.begin_cleaning()
@@ -144,6 +150,12 @@ class LogCleaner:
         value = self._settings().value(name)
         assert value is not None, f"{name} has a default"
         return value
+
+
+def _swapped(hosted: HostedPartition, first_offset: int, next_offset: int, segment_count: int) -> SegmentsCleaned:
+    return SegmentsCleaned(
+        topic=hosted.topic, partition=hosted.partition, first_offset=first_offset, next_offset=next_offset, segment_count=segment_count
+    )
 
 
 def _told(hosted: HostedPartition, found: Cleanable, done: CleanedLog) -> LogCleaned:

@@ -1,0 +1,110 @@
+"""Compacted logs are cleaned again and again while writers fill them and brokers lose their power: of every key the last record stays.
+
+Writers write the same few keys over and over, in small segments; every broker cleans its own copy, leader or follower, whenever a little of it is
+dirty. Power goes right after a cleaning began to count, or at any other time, and takes what was not flushed; brokers are killed, too. At the end a
+reader finds of every key what was acknowledged last, or something later, on every replica.
+Source: KIP-98, KIP-534; kafka.log.LogCleaner, LocalLog.replaceSegments.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.ledger import SETTINGS
+from kraftsim.cluster.phases import CALLS_SECONDS, replicas_settle, under_faults
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+TOPIC, PARTITIONS, REPLICAS = "states", 2, 3
+BROKERS = ("broker-1", "broker-2", "broker-3")
+WORK_SECONDS = 10.0
+KEYS = 6
+
+
+async def play(stage: Stage) -> None:
+    """Write while brokers fall, then read what is left."""
+    await stage.create_topic(TOPIC, PARTITIONS, REPLICAS)
+    writers = [_write(stage, number) for number in _writers(stage)]
+    await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
+    await _audit(stage)
+
+
+async def _write(stage: Stage, number: int) -> None:
+    """Be one writer: its keys are its own, each of them written many times."""
+    writer = stage.producer(f"writer-{number}")
+    await writer.start()
+    for index in range(stage.workload("records_per_writer")):
+        value = b"turn %06d" % index + b"." * stage.workload("value_bytes")
+        await writer.send(TOPIC, index % PARTITIONS, _key(number, index), value)
+        await stage.sleep(stage.workload("pause_ms") / 1000)
+    left = await writer.flush(CALLS_SECONDS)
+    await writer.close()
+    if left:
+        raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+
+
+async def _audit(stage: Stage) -> None:
+    """Read everything when all replicas are in sync: every key that was written must be there."""
+    await replicas_settle(stage, TOPIC, PARTITIONS)
+    reader = stage.reader("reader-1")
+    read = {record.key for record in await reader.read_all(TOPIC, range(PARTITIONS))}
+    await reader.close()
+    written = {_key(number, index) for number in _writers(stage) for index in range(stage.workload("records_per_writer"))}
+    if read != written:
+        raise StoryFailed(f"of {len(written)} keys {len(written - read)} are gone, and {len(read - written)} were never written")
+
+
+def _writers(stage: Stage) -> range:
+    return range(1, stage.workload("writers") + 1)
+
+
+def _key(number: int, index: int) -> str:
+    return f"{number}.{index % (KEYS * PARTITIONS)}"
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw up to four losses of power or kills: at a time, right after a cleaning, or in the middle of one, when files are renamed and removed."""
+    return tuple(_fall(random, mode) for _ in range(random.randint(1, 4)))
+
+
+def _fall(random: "Random", mode: Mode) -> Fault:
+    victim = random.choice(BROKERS)
+    trigger: Trigger = AtTime(at_ms=random.randint(500, int(WORK_SECONDS * 1000)))
+    choice = random.random()
+    if mode is not Mode.SIM:
+        pass  # over sockets nobody hears of events and disks
+    elif choice < 0.4:
+        operation = random.choice(("rename", "write", "flush"))
+        trigger = OnDisk(operation=operation, file_class=FileClass.PARTITION_LOG, host=victim, nth=random.randint(1, 60), moment="after")
+    elif choice < 0.7:
+        trigger = OnEvent(kind="LogCleaned", host=victim, nth=random.randint(1, 12))
+    return Fault(kind="restart", target=victim, trigger=trigger, params={"after_ms": random.randint(20, 3000), "power_loss": random.randint(0, 1)})
+
+
+SCENARIO = Scenario(
+    name="compaction_under_load",
+    story="Logs are compacted while they are written and brokers lose their power; of every key what was acknowledged last is there.",
+    must_exercise=(
+        "acknowledged-records-on-replicas",
+        "acknowledged-records-in-final-log",
+        "replicas-equal",
+        "partition-log-matching",
+        "one-append-per-sequence",
+        "settles-after-heal",
+    ),
+    play=play,
+    faults=faults,
+    settings={
+        **SETTINGS,
+        "log.cleanup.policy": "compact",
+        "log.segment.bytes": "1500",
+        "log.cleaner.backoff.ms": "200",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+    },
+    limit_seconds=600.0,
+    workload={"writers": 2, "records_per_writer": 150, "pause_ms": 50, "value_bytes": 60, "work_ms": int(WORK_SECONDS * 1000)},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
