@@ -69,7 +69,7 @@ class TransactionalId:
             v3_and_below_transactional_id=self.name if name is None else name,
             v3_and_below_producer_id=producer[0],
             v3_and_below_producer_epoch=producer[1],
-            v3_and_below_topics=_topics(partitions),
+            v3_and_below_topics=topics_of(partitions),
         )
         with self.target.peer(self.address) as peer:
             answer = patiently(lambda: peer.ask(asked, version, AddPartitionsToTxnResponse), _first_error, BUSY if waits else NOT_READY)
@@ -103,7 +103,7 @@ class TransactionalId:
             producer_id=producer[0],
             producer_epoch=producer[1],
             verify_only=verifies,
-            topics=_topics(partitions),
+            topics=topics_of(partitions),
         )
 
     def add_offsets(self, producer: Producer, group_id: str, version: int = OFFSETS_VERSION, *, name: str | None = None, waits: bool = True) -> int:
@@ -159,7 +159,8 @@ def partitions_of(state: TransactionState) -> Partitions:
     return sorted((topic.topic, number) for topic in state.topics for number in topic.partitions)
 
 
-def _topics(partitions: Partitions) -> list[AddPartitionsToTxnTopic]:
+def topics_of(partitions: Partitions) -> list[AddPartitionsToTxnTopic]:
+    """Return partitions as a request names them."""
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for topic, number in partitions:
         topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(number)
