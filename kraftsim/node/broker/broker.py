@@ -93,24 +93,33 @@ class Broker:
         self._incarnation_id = random_uuid(world, "incarnation id")
         self._metadata = MetadataPublisher(world, parts.metadata_image, self._publish, self._on_leader)
         self._controller = ActiveController()
-        self._own_versions = own_versions = spoken_versions(parts.release.controller_apis)
+        self._own_versions = spoken_versions(parts.release.controller_apis)
+        self._keep_partitions()
+        self._coordinate()
+        self.quotas = ClientQuotas(config, world.clock)
+        self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, guarded(self.shell, BROKER_GUARDS, broker_handlers())))
+        self.offer = ApiOffer(parts.release.broker_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
+        self._listeners = Listeners(self.shell)
+
+    def _keep_partitions(self) -> None:
+        """Make what holds partitions: their logs, their copies, and the ways to the controller that both need."""
         channel = partial(
             ControllerChannel,
             self.shell,
             controller=self._controller,
-            request_timeout_ms=config.controller_socket_timeout_ms,
-            own_versions=own_versions,
+            request_timeout_ms=self.config.controller_socket_timeout_ms,
+            own_versions=self._own_versions,
         )
-        self._heartbeats = channel(name="heartbeat", retry_timeout_ms=config.broker_session_timeout_ms // HEARTBEAT_SHARE)
+        self._heartbeats = channel(name="heartbeat", retry_timeout_ms=self.config.broker_session_timeout_ms // HEARTBEAT_SHARE)
         self._forwarded = channel(name="forwarding")
         self._alterations = channel(name="alter-partition")
-        self.throttles = ReplicationThrottles(config, world.clock)
+        self.throttles = ReplicationThrottles(self.config, self.world.clock)
         self.replication = Replication(
             self.shell,
             throttle=self.throttles.follower,
             image=lambda: self.image,
             broker_epoch=lambda: self.broker_epoch,
-            own_versions=spoken_versions(parts.release.broker_apis),
+            own_versions=spoken_versions(self.parts.release.broker_apis),
             channel=self._alterations,
             on_moved=self.on_partition_changed,
             disk_failed=lambda path, operation, failure: self.partitions.disk_failed(path, operation, failure),
@@ -118,7 +127,7 @@ class Broker:
         self._assignments = channel(name="directory-assignments")
         self.partitions = Partitions(
             self.shell,
-            parts,
+            self.parts,
             self._incarnation_id,
             self.on_partition_changed,
             self.replication,
@@ -126,37 +135,38 @@ class Broker:
             on_offline=self._on_directory_offline,
             assignments=DirectoryAssignments(self.shell, self._assignments, lambda: self.broker_epoch),
         )
+
+    def _coordinate(self) -> None:
+        """Make what coordinates groups and transactions, and hands out producer ids."""
         self.groups = GroupCoordinator(
             self.shell,
             lambda: self.image,
             self.partitions,
             self.produces,
             self.fetches,
-            parts.group_shard,
-            group_settings(config, parts),
+            self.parts.group_shard,
+            group_settings(self.config, self.parts),
             self._serves_consumers,
         )
-        self.verifier = parts.verifier(self.shell, lambda: self.image, own_versions=spoken_versions(parts.release.broker_apis))
-        self.transactional_commits = parts.transactional_commits(world.clock, self.verifier)
+        self.verifier = self.parts.verifier(self.shell, lambda: self.image, own_versions=spoken_versions(self.parts.release.broker_apis))
+        self.transactional_commits = self.parts.transactional_commits(self.world.clock, self.verifier)
         self.forwarding = Forwarding(self._forwarded)
-        self.creation = TopicCreation(config, self._forwarded, own_versions[ApiKey.CREATE_TOPICS][1])
-        source = parts.producer_id_source(broker_epoch=lambda: self.broker_epoch, note=world.note, max_wait_ms=config.request_timeout_ms)
-        self.producer_ids = ProducerIds(world, config.node_id, source, self._forwarded)
+        self.creation = TopicCreation(self.config, self._forwarded, self._own_versions[ApiKey.CREATE_TOPICS][1])
+        source = self.parts.producer_id_source(
+            broker_epoch=lambda: self.broker_epoch, note=self.world.note, max_wait_ms=self.config.request_timeout_ms
+        )
+        self.producer_ids = ProducerIds(self.world, self.config.node_id, source, self._forwarded)
         self.transactions = TransactionCoordinator(
             self.shell,
-            parts,
+            self.parts,
             lambda: self.image,
             self.partitions,
             self.produces,
             self.fetches,
             self.producer_ids,
-            own_versions=spoken_versions(parts.release.broker_apis),
+            own_versions=spoken_versions(self.parts.release.broker_apis),
             transaction_version=lambda: self.features.level(TRANSACTION_VERSION),
         )
-        self.quotas = ClientQuotas(config, world.clock)
-        self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, guarded(self.shell, BROKER_GUARDS, broker_handlers())))
-        self.offer = ApiOffer(parts.release.broker_apis, [handler.key for handler in self._handlers], parts.release.supported_features)
-        self._listeners = Listeners(self.shell)
 
     # The node ------------------------------------------------------------------------------------------------------------------------------
 
@@ -170,6 +180,7 @@ class Broker:
         self.shell.note_started()
         self.shell.security.registries = lambda: self.image.registries
         directory_id = self.replication.directory_id = await load_identity(self.world, self.config)
+        self._listeners.door.shut()
         await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
         try:
             previous_broker_epoch = await self.partitions.load(directory_id)
@@ -350,6 +361,7 @@ class Broker:
         """
         await lifecycle.caught_up.wait()
         await self.partitions.remove_strays(self.image)
+        self._listeners.door.open()
         lifecycle.set_ready_to_unfence()
         await lifecycle.running.wait()
         self._is_decided.set()
