@@ -33,8 +33,18 @@ class Doorkeeper:
         self._clock = clock
         self._everybody = everybody
         self._doors: dict[str, _Door] = {}
+        self._is_shut = False
         self._inside: dict[int, tuple[str, str]] = {}
         """Listener and address of whoever was let in, by the connection's number."""
+
+    def shut(self) -> None:
+        """Let nobody in until `open`: the node does not know yet what it would have to say."""
+        self._is_shut = True
+
+    def open(self) -> None:
+        """Let everybody in who waits, as far as there is room."""
+        self._is_shut = False
+        self.look_again()
 
     def knock(self, connection: ServerConnection) -> None:
         """A connection has come: let it in, or let it wait."""
@@ -68,7 +78,7 @@ class Doorkeeper:
         return self._is_free(door, listener)
 
     def _is_free(self, door: _Door, listener: str) -> bool:
-        return self._clock.monotonic_ms() >= door.not_before_ms and self.limits.has_room(listener)
+        return not self._is_shut and self._clock.monotonic_ms() >= door.not_before_ms and self.limits.has_room(listener)
 
     @staticmethod
     def _hold(door: _Door, connection: ServerConnection) -> None:
