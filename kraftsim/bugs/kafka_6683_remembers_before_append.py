@@ -1,7 +1,8 @@
 """The producer state moves when a batch is judged, before the batch is in the log.
 
 A segment is rolled for the batch, and the snapshot of the producers taken there already knows it. Whoever loads it without having the batch takes its
-repetition for one: it is acknowledged and lost. A crash does not lead there, for what was not flushed is read again; a cut of the log may.
+repetition for one: it is acknowledged and lost. A crash does not lead there, for what was not flushed is read again. A cut of the log does: of a leader
+that rolled a segment for a batch, was deposed before anybody had copied it, cut its log where the segment begins, and led again.
 
 Source: KAFKA-6683, fixed by copying the producer's entry for an append (kafka.log.ProducerAppendInfo).
 """
@@ -34,5 +35,5 @@ BUG = Bug(
     title="a batch is remembered before it is in the log",
     fixed_in=("1.0.2", "1.1.0", "2.0.0"),
     swap=lambda parts: parts.replacing(partition_replica=RemembersAtOnce),
-    caught_by=("producer-snapshot-of-appended-only",),
+    caught_by=("producer-snapshot-of-appended-only", "acknowledged-records-in-final-log", "acknowledged-records-on-replicas"),
 )

@@ -40,6 +40,7 @@ INVARIANT = Invariant(
     rule="A producer snapshot knows of no batch at or behind its own offset.",
     source="KAFKA-6683",
     watches=(ProducerSnapshotTaken,),
+    ends_run=False,
     check=KnowsNothingLater,
     examined="SELECT run, count(*) FROM producer_snapshot_taken GROUP BY run",
     violations="""
