@@ -66,6 +66,10 @@ class PartitionLog(LogReader):
 
     # Opening and closing -------------------------------------------------------------------------------------------------------------------
 
+    def remove_damaged_indexes(self) -> int | None:
+        """Before `recover`: delete transaction indexes that cannot be believed, and return from where on the log must be read for new ones."""
+        return self._transactions.remove_damaged(self._files.found_base_offsets())
+
     def recover(
         self,
         on_batch: Callable[[RecordBatch], object],

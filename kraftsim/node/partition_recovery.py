@@ -1,6 +1,7 @@
 """Opening the log of a partition: first what is in it, then what it says of its producers.
 
-After a clean stop both are told by small files; what was written since the last flush before a crash is looked at batch by batch.
+After a clean stop both are told by small files; what was written since the last flush before a crash is looked at batch by batch. So is everything from
+a transaction index on that cannot be read: readers of committed data would see what was aborted.
 
 Source: LogLoader (load, recoverLog), UnifiedLog.rebuildProducerState.
 """
@@ -28,6 +29,9 @@ def recover_partition(
     """
     snapshots = snapshots_of(world, log.directory)
     snapshots.remove_strays(log.found_base_offsets())
+    damaged_from = log.remove_damaged_indexes()
+    if damaged_from is not None:
+        recovery_point = damaged_from if recovery_point is None else min(recovery_point, damaged_from)
     is_upgrade = snapshots.are_from_an_upgrade(was_stopped_cleanly=recovery_point is None)
     if is_upgrade or recovery_point is None:
         log.recover(lambda batch: None, verify_from_offset=recovery_point, on_unclean=lambda base_offset: None)

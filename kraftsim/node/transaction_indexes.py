@@ -44,6 +44,20 @@ class TransactionIndexes:
             self.forget(base_offset)
         self._entries[base_offsets[0]] = list(aborted)
 
+    def remove_damaged(self, base_offsets: Sequence[int]) -> int | None:
+        """Delete the indexes that cannot be believed, and return where the first of their segments begins: from there they are to be made again."""
+        damaged = [base_offset for base_offset in base_offsets if not self._is_sound(base_offset)]
+        for base_offset in damaged:
+            self._files.replace_transactions(base_offset, b"")
+        return min(damaged, default=None)
+
+    def _is_sound(self, base_offset: int) -> bool:
+        try:
+            entries = parse_transaction_index(self._files.read_transactions(base_offset))
+        except MalformedFile:
+            return False
+        return all(base_offset <= entry.last_offset and entry.first_offset <= entry.last_offset for entry in entries)
+
     def between(self, base_offsets: Sequence[int], first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records from first_offset on and below end_offset.
 
