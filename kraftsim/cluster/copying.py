@@ -40,7 +40,12 @@ SETTINGS = {
 }
 PATIENT = ProducerSettings(delivery_timeout_ms=20_000, request_timeout_ms=4000)
 """Requests come back soon enough for several attempts within a transaction."""
-MUST_EXERCISE = ("settles-after-heal",)
+MUST_EXERCISE = (
+    "every-input-copied-once",
+    "transactions-atomic",
+    "read-committed-reads-committed-only",
+    "settles-after-heal",
+)
 """What every story with a copy puts to the test."""
 
 

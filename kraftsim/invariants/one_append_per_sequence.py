@@ -18,6 +18,8 @@ from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "one-append-per-sequence"
+OFFSETS_TOPIC = "__consumer_offsets"
+"""A group's coordinator writes what producers commit with sequence 0, each time: nothing is told apart by it there (GroupMetadataManager)."""
 
 
 class Sequence(NamedTuple):
@@ -55,7 +57,7 @@ class StandingBatches:
             return None
         assert isinstance(event, BatchAppended | BatchReplicated | FinalBatch)
         sequence = None
-        if event.base_sequence >= 0:
+        if event.base_sequence >= 0 and event.topic != OFFSETS_TOPIC:
             self._findings.examined += not isinstance(event, BatchReplicated)
             sequence = Sequence(event.topic, event.partition, event.producer_id, event.producer_epoch, event.base_sequence)
         if not isinstance(event, FinalBatch):
@@ -99,6 +101,7 @@ class StandingBatches:
         return self._findings.violation("/".join(map(str, sequence)), message, *witnesses)
 
 
+_COUNTS = f"base_sequence >= 0 AND topic <> '{OFFSETS_TOPIC}'"
 _KEY = "run, topic, partition, producer_id, producer_epoch, base_sequence"
 _SAME = " AND ".join(f"a.{column} = b.{column}" for column in _KEY.split(", "))
 _OWN_KEY = f"a.{_KEY.replace(', ', ', a.')}"
@@ -111,10 +114,10 @@ INVARIANT = Invariant(
     source="KIP-98",
     watches=(BatchAppended, BatchReplicated, PartitionTruncated, FinalBatch),
     check=StandingBatches,
-    examined="""
+    examined=f"""
         SELECT run, count(*)
         FROM (
-            SELECT run FROM batch_appended WHERE base_sequence >= 0 UNION ALL SELECT run FROM final_batch WHERE base_sequence >= 0
+            SELECT run FROM batch_appended WHERE {_COUNTS} UNION ALL SELECT run FROM final_batch WHERE {_COUNTS}
         ) AS batch GROUP BY run
     """,
     # Only sequences that occur twice are looked at closely: few in a clean run, hence the hints to broadcast. Neighbours in time are enough, for
@@ -123,12 +126,12 @@ INVARIANT = Invariant(
         WITH held AS (
             SELECT {_HELD} FROM batch_appended UNION ALL SELECT {_HELD} FROM batch_replicated
         ), repeated AS (
-            SELECT node, {_KEY} FROM held WHERE base_sequence >= 0 GROUP BY node, {_KEY} HAVING count(*) > 1
+            SELECT node, {_KEY} FROM held WHERE {_COUNTS} GROUP BY node, {_KEY} HAVING count(*) > 1
         ), added AS (
             SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM held AS a JOIN repeated AS b ON {_SAME} AND a.node = b.node
             WINDOW same AS (PARTITION BY a.node, {_OWN_KEY} ORDER BY a.position)
         ), repeated_in_final AS (
-            SELECT broker, {_KEY} FROM final_batch WHERE base_sequence >= 0 GROUP BY broker, {_KEY} HAVING count(*) > 1
+            SELECT broker, {_KEY} FROM final_batch WHERE {_COUNTS} GROUP BY broker, {_KEY} HAVING count(*) > 1
         ), found AS (
             SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM final_batch AS a JOIN repeated_in_final AS b ON {_SAME} AND a.broker = b.broker
             WINDOW same AS (PARTITION BY a.broker, {_OWN_KEY} ORDER BY a.position)

@@ -24,6 +24,7 @@ from tests.analysis.happenings import (
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import QUORUM_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
+from tests.analysis.transaction_cases import TRANSACTION_ROWS
 
 UNIQUE = "producer-id-unique"
 DISJOINT = "producer-id-blocks-disjoint"
@@ -349,5 +350,5 @@ CASES = [
     Case("too late", SETTLES, [("h", settled("leader", 10_001))], VIOLATED, 1, ("h.1.0",), (("h.1.0",),)),
     Case("a run without a second phase", SETTLES, [("c", acknowledged(0, "x"))], VACUOUS, 0),
     # --- the quorum of controllers
-    *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS)),
+    *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *TRANSACTION_ROWS)),
 ]

@@ -23,7 +23,7 @@ def found_of_all_by_duckdb(parquets: Mapping[str, Path], invariants: Sequence[In
     """Return what is found in each of several runs, asked about all of them at once; the keys are what `run` says in the views."""
     with duckdb.connect() as connection:
         runs = [f"SELECT * REPLACE ('{run}' AS run) FROM read_parquet('{parquet}')" for run, parquet in parquets.items()]
-        connection.execute(f"CREATE VIEW {EVENTS_VIEW} AS {' UNION ALL '.join(runs)}")
+        connection.execute(f"CREATE TABLE {EVENTS_VIEW} AS {' UNION ALL '.join(runs)}")
         for name, query in view_queries(are_many=True):
             connection.execute(f"CREATE VIEW {name} AS {query}")
         rows = [Row(*row) for row in connection.execute(verdict_query(invariants)).fetchall()]

@@ -1,0 +1,133 @@
+"""What a coordinator writes about a transactional id is a walk through the states: each record may follow the one before it.
+
+Nothing is completed that was not decided, a decision that is committed stands, and producer id and epoch go on as an end or a fence lets them: by two
+at most, one for a fence and one for the end (KIP-890). A record may be there twice: an append whose answer was late is made again.
+Source: KIP-98, KIP-360, KIP-890; kafka.coordinator.transaction.TransactionMetadata.validPreviousStates; KAFKA-9666, KAFKA-10080.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import FinalTransaction
+from kraftsim.events.transactions import TransactionStateChanged
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "transaction-states-follow"
+FORGOTTEN, EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = -1, 0, 1, 2, 3, 4, 5
+AFTER: dict[int, tuple[int, ...]] = {
+    FORGOTTEN: (EMPTY,),
+    EMPTY: (EMPTY, ONGOING, PREPARE_ABORT, FORGOTTEN),
+    ONGOING: (ONGOING, PREPARE_COMMIT, PREPARE_ABORT),
+    PREPARE_COMMIT: (PREPARE_COMMIT, COMPLETE_COMMIT),
+    PREPARE_ABORT: (PREPARE_ABORT, COMPLETE_ABORT),
+    COMPLETE_COMMIT: (COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_ABORT, FORGOTTEN),
+    COMPLETE_ABORT: (COMPLETE_ABORT, EMPTY, ONGOING, PREPARE_ABORT, FORGOTTEN),
+}
+"""State -> what may be written next. An abort of nothing raises the epoch, with transaction.version 2."""
+LARGEST_STEP = 2
+LARGEST_EPOCH = 32767
+
+
+class Written(NamedTuple):
+    """One record."""
+
+    offset: int
+    status: int
+    producer_id: int
+    producer_epoch: int
+    event_id: str
+
+
+class States:
+    """Collects what coordinators wrote, by the log of each broker; judged at the end."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._written: dict[tuple[str, int, str], list[Written]] = {}
+        self._committed: dict[tuple[int, int], None] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in a record, or that one is committed."""
+        if isinstance(event, TransactionStateChanged):
+            self._committed[event.partition, event.offset] = None
+        elif isinstance(event, FinalTransaction):
+            record = Written(event.offset, event.status, event.producer_id, event.producer_epoch, envelope.event_id)
+            self._written.setdefault((event.broker, event.partition, event.transactional_id), []).append(record)
+        return None
+
+    def finish(self) -> Verdict:
+        """Judge, and return the verdict."""
+        for (_, partition, transactional_id), records in self._written.items():
+            self._findings.examined += len(records)
+            for before, after in pairwise(records):
+                why = self._objection(partition, before, after)
+                if why:
+                    key = f"{transactional_id}/{after.offset}"
+                    message = f"transactional id {transactional_id}: {why} at offset {after.offset}"
+                    self._findings.violation(key, message, before.event_id, after.event_id)
+        return self._findings.verdict()
+
+    def _objection(self, partition: int, before: Written, after: Written) -> str:
+        if after.status not in AFTER[before.status]:
+            was_decided = before.status in (PREPARE_COMMIT, PREPARE_ABORT)
+            if not was_decided or (partition, before.offset) in self._committed:
+                return f"state {after.status} follows state {before.status}"
+        if not 0 <= after.producer_epoch <= LARGEST_EPOCH and after.status != FORGOTTEN:
+            return f"epoch {after.producer_epoch} is none"
+        if after.producer_id == before.producer_id and not 0 <= after.producer_epoch - before.producer_epoch <= LARGEST_STEP:
+            return f"epoch {after.producer_epoch} follows epoch {before.producer_epoch}"
+        return ""
+
+
+_ALLOWED = " OR ".join(f"(before_status = {before} AND status IN ({', '.join(map(str, after))}))" for before, after in AFTER.items())
+_OBJECTION = f"""
+    CASE
+        WHEN NOT ({_ALLOWED})
+            AND (before_status NOT IN ({PREPARE_COMMIT}, {PREPARE_ABORT}) OR committed_offset IS NOT NULL)
+        THEN concat('state ', status, ' follows state ', before_status)
+        WHEN (producer_epoch < 0 OR producer_epoch > {LARGEST_EPOCH}) AND status <> {FORGOTTEN} THEN concat('epoch ', producer_epoch, ' is none')
+        WHEN producer_id = before_id AND (producer_epoch < before_epoch OR producer_epoch - before_epoch > {LARGEST_STEP})
+        THEN concat('epoch ', producer_epoch, ' follows epoch ', before_epoch)
+    END
+"""
+_SAME_LOG = "PARTITION BY run, broker, partition, transactional_id ORDER BY f.offset"
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="What is written about a transactional id walks through the states as they may follow; epochs go on by one for a fence, one for an end.",
+    source="KIP-98, KIP-890",
+    watches=(TransactionStateChanged, FinalTransaction),
+    check=States,
+    examined="SELECT run, count(*) FROM final_transaction GROUP BY run",
+    violations=f"""
+        WITH pair AS (
+            SELECT run, partition, transactional_id, status, producer_id, producer_epoch, position, f.offset AS at_offset,
+                lag(status) OVER ({_SAME_LOG}) AS before_status,
+                lag(producer_id) OVER ({_SAME_LOG}) AS before_id,
+                lag(producer_epoch) OVER ({_SAME_LOG}) AS before_epoch,
+                lag(f.offset) OVER ({_SAME_LOG}) AS before_offset,
+                lag(position) OVER ({_SAME_LOG}) AS before_position
+            FROM final_transaction AS f
+        ), committed AS (
+            SELECT DISTINCT run, partition, t.offset AS committed_offset FROM transaction_state_changed AS t
+        ), judged AS (
+            SELECT p.*, c.committed_offset FROM pair AS p
+            LEFT JOIN committed AS c ON c.run = p.run AND c.partition = p.partition AND c.committed_offset = p.before_offset
+            WHERE before_status IS NOT NULL
+        ), objected AS (
+            SELECT *, {_OBJECTION} AS why FROM judged
+        ), numbered AS (
+            SELECT *, row_number() OVER (PARTITION BY run, transactional_id, at_offset ORDER BY position) AS place FROM objected
+            WHERE why IS NOT NULL
+        )
+        SELECT
+            run,
+            concat(transactional_id, '/', at_offset) AS key,
+            concat('transactional id ', transactional_id, ': ', why, ' at offset ', at_offset) AS message,
+            before_position AS first_witness,
+            position AS second_witness
+        FROM numbered WHERE place = 1
+    """,
+)

@@ -1,0 +1,568 @@
+"""Histories of transactions, clean and violating, with what each invariant must say of them: rows for the table in `cases.py`."""
+
+from collections.abc import Callable
+from random import Random
+
+from kraftsim.events.clients import RecordAcknowledged, RecordRead, RecordSent
+from kraftsim.events.event import Event
+from kraftsim.events.groups import (
+    GroupsUnloaded,
+    OffsetCommitted,
+    OffsetForgotten,
+    OffsetLoaded,
+    OffsetMaterialised,
+    OffsetTold,
+    PendingOffsetAdded,
+    PendingOffsetDropped,
+)
+from kraftsim.events.partition_transactions import LastStableOffsetMoved, MarkerAppended
+from kraftsim.events.partitions import BatchAppended, BatchReplicated, FinalBatch, FinalMarker, FinalOffset, FinalTransaction, PartitionTruncated
+from kraftsim.events.runs import Settled
+from kraftsim.events.transactional_clients import CopyExpected, CopyRead, TransactionalIdTaken, TransactionEndAsked, TransactionEnded
+from kraftsim.events.transactions import TransactionStateChanged
+from kraftsim.invariants.verdict import Outcome
+from tests.analysis.history import History
+
+COPIED = "every-input-copied-once"
+ATOMIC = "transactions-atomic"
+READS = "read-committed-reads-committed-only"
+STABLE = "last-stable-offset-before-open-transactions"
+HANGS = "no-transaction-hangs"
+STATES = "transaction-states-follow"
+MARKERS = "markers-agree-with-coordinators"
+FENCED = "fenced-producers-write-nothing"
+TOLD = "offsets-told-are-stable"
+EQUAL = "group-offsets-equal-log"
+
+Noted = tuple[str, Event] | tuple[str, int, Event]
+Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS
+ONE, TWO = "broker-1", "broker-2"
+PID = 50
+
+
+def on(node: str, *events: Event) -> list[Noted]:
+    return [(node, event) for event in events]
+
+
+# Clients ----------------------------------------------------------------------------------------------------------------------------------------
+
+
+def expected() -> Event:
+    return CopyExpected(input_topic="in", output_topic="out")
+
+
+def filled(key: str) -> Event:
+    return RecordAcknowledged(client_id="w", topic="in", partition=0, record_key=key, offset=0)
+
+
+def sent(key: str, transaction: str) -> Event:
+    return RecordSent(client_id="c", topic="out", partition=0, record_key=key, transaction=transaction)
+
+
+def acknowledged(key: str, offset: int) -> Event:
+    return RecordAcknowledged(client_id="c", topic="out", partition=0, record_key=key, offset=offset)
+
+
+def read(key: str, offset: int, *, is_read_committed: bool = True) -> Event:
+    return RecordRead(client_id="a", topic="out", partition=0, record_key=key, offset=offset, is_read_committed=is_read_committed)
+
+
+def through() -> Event:
+    return CopyRead(client_id="a", topic="out")
+
+
+def taken(epoch: int) -> Event:
+    return TransactionalIdTaken(client_id="c", transactional_id="id", producer_id=PID, producer_epoch=epoch)
+
+
+def asked(transaction: str, *, is_commit: bool = True) -> Event:
+    return TransactionEndAsked(client_id="c", transactional_id="id", transaction=transaction, is_commit=is_commit)
+
+
+def ended(transaction: str, outcome: str, *, epoch: int = 0) -> Event:
+    return TransactionEnded(
+        client_id="c", transactional_id="id", transaction=transaction, producer_id=PID, producer_epoch=epoch, outcome=outcome, error_code=0
+    )
+
+
+# Brokers ----------------------------------------------------------------------------------------------------------------------------------------
+
+
+def appended(first: int, last: int, *, epoch: int = 0, producer_id: int = PID, is_transactional: bool = True) -> Event:
+    return BatchAppended(
+        topic="out",
+        partition=0,
+        leader_epoch=0,
+        first_offset=first,
+        last_offset=last,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=first + 1000 * epoch,
+        last_sequence=last,
+        record_count=1,
+        size_bytes=1,
+        crc=first,
+        is_transactional=is_transactional,
+    )
+
+
+def copied(first: int, last: int, *, epoch: int = 0) -> Event:
+    return BatchReplicated(
+        topic="out",
+        partition=0,
+        leader_epoch=0,
+        first_offset=first,
+        last_offset=last,
+        crc=first,
+        producer_id=PID,
+        producer_epoch=epoch,
+        base_sequence=first + 1000 * epoch,
+        is_transactional=True,
+    )
+
+
+def marked(offset: int, *, is_commit: bool = True, epoch: int = 0, producer_id: int = PID) -> Event:
+    return MarkerAppended(
+        topic="out",
+        partition=0,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        coordinator_epoch=0,
+        is_commit=is_commit,
+        offset=offset,
+        on_leader=True,
+    )
+
+
+def stable(offset: int, high_watermark: int = 99) -> Event:
+    return LastStableOffsetMoved(topic="out", partition=0, leader_epoch=0, offset=offset, high_watermark=high_watermark)
+
+
+def cut(end_offset: int) -> Event:
+    return PartitionTruncated(topic="out", partition=0, leader_epoch=0, former_end_offset=99, log_end_offset=end_offset, high_watermark=0)
+
+
+# What is left -----------------------------------------------------------------------------------------------------------------------------------
+
+
+def quiet() -> Event:
+    return Settled(what="transactions", after_ms=1, limit_ms=2, is_settled=True)
+
+
+def batch(first: int, *, epoch: int = 0, broker: str = ONE, is_control: bool = False, partition: int = 0) -> Event:
+    return FinalBatch(
+        topic="out",
+        partition=partition,
+        first_offset=first,
+        last_offset=first,
+        producer_id=PID,
+        producer_epoch=epoch,
+        base_sequence=-1 if is_control else first + 1000 * epoch,
+        last_sequence=-1,
+        record_count=1,
+        is_control=is_control,
+        crc=first,
+        broker=broker,
+        is_transactional=True,
+    )
+
+
+def marker(
+    offset: int, *, is_commit: bool = True, epoch: int = 0, coordinator_epoch: int = 0, topic: str = "out", broker: str = ONE, producer_id: int = PID
+) -> Event:
+    return FinalMarker(
+        topic=topic,
+        partition=0,
+        offset=offset,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        is_commit=is_commit,
+        coordinator_epoch=coordinator_epoch,
+        broker=broker,
+    )
+
+
+def state(offset: int, status: int, *, epoch: int = 0, partitions: str = "", producer_id: int = PID, broker: str = ONE) -> Event:
+    return FinalTransaction(
+        partition=0,
+        offset=offset,
+        transactional_id="id",
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        status=status,
+        partitions=partitions,
+        broker=broker,
+    )
+
+
+def states(*statuses: int) -> list[Noted]:
+    return on("final", *(state(offset, status) for offset, status in enumerate(statuses)))
+
+
+def changed(offset: int) -> Event:
+    return TransactionStateChanged(
+        transactional_id="id", producer_id=PID, producer_epoch=0, state="x", partitions="", coordinator_epoch=0, partition=0, offset=offset
+    )
+
+
+# Groups -----------------------------------------------------------------------------------------------------------------------------------------
+
+
+def place(offset: int, record_offset: int) -> dict[str, str | int]:
+    return {"coordinator_partition": 0, "group_id": "g", "topic": "in", "partition": 0, "offset": offset, "record_offset": record_offset}
+
+
+def committed(offset: int, record_offset: int) -> Event:
+    return OffsetCommitted(**place(offset, record_offset), is_current=True)  # type: ignore[arg-type]
+
+
+def loaded(offset: int, record_offset: int, producer_id: int = -1) -> Event:
+    return OffsetLoaded(**place(offset, record_offset), producer_id=producer_id)  # type: ignore[arg-type]
+
+
+def pending(offset: int, record_offset: int, producer_id: int = PID) -> Event:
+    return PendingOffsetAdded(**place(offset, record_offset), producer_id=producer_id, producer_epoch=0)  # type: ignore[arg-type]
+
+
+def materialised(offset: int, record_offset: int, producer_id: int = PID) -> Event:
+    settled = {"producer_id": producer_id, "producer_epoch": 0, "marker_offset": 9, "is_current": True}
+    return OffsetMaterialised(**place(offset, record_offset), **settled)  # type: ignore[arg-type]
+
+
+def dropped(offset: int, record_offset: int, producer_id: int = PID) -> Event:
+    return PendingOffsetDropped(**place(offset, record_offset), producer_id=producer_id, producer_epoch=0, marker_offset=9)  # type: ignore[arg-type]
+
+
+def told(offset: int, record_offset: int, *, require_stable: bool = True, error_code: int = 0) -> Event:
+    return OffsetTold(**place(offset, record_offset), require_stable=require_stable, error_code=error_code)  # type: ignore[arg-type]
+
+
+def logged(offset: int, log_offset: int, producer_id: int = -1, broker: str = ONE) -> Event:
+    return FinalOffset(
+        offsets_partition=0,
+        log_offset=log_offset,
+        group_id="g",
+        topic="in",
+        partition=0,
+        committed_offset=offset,
+        producer_id=producer_id,
+        broker=broker,
+    )
+
+
+FORGOTTEN = OffsetForgotten(coordinator_partition=0, group_id="g", topic="in", partition=0)
+OFFSETS = "__consumer_offsets"
+SENT_AND_COMMITTED = on("c", sent("x", "c/1"), acknowledged("x", 0), sent("y", "c/1"), acknowledged("y", 1), asked("c/1"), ended("c/1", "committed"))
+TRANSACTION_ROWS: list[Row] = [
+    # --- copies
+    ("each once", COPIED, on("c", expected(), filled("x"), filled("y"), read("x", 0), read("y", 2), through()), OK, 2),
+    ("one is missing", COPIED, on("c", expected(), filled("x"), through()), VIOLATED, 1, ("out/a/x",), (("c.1.1", "c.1.2"),)),
+    ("one twice", COPIED, on("c", expected(), filled("x"), read("x", 0), read("x", 3), through()), VIOLATED, 1, ("out/a/x",), (("c.1.2", "c.1.3"),)),
+    ("one record read twice is no second copy", COPIED, on("c", expected(), filled("x"), read("x", 0), read("x", 0), through()), OK, 1),
+    (
+        "what is read uncommitted is no copy",
+        COPIED,
+        on("c", expected(), filled("x"), read("x", 0, is_read_committed=False), through()),
+        VIOLATED,
+        1,
+        ("out/a/x",),
+        (("c.1.1", "c.1.3"),),
+    ),
+    ("the copy was not read", COPIED, on("c", expected(), filled("x"), read("x", 0)), UNKNOWN, 0),
+    # --- atomic
+    ("committed and there", ATOMIC, [*SENT_AND_COMMITTED, *on("a", read("x", 0), read("y", 1), through())], OK, 1),
+    ("committed and torn", ATOMIC, [*SENT_AND_COMMITTED, *on("a", read("x", 0), through())], VIOLATED, 1, ("c/1",), (("c.1.5",),)),
+    (
+        "aborted and there",
+        ATOMIC,
+        on("c", sent("x", "c/1"), acknowledged("x", 0), ended("c/1", "aborted"), read("x", 0), through()),
+        VIOLATED,
+        1,
+        ("c/1",),
+        (("c.1.2",),),
+    ),
+    ("unknown and there", ATOMIC, on("c", sent("x", "c/1"), acknowledged("x", 0), ended("c/1", "unknown"), read("x", 0), through()), OK, 1),
+    (
+        "unknown and torn",
+        ATOMIC,
+        on("c", sent("x", "c/1"), acknowledged("x", 0), sent("y", "c/1"), acknowledged("y", 1), ended("c/1", "unknown"), read("x", 0), through()),
+        VIOLATED,
+        1,
+        ("c/1",),
+        (("c.1.4",),),
+    ),
+    (
+        "sent again after an abort",
+        ATOMIC,
+        on(
+            "c",
+            sent("x", "c/1"),
+            acknowledged("x", 0),
+            ended("c/1", "aborted"),
+            sent("x", "c/2"),
+            acknowledged("x", 2),
+            ended("c/2", "committed"),
+            read("x", 2),
+            through(),
+        ),
+        OK,
+        2,
+    ),
+    ("nobody has read all", ATOMIC, SENT_AND_COMMITTED, VACUOUS, 0),
+    # --- reads
+    ("read after the commit was asked for", READS, on("c", sent("x", "c/1"), acknowledged("x", 0), asked("c/1"), read("x", 0)), OK, 1),
+    ("read before", READS, on("c", sent("x", "c/1"), acknowledged("x", 0), read("x", 0), asked("c/1")), VIOLATED, 1, ("c/1/out/0/0",), (("c.1.2",),)),
+    (
+        "read before it was acknowledged",
+        READS,
+        on("c", sent("x", "c/1"), read("x", 0), acknowledged("x", 0)),
+        VIOLATED,
+        1,
+        ("c/1/out/0/0",),
+        (("c.1.1",),),
+    ),
+    (
+        "read, and aborted",
+        READS,
+        on("c", sent("x", "c/1"), acknowledged("x", 0), asked("c/1", is_commit=False), ended("c/1", "aborted"), read("x", 0)),
+        VIOLATED,
+        1,
+        ("c/1/out/0/0",),
+        (("c.1.4",),),
+    ),
+    ("read uncommitted", READS, on("c", sent("x", "c/1"), acknowledged("x", 0), read("x", 0, is_read_committed=False)), VACUOUS, 0),
+    ("no transaction", READS, on("c", sent("x", ""), acknowledged("x", 0), read("x", 0)), VACUOUS, 0),
+    # --- last stable offset
+    ("waits for the marker", STABLE, on(ONE, appended(5, 6), stable(5), marked(7), stable(8)), OK, 2),
+    ("goes past an open transaction", STABLE, on(ONE, appended(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
+    ("above the high watermark", STABLE, on(ONE, stable(7, 6)), VIOLATED, 1, ("out/0/7",), ((f"{ONE}.1.0",),)),
+    ("another replica's transaction", STABLE, [*on(TWO, copied(5, 6)), *on(ONE, stable(7))], OK, 1),
+    ("a copied transaction", STABLE, on(ONE, copied(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
+    ("records outside of transactions", STABLE, on(ONE, appended(5, 6, is_transactional=False), stable(7)), OK, 1),
+    ("what was cut off", STABLE, on(ONE, appended(5, 6), cut(5), stable(6)), OK, 1),
+    ("what was written over after a loss", STABLE, on(ONE, appended(5, 6), appended(4, 8, is_transactional=False), stable(9)), OK, 1),
+    (
+        "the next transaction",
+        STABLE,
+        on(ONE, appended(5, 6), marked(7), appended(8, 8), stable(8), stable(9)),
+        VIOLATED,
+        2,
+        ("out/0/50/8",),
+        ((f"{ONE}.1.2", f"{ONE}.1.4"),),
+    ),
+    # --- hanging
+    ("all ended", HANGS, on("final", quiet(), batch(0), batch(1), marker(2), state(0, 1), state(1, 2), state(2, 4)), OK, 2),
+    ("no marker", HANGS, on("final", quiet(), batch(0), marker(1), batch(2)), VIOLATED, 2, ("out/0/50",), (("final.1.3",),)),
+    ("another replica has the marker", HANGS, on("final", quiet(), batch(0), batch(0, broker=TWO), marker(1, broker=TWO)), OK, 2),
+    (
+        "decided and not completed",
+        HANGS,
+        on("final", quiet(), batch(0), marker(1), state(0, 1), state(1, 2)),
+        VIOLATED,
+        1,
+        ("id",),
+        (("final.1.4",),),
+    ),
+    ("nobody waited", HANGS, on("final", batch(0), state(0, 2)), VACUOUS, 0),
+    # --- states
+    ("two transactions", STATES, states(0, 1, 1, 2, 4, 1, 3, 5, 0), OK, 9),
+    ("a record twice", STATES, states(0, 1, 2, 2, 4, 4), OK, 6),
+    ("completed without a decision", STATES, states(0, 1, 4), VIOLATED, 3, ("id/2",), (("final.1.1", "final.1.2"),)),
+    ("a decision that was never committed", STATES, states(0, 1, 2, 3, 5), OK, 5),
+    ("another decision", STATES, [*on(ONE, changed(2)), *states(0, 1, 2, 3, 5)], VIOLATED, 5, ("id/3",), (("final.1.2", "final.1.3"),)),
+    ("epochs burned", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=7)), VIOLATED, 2, ("id/1",), (("final.1.0", "final.1.1"),)),
+    ("a fence and an end", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=6)), OK, 2),
+    (
+        "an epoch that goes back",
+        STATES,
+        on("final", state(0, 1, epoch=4), state(1, 2, epoch=3)),
+        VIOLATED,
+        2,
+        ("id/1",),
+        (("final.1.0", "final.1.1"),),
+    ),
+    ("another producer id begins at 0", STATES, on("final", state(0, 4, epoch=32767), state(1, 0, producer_id=51)), OK, 2),
+    ("no epoch", STATES, on("final", state(0, 1, epoch=5), state(1, 3, epoch=-32768)), VIOLATED, 2, ("id/1",), (("final.1.0", "final.1.1"),)),
+    # --- markers
+    ("as decided", MARKERS, on("final", state(0, 1, partitions="out-0"), state(1, 2), batch(0), marker(1)), OK, 2),
+    (
+        "otherwise than decided",
+        MARKERS,
+        on("final", state(0, 1, partitions="out-0"), state(1, 2), marker(1, is_commit=False)),
+        VIOLATED,
+        1,
+        ("out-0/1",),
+        (("final.1.2",),),
+    ),
+    (
+        "of an older coordinator",
+        MARKERS,
+        on("final", marker(1, coordinator_epoch=3), marker(2, coordinator_epoch=2)),
+        VIOLATED,
+        2,
+        ("out-0/2",),
+        (("final.1.1",),),
+    ),
+    ("of an older epoch", MARKERS, on("final", marker(1, epoch=3), marker(2, epoch=2)), VIOLATED, 2, ("out-0/2",), (("final.1.1",),)),
+    ("of somebody else", MARKERS, on("final", marker(1, coordinator_epoch=3), marker(2, coordinator_epoch=2, producer_id=51)), OK, 2),
+    (
+        "records that nobody added",
+        MARKERS,
+        on("final", state(0, 1, partitions="out-1,out-10"), batch(0)),
+        VIOLATED,
+        1,
+        ("out-0/0",),
+        (("final.1.1",),),
+    ),
+    ("a producer that no coordinator knows", MARKERS, on("final", batch(0), marker(1)), OK, 2),
+    # --- fenced
+    ("epochs go on", FENCED, [*on("c", taken(0)), *on(ONE, appended(0, 0)), *on("c", taken(1)), *on("final", batch(0), batch(1, epoch=1))], OK, 2),
+    (
+        "an epoch goes back in a log",
+        FENCED,
+        [*on("c", taken(1)), *on("final", batch(0, epoch=1), batch(1))],
+        VIOLATED,
+        1,
+        ("out-0/1",),
+        (("final.1.1",),),
+    ),
+    (
+        "written after the fence, and it stayed",
+        FENCED,
+        [*on("c", taken(1)), *on(ONE, appended(0, 0)), *on("final", batch(0))],
+        VIOLATED,
+        1,
+        ("out-0/0",),
+        (("c.1.0", f"{ONE}.1.0"),),
+    ),
+    ("written after the fence by a leader of yesterday", FENCED, [*on("c", taken(1)), *on(ONE, appended(0, 0))], OK, 1),
+    ("committed after the fence", FENCED, on("c", taken(1), asked("c/1"), ended("c/1", "committed")), VIOLATED, 1, ("c/1",), (("c.1.1", "c.1.2"),)),
+    ("asked for before the fence", FENCED, on("c", asked("c/1"), taken(1), ended("c/1", "committed")), OK, 1),
+    # --- told
+    ("what was committed", TOLD, on(ONE, committed(5, 0), told(5, 0)), OK, 1),
+    ("what was never committed", TOLD, on(ONE, pending(5, 0), told(5, 0, require_stable=False)), VIOLATED, 1, ("g/in/0/0",), ((f"{ONE}.1.1",),)),
+    (
+        "while it may be replaced",
+        TOLD,
+        on(ONE, committed(5, 0), pending(7, 1), told(5, 0)),
+        VIOLATED,
+        1,
+        ("g/in/0/0",),
+        ((f"{ONE}.1.1", f"{ONE}.1.2"),),
+    ),
+    ("an old client does not wait", TOLD, on(ONE, committed(5, 0), pending(7, 1), told(5, 0, require_stable=False)), OK, 1),
+    ("after the marker", TOLD, on(ONE, pending(7, 1), materialised(7, 1), told(7, 1)), OK, 1),
+    ("after the abort", TOLD, on(ONE, committed(5, 0), pending(7, 1), dropped(7, 1), told(5, 0)), OK, 1),
+    ("after it was forgotten", TOLD, on(ONE, committed(5, 0), pending(7, 1), FORGOTTEN, told(5, 0)), OK, 1),
+    ("another broker waits", TOLD, [*on(TWO, pending(7, 1)), *on(ONE, loaded(5, 0), told(5, 0))], OK, 1),
+    ("loaded and waiting", TOLD, on(ONE, loaded(5, 0), loaded(7, 1, PID), told(5, 0)), VIOLATED, 1, ("g/in/0/0",), ((f"{ONE}.1.1", f"{ONE}.1.2"),)),
+    ("answers for it no longer, and again", TOLD, on(ONE, committed(5, 0), pending(7, 1), GroupsUnloaded(partition=0), told(5, 0)), OK, 1),
+    ("an error tells nothing", TOLD, on(ONE, pending(7, 1), told(-1, -1, error_code=88)), VACUOUS, 0),
+    # --- equal
+    ("as the log says", EQUAL, [*on(ONE, told(7, 1)), *on("final", logged(5, 0), logged(7, 1))], OK, 1),
+    (
+        "by its marker's place",
+        EQUAL,
+        [*on(ONE, told(5, 0)), *on("final", logged(5, 0, PID), logged(7, 1), marker(2, topic=OFFSETS))],
+        VIOLATED,
+        1,
+        ("g/in/0",),
+        ((f"{ONE}.1.0",),),
+    ),
+    (
+        "an aborted one",
+        EQUAL,
+        [*on(ONE, told(5, 0)), *on("final", logged(5, 0), logged(7, 1, PID), marker(2, topic=OFFSETS, is_commit=False))],
+        OK,
+        1,
+    ),
+    ("an undecided one", EQUAL, [*on(ONE, told(5, 0)), *on("final", logged(5, 0), logged(7, 1, PID))], OK, 1),
+    ("forgotten", EQUAL, [*on(ONE, told(-1, -1)), *on("final", logged(5, 0), logged(-1, 1))], OK, 1),
+    ("committed after it was told", EQUAL, [*on(ONE, told(5, 0), committed(7, 1)), *on("final", logged(5, 0), logged(7, 1))], VACUOUS, 0),
+]
+
+
+def note_transactions(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let a producer copy records in transactions, mostly as it should, and a reader judge."""
+
+    def note(node: str, *events: Event) -> None:
+        for event in events:
+            history.note(node, event)
+
+    note("harness", expected())
+    note("c", taken(0))
+    walk: list[tuple[int, int, str]] = [(0, 0, "")]
+    log: list[tuple[int, int, bool | None]] = []
+    offsets: list[tuple[int, int]] = []
+    seen: list[tuple[str, int]] = []
+    end_offset, epoch = 0, 0
+    for number in range(1, random.randrange(2, 7)):
+        name, is_commit = f"c/{number}", random.random() < 0.7
+        if random.random() < 0.3:
+            epoch += 1
+            note("c", taken(epoch + (1 if slip() else 0)))
+            walk.append((0, epoch, ""))
+        walk.append((1, epoch, "out-1" if slip() else "out-0"))
+        first = end_offset
+        for _ in range(random.randrange(1, 3)):
+            key = f"k{end_offset}"
+            note("w", filled(f"f{end_offset}"))
+            note("c", sent(key, name), acknowledged(key, end_offset))
+            note(ONE, appended(end_offset, end_offset, epoch=epoch))
+            if not slip():
+                note(TWO, copied(end_offset, end_offset, epoch=epoch))
+            if is_commit != slip():
+                seen.append((key, end_offset))
+                seen.append((f"f{end_offset}", 1000 + end_offset))
+            else:
+                seen.append((f"f{end_offset}", 2000 + end_offset))
+            log.append((end_offset, epoch, None))
+            end_offset += 1
+        note(ONE, stable(end_offset if slip() else first))
+        note(ONE, pending(number, 2 * number))
+        if slip():
+            note(ONE, told(number, 2 * number))
+        note("c", asked(name, is_commit=is_commit))
+        walk += [(2 if is_commit else 3, epoch, ""), (4 if is_commit else 5, epoch, "")]
+        note("coordinator", changed(len(walk) - 2))
+        if not slip():
+            note(ONE, marked(end_offset, is_commit=is_commit, epoch=epoch))
+            note(TWO, marked(end_offset, is_commit=is_commit, epoch=epoch))
+            log.append((end_offset, epoch, is_commit != slip()))
+        end_offset += 1
+        note(ONE, stable(end_offset))
+        note(ONE, materialised(number, 2 * number) if is_commit else dropped(number, 2 * number))
+        note("c", ended(name, "committed" if is_commit != slip() else "aborted", epoch=epoch))
+        if is_commit:
+            offsets.append((number, 2 * number))
+        if offsets:
+            note(ONE, told(offsets[-1][0] + (1 if slip() else 0), offsets[-1][1]))
+    for key, offset in seen:
+        for _ in range(0 if slip() else 1):
+            note("a", read(key, offset + (7 if slip() else 0)))
+    note("a", *([] if random.random() < 0.1 else [through()]), quiet())
+    _note_left(history, random, slip, walk, log, offsets)
+
+
+def _note_left(
+    history: History,
+    random: Random,
+    slip: Callable[[], bool],
+    walk: list[tuple[int, int, str]],
+    log: list[tuple[int, int, bool | None]],
+    offsets: list[tuple[int, int]],
+) -> None:
+    """Note what is on the disks then."""
+    for broker in (ONE, TWO):
+        for offset, epoch, is_commit in log:
+            if is_commit is None:
+                history.note("final", batch(offset, epoch=max(0, epoch - (1 if slip() else 0)), broker=broker))
+            else:
+                history.note("final", marker(offset, epoch=epoch, is_commit=is_commit, coordinator_epoch=1 if slip() else 0, broker=broker))
+        for offset, (status, epoch, partitions) in enumerate(walk):
+            shown = random.randrange(6) if slip() else status
+            history.note("final", state(offset, shown, epoch=epoch + (3 if slip() else 0), partitions=partitions, broker=broker))
+        for committed_offset, log_offset in offsets:
+            history.note("final", logged(committed_offset, log_offset, PID, broker))
+            history.note("final", marker(log_offset + 1, topic=OFFSETS, is_commit=not slip(), broker=broker, producer_id=PID))
