@@ -3,12 +3,16 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
+from tests.apache_kafka.class_path import Missing
+from tests.clients.copying.clusters import Brokers, OurBrokers, our_brokers, their_brokers
+from tests.clients.copying.noting import note_copies
+from tests.clients.copying.story import Copying
 from tests.cluster.running import running_processes
 
 GO_SOURCE = Path(__file__).parent / "franz_go"
@@ -44,3 +48,28 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = subprocess.run(["go", "build", "-o", str(program), "."], **quiet)
     assert built.returncode == 0, built.stderr
     return program
+
+
+@pytest.fixture(scope="session", params=["kraftsim", "apache-kafka-3.9.1"])
+def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Three brokers that keep everything three times, ours and then Apache Kafka's; the latter skips where there is no Java or no Maven."""
+    if request.param == "kraftsim":
+        with our_brokers(tmp_path_factory.mktemp("exactly-once") / "run") as ours:
+            yield ours
+        return
+    try:
+        with their_brokers() as theirs:
+            yield theirs
+    except Missing as lack:
+        pytest.skip(str(lack))
+
+
+@pytest.fixture
+def keep_copies(three_brokers: Brokers) -> Callable[[Copying], None]:
+    """Write down what was copied into the event log of our run, for Spark; of Apache Kafka there is none."""
+
+    def keep(copying: Copying) -> None:
+        if isinstance(three_brokers, OurBrokers):
+            note_copies(three_brokers.cluster, copying)
+
+    return keep

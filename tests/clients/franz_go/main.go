@@ -2,6 +2,7 @@
 //
 //	interop write BOOTSTRAP TOPIC PARTITIONS PRODUCERS RECORDS   each producer writes RECORDS records, at most 2000 a second
 //	interop read BOOTSTRAP TOPIC PARTITIONS RECORDS              prints "partition offset key value" of so many records, and of any that are too many
+//	interop copy BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID   copies exactly once until SIGTERM
 package main
 
 import (
@@ -24,6 +25,10 @@ const (
 )
 
 func main() {
+	if os.Args[1] == "copy" {
+		copyAll(strings.Split(os.Args[2], ","), os.Args[3], os.Args[4], os.Args[5], os.Args[6])
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	bootstrap, topic, partitions := strings.Split(os.Args[2], ","), os.Args[3], number(4)

@@ -1,0 +1,107 @@
+"""Copies a topic exactly once with aiokafka: `by_aiokafka.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
+
+aiokafka commits offsets without the member's generation, as all clients did before KIP-447. So each input partition has a producer of its own, whose
+transactional id belongs to the partition: whoever gets the partition fences whoever had it, and only then asks where to go on.
+A turn that does not end ends the process.
+"""
+
+import asyncio
+import faulthandler
+import signal
+import sys
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
+
+BATCH = 40
+STUCK_SECONDS = 8
+"""So long at most takes one turn; who sits in it longer says where, and dies."""
+WHIM = 7
+
+
+class Whim(Exception):
+    """This transaction shall not be."""
+
+
+class Copier(ConsumerRebalanceListener):
+    """A consumer, and a producer for each partition that it has."""
+
+    def __init__(self, bootstrap: str, group: str, source: str, sink: str, name: str) -> None:
+        self.bootstrap, self.group, self.source, self.sink = bootstrap, group, source, sink
+        self.producers: dict[TopicPartition, AIOKafkaProducer] = {}
+        self.count = 0
+        self.is_over = asyncio.Event()
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            client_id=name,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            session_timeout_ms=1500,
+            heartbeat_interval_ms=300,
+            metadata_max_age_ms=1000,
+            retry_backoff_ms=50,
+        )
+
+    async def on_partitions_revoked(self, revoked) -> None:  # type: ignore[no-untyped-def]
+        """Let the producers of partitions go: what they have open, their successors abort."""
+        for producer in self.producers.values():
+            await producer.stop()
+        self.producers.clear()
+
+    async def on_partitions_assigned(self, assigned) -> None:  # type: ignore[no-untyped-def]
+        """Fence whoever had a partition, then ask where its group goes on."""
+        for place in sorted(assigned):
+            name = f"{self.group}-{place.partition}"
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap, transactional_id=name, transaction_timeout_ms=5000, retry_backoff_ms=50, metadata_max_age_ms=1000
+            )
+            await producer.start()
+            self.producers[place] = producer
+            committed = await self.consumer.committed(place)
+            if committed is not None:
+                self.consumer.seek(place, committed)
+
+    async def run(self) -> None:
+        """Copy until it is over."""
+        self.consumer.subscribe([self.source], listener=self)
+        await self.consumer.start()
+        while not self.is_over.is_set():
+            faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
+            found = await self.consumer.getmany(timeout_ms=100, max_records=BATCH)
+            for place, records in found.items():
+                await self.copy(place, records)
+        await self.consumer.stop()
+        await self.on_partitions_revoked(())
+
+    async def copy(self, place, records) -> None:  # type: ignore[no-untyped-def]
+        """Copy some records in one transaction; begin again with them if it fails."""
+        producer = self.producers.get(place)
+        if producer is None:
+            return
+        self.count += 1
+        try:
+            async with producer.transaction():
+                for record in records:
+                    await producer.send(self.sink, record.value.upper(), record.key, record.partition)
+                await producer.send_offsets_to_transaction({place: records[-1].offset + 1}, self.group)
+                if self.count % WHIM == 0:
+                    raise Whim
+        except Whim:
+            if place in self.consumer.assignment():
+                self.consumer.seek(place, records[0].offset)
+        except KafkaError as trouble:
+            print("trouble", repr(trouble), file=sys.stderr, flush=True)
+            raise SystemExit(2) from trouble
+
+
+async def main() -> None:
+    """Copy until SIGTERM."""
+    copier = Copier(*sys.argv[1:])
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, copier.is_over.set)
+    await copier.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
