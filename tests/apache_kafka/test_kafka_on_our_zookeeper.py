@@ -9,6 +9,27 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from protocol.zookeeper.kafka_znodes import (
+    CLUSTER_ID,
+    CONTROLLER,
+    FEATURE,
+    PERSISTENT_PATHS,
+    PRODUCER_ID_BLOCK,
+    BrokerZnode,
+    ControllerZnode,
+    PartitionStateZnode,
+    ProducerIdBlockZnode,
+    TopicZnode,
+    broker_path,
+    build_cluster_id,
+    build_config,
+    build_features,
+    config_path,
+    parse_cluster_id,
+    parse_config,
+    state_path,
+    topic_path,
+)
 from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.znodes import GetDataResponse, WatchedPath
 from tests.apache_kafka.class_path import Missing
@@ -25,7 +46,7 @@ SESSION_MS = 6000
 
 @contextmanager
 def broker(port: int) -> Iterator[ApacheKafka]:
-    running = broker_of_zookeeper(port, settings={"zookeeper.session.timeout.ms": str(SESSION_MS)})
+    running = broker_of_zookeeper(port, settings={"zookeeper.session.timeout.ms": str(SESSION_MS), "broker.rack": "shelf"})
     try:
         with running:
             yield running
@@ -36,6 +57,23 @@ def broker(port: int) -> Iterator[ApacheKafka]:
 def get(port: int, path: str) -> Told:
     with ZookeeperTalk(port) as talk:
         return talk.ask(OpCode.GET_DATA, WatchedPath(path=path))
+
+
+def assert_texts_are_kafkas(port: int) -> None:
+    """What Kafka has written is built byte for byte from what is read of it."""
+    for path, cls in (
+        (broker_path(1), BrokerZnode),
+        (CONTROLLER, ControllerZnode),
+        (topic_path("first"), TopicZnode),
+        (state_path("first", 0), PartitionStateZnode),
+        (PRODUCER_ID_BLOCK, ProducerIdBlockZnode),
+    ):
+        data = get(port, path).read(GetDataResponse).data
+        assert cls.parse(data).build() == data, path
+    assert build_cluster_id(parse_cluster_id(data := get(port, CLUSTER_ID).read(GetDataResponse).data)) == data
+    assert build_config(parse_config(data := get(port, config_path("topics", "first")).read(GetDataResponse).data)) == data
+    assert build_features({}) == get(port, FEATURE).read(GetDataResponse).data
+    assert [path for path in PERSISTENT_PATHS if get(port, path).header.error] == []
 
 
 def produce(bootstrap: str, topic: str) -> int:
@@ -57,6 +95,8 @@ def test_a_broker_lives_on_it_through_a_kill_and_the_end_of_all_sessions(tmp_pat
         registered = get(zookeeper.port, "/brokers/ids/1").read(GetDataResponse).stat
         assert (registered.version, registered.ephemeral_owner != 0) == (1, True)
         assert get(zookeeper.port, "/controller_epoch").read(GetDataResponse).data == b"1"
+
+        assert_texts_are_kafkas(zookeeper.port)
 
         zookeeper.kill()
         zookeeper = RunningZookeeper(tmp_path, incarnation=2, port=zookeeper.port)

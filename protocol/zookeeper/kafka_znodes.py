@@ -1,0 +1,376 @@
+"""What Apache Kafka keeps in ZooKeeper: where, and the JSON texts. Readers go by names; what is written has Kafka's own order of keys.
+
+Source: kafka.zk.ZkData, kafka.cluster.Broker, ZkMigrationLeadershipState, KIP-98, KIP-866; texts taken from a broker of 3.9.1.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.malformed import MalformedMessage
+from protocol.message_json import Json
+from protocol.uuids import parse_uuid_text, uuid_text
+
+CLUSTER_ID: Final = "/cluster/id"
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+CONFIG: Final = "/config"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE: Final = "/config/changes/config_change_"
+CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE: Final = "/isr_change_notification/isr_change_"
+LOG_DIRECTORY_EVENTS: Final = "/log_dir_event_notification"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+FEATURE: Final = "/feature"
+MIGRATION: Final = "/migration"
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIRECTORY_EVENTS,
+    *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
+)
+"""What the first broker creates, in this order, with everything above."""
+DEFAULT_ENTITY: Final = "<default>"
+INITIAL_CONTROLLER_EPOCH: Final = 0
+NO_KRAFT_EPOCH: Final = -1
+RECOVERING: Final = 1
+
+
+def broker_path(broker_id: int) -> str:
+    """Return where a broker registers."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """Return where a topic's replicas are listed."""
+    return f"{TOPICS}/{topic}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """Return where leader and in-sync replicas of a partition stand."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def config_path(entity_type: str, *names: str) -> str:
+    """Return where the configuration of a topic, broker, user or client is; `names` may go on with another type: (user, "clients", client)."""
+    return "/".join((CONFIG, entity_type, *names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdBlockZnode:
+    """The block that was handed out last; its end belongs to it."""
+
+    broker_id: int
+    first_producer_id: int
+    last_producer_id: int
+
+    def build(self) -> bytes:
+        """Return the text."""
+        first, last = str(self.first_producer_id), str(self.last_producer_id)
+        return _text({"version": 1, "broker": self.broker_id, "block_start": first, "block_end": last})
+
+    @classmethod
+    def parse(cls, data: bytes) -> "ProducerIdBlockZnode":
+        """Read the text. Raises MalformedMessage."""
+        found = _object(data, PRODUCER_ID_BLOCK)
+        return cls(
+            broker_id=_integer(found, "broker"),
+            first_producer_id=_decimal(found, "block_start"),
+            last_producer_id=_decimal(found, "block_end"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerZnode:
+    """A broker that is alive. Its epoch is the number of the change that created the znode."""
+
+    host: str | None
+    port: int
+    endpoints: Sequence[str]
+    security_protocols: Mapping[str, str]
+    """By listener."""
+    timestamp_ms: int
+    rack: str | None = None
+    jmx_port: int = -1
+    features: Mapping[str, Json] = field(default_factory=dict)
+    version: int = 5
+
+    def build(self) -> bytes:
+        """Return the text."""
+        rack: dict[str, Json] = {} if self.rack is None else {"rack": self.rack}
+        return _text(
+            {
+                "features": dict(self.features),
+                "listener_security_protocol_map": dict(self.security_protocols),
+                "endpoints": list(self.endpoints),
+                **rack,
+                "jmx_port": self.jmx_port,
+                "port": self.port,
+                "host": self.host,
+                "version": self.version,
+                "timestamp": str(self.timestamp_ms),
+            }
+        )
+
+    @classmethod
+    def parse(cls, data: bytes) -> "BrokerZnode":
+        """Read the text, of versions from 2 on. Raises MalformedMessage."""
+        found = _object(data, BROKER_IDS)
+        endpoints = _texts(found.get("endpoints") or [f"PLAINTEXT://{found.get('host')}:{found.get('port')}"], "endpoints")
+        protocols = found.get("listener_security_protocol_map")
+        named = protocols if isinstance(protocols, dict) else {each.partition("://")[0]: each.partition("://")[0] for each in endpoints}
+        features = found.get("features")
+        return cls(
+            host=_nullable_text(found, "host"),
+            port=_integer(found, "port"),
+            endpoints=endpoints,
+            security_protocols={str(name): str(protocol) for name, protocol in named.items()},
+            timestamp_ms=_decimal(found, "timestamp") if "timestamp" in found else -1,
+            rack=_nullable_text(found, "rack"),
+            jmx_port=_integer(found, "jmx_port") if "jmx_port" in found else -1,
+            features=features if isinstance(features, dict) else {},
+            version=_integer(found, "version"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerZnode:
+    """Who decides. A controller of KRaft says its own epoch; one of ZooKeeper's time says -1, and before 3.4 nothing."""
+
+    broker_id: int
+    timestamp_ms: int
+    kraft_epoch: int | None = NO_KRAFT_EPOCH
+
+    def build(self) -> bytes:
+        """Return the text."""
+        if self.kraft_epoch is None:
+            return _text({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
+        return _text({"version": 2, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms), "kraftControllerEpoch": self.kraft_epoch})
+
+    @classmethod
+    def parse(cls, data: bytes) -> "ControllerZnode":
+        """Read the text. Raises MalformedMessage."""
+        found = _object(data, CONTROLLER)
+        epoch = _integer(found, "kraftControllerEpoch") if "kraftControllerEpoch" in found else None
+        return cls(broker_id=_integer(found, "brokerid"), timestamp_ms=_decimal(found, "timestamp"), kraft_epoch=epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicZnode:
+    """The replicas of each partition. Topics of before 2.8 have no id."""
+
+    partitions: Mapping[int, Sequence[int]]
+    topic_id: bytes | None = None
+    adding_replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    removing_replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    def build(self) -> bytes:
+        """Return the text."""
+        partitions = _by_partition(self.partitions)
+        adding, removing = _by_partition(self.adding_replicas), _by_partition(self.removing_replicas)
+        if self.topic_id is None:
+            return _text({"version": 2, "partitions": partitions, "adding_replicas": adding, "removing_replicas": removing})
+        return _text(
+            {
+                "partitions": partitions,
+                "topic_id": uuid_text(self.topic_id),
+                "adding_replicas": adding,
+                "removing_replicas": removing,
+                "version": 3,
+            }
+        )
+
+    @classmethod
+    def parse(cls, data: bytes) -> "TopicZnode":
+        """Read the text, of versions from 1 on. Raises MalformedMessage."""
+        found = _object(data, TOPICS)
+        topic_id = _nullable_text(found, "topic_id")
+        return cls(
+            partitions=_replicas(found, "partitions"),
+            topic_id=None if topic_id is None else parse_uuid_text(topic_id),
+            adding_replicas=_replicas(found, "adding_replicas"),
+            removing_replicas=_replicas(found, "removing_replicas"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStateZnode:
+    """Leader and in-sync replicas; the version of the znode is the partition's epoch. A leader of -1 is none."""
+
+    leader: int
+    leader_epoch: int
+    isr: Sequence[int]
+    controller_epoch: int
+    is_recovering: bool = False
+
+    def build(self) -> bytes:
+        """Return the text."""
+        recovering: dict[str, Json] = {"leader_recovery_state": RECOVERING} if self.is_recovering else {}
+        head: dict[str, Json] = {"controller_epoch": self.controller_epoch, "leader": self.leader, **recovering}
+        return _text({**head, "version": 1, "leader_epoch": self.leader_epoch, "isr": list(self.isr)})
+
+    @classmethod
+    def parse(cls, data: bytes) -> "PartitionStateZnode":
+        """Read the text. Raises MalformedMessage."""
+        found = _object(data, "partition state")
+        return cls(
+            leader=_integer(found, "leader"),
+            leader_epoch=_integer(found, "leader_epoch"),
+            isr=_integers(found.get("isr"), "isr"),
+            controller_epoch=_integer(found, "controller_epoch"),
+            is_recovering=found.get("leader_recovery_state") == RECOVERING,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationZnode:
+    """How far KRaft controllers have come with taking over; -1: not begun."""
+
+    kraft_controller_id: int = -1
+    kraft_controller_epoch: int = -1
+    kraft_metadata_offset: int = -1
+    kraft_metadata_epoch: int = -1
+
+    def build(self) -> bytes:
+        """Return the text."""
+        return _text(
+            {
+                "version": 0,
+                "kraft_metadata_offset": self.kraft_metadata_offset,
+                "kraft_controller_id": self.kraft_controller_id,
+                "kraft_metadata_epoch": self.kraft_metadata_epoch,
+                "kraft_controller_epoch": self.kraft_controller_epoch,
+            }
+        )
+
+    @classmethod
+    def parse(cls, data: bytes) -> "MigrationZnode":
+        """Read the text. Raises MalformedMessage."""
+        found = _object(data, MIGRATION)
+        if _integer(found, "version") != 0:
+            raise MalformedMessage(None, None, MIGRATION, f"version {found['version']} is unknown")
+        return cls(
+            kraft_controller_id=_integer(found, "kraft_controller_id"),
+            kraft_controller_epoch=_integer(found, "kraft_controller_epoch"),
+            kraft_metadata_offset=_integer(found, "kraft_metadata_offset"),
+            kraft_metadata_epoch=_integer(found, "kraft_metadata_epoch"),
+        )
+
+
+def build_config(config: Mapping[str, str]) -> bytes:
+    """Return the text of a topic's, broker's, user's or client's configuration."""
+    return _text({"version": 1, "config": dict(config)})
+
+
+def parse_config(data: bytes) -> dict[str, str]:
+    """Read a configuration. Raises MalformedMessage."""
+    found = _object(data, CONFIG).get("config")
+    if not isinstance(found, dict):
+        raise MalformedMessage(None, None, CONFIG, "config is no object")
+    return {name: str(value) for name, value in found.items()}
+
+
+def build_config_change(entity_path: str) -> bytes:
+    """Return the text that tells brokers of a configuration that has changed: `topics/x`."""
+    return _text({"version": 2, "entity_path": entity_path})
+
+
+def parse_config_change(data: bytes) -> str:
+    """Read which configuration has changed. Raises MalformedMessage."""
+    path = _nullable_text(_object(data, CONFIG_CHANGES), "entity_path")
+    if path is None:
+        raise MalformedMessage(None, None, CONFIG_CHANGES, "no entity_path")
+    return path
+
+
+def build_cluster_id(cluster_id: str) -> bytes:
+    """Return the text of the cluster's id."""
+    return _text({"version": "1", "id": cluster_id})
+
+
+def parse_cluster_id(data: bytes) -> str:
+    """Read the cluster's id. Raises MalformedMessage."""
+    cluster_id = _nullable_text(_object(data, CLUSTER_ID), "id")
+    if cluster_id is None:
+        raise MalformedMessage(None, None, CLUSTER_ID, "no id")
+    return cluster_id
+
+
+def build_features(levels: Mapping[str, int], *, is_enabled: bool = True) -> bytes:
+    """Return the text of the finalized features."""
+    features: Json = {name: {"max_version_level": level} for name, level in levels.items()}
+    return _text({"features": features, "version": 2, "status": int(is_enabled)})
+
+
+def _text(value: Mapping[str, Json]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _object(data: bytes, place: str) -> dict[str, Json]:
+    try:
+        found: Json = json.loads(data)
+    except (ValueError, RecursionError) as failure:
+        raise MalformedMessage(None, None, place, f"no JSON: {failure}") from failure
+    if not isinstance(found, dict):
+        raise MalformedMessage(None, None, place, "no object")
+    return found
+
+
+def _integer(found: Mapping[str, Json], name: str) -> int:
+    number = found.get(name)
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise MalformedMessage(None, None, name, f"{number!r} is no whole number")
+    return number
+
+
+def _decimal(found: Mapping[str, Json], name: str) -> int:
+    """Return a number that is written as text."""
+    text = found.get(name)
+    try:
+        return int(str(text))
+    except ValueError:
+        raise MalformedMessage(None, None, name, f"{text!r} is no number") from None
+
+
+def _nullable_text(found: Mapping[str, Json], name: str) -> str | None:
+    text = found.get(name)
+    if text is not None and not isinstance(text, str):
+        raise MalformedMessage(None, None, name, f"{text!r} is no text")
+    return text
+
+
+def _texts(found: Json, name: str) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise MalformedMessage(None, None, name, f"{found!r} is no list of texts")
+    return [str(each) for each in found]
+
+
+def _integers(found: Json, name: str) -> list[int]:
+    if not isinstance(found, list):
+        raise MalformedMessage(None, None, name, f"{found!r} is no list")
+    return [_integer({name: each}, name) for each in found]
+
+
+def _replicas(found: Mapping[str, Json], name: str) -> dict[int, list[int]]:
+    partitions = found.get(name, {})
+    if not isinstance(partitions, dict):
+        raise MalformedMessage(None, None, name, f"{partitions!r} is no object")
+    return {_decimal({name: partition}, name): _integers(replicas, name) for partition, replicas in partitions.items()}
+
+
+def _by_partition(replicas: Mapping[int, Sequence[int]]) -> dict[str, Json]:
+    return {str(partition): list(each) for partition, each in replicas.items()}
