@@ -109,6 +109,7 @@ SECTIONS: Catalogue[Requirements] = Catalogue(
     Requirements,
     apart=(
         "batches",
+        "consumer_talk",
         "expect",
         "group_talk",
         "junit",

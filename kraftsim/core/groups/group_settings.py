@@ -30,5 +30,7 @@ class GroupSettings:
     """The epoch of a group before its first member (KIP-1263: 1)."""
     consumer_settles_empty: bool = False
     """Whether a group whose last member went has its target at once (KIP-1263)."""
+    consumer_may_come_anew: bool = False
+    """Whether a member that is known may join without having left (in 4.4.0, not in 4.1.2)."""
     makes_group_unjudged: bool = True
     """Whether a group that nobody knows is made for a transactional commit before that is judged (up to 3.9)."""

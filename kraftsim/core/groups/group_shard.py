@@ -269,6 +269,9 @@ class GroupShard:
         """Forget offsets that were kept for long enough, and groups that have neither members nor offsets (KIP-211)."""
         for group in self.all():
             self._forget(group, self._expired(group, now.wall_ms), now)
+            if isinstance(group, ConsumerGroup) and not group.members and group.offsets.is_empty and not group.is_over:
+                group.is_over = True
+                self._forget(group, (), now)
 
     def forget_topics(self, is_there: Callable[[str], bool], now: Moment) -> None:
         """Forget the offsets of topics that are deleted."""
@@ -296,7 +299,7 @@ class GroupShard:
         for partition in forgotten:
             self._notes.forgotten(group.group_id, partition)
         if isinstance(group, ConsumerGroup):
-            if group.is_over or (not group.members and group.offsets.is_empty):
+            if group.is_over:
                 del self.consumer_groups[group.group_id]
                 records += [coordinator_record(*change) for change in group_tombstones(group.group_id)]
         else:

@@ -97,9 +97,10 @@ class ConsumerGroup:
     def refuse_commit(self, member_id: str, member_epoch: int, api_version: int | None) -> ErrorCode | None:
         """Return why somebody may not commit offsets: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or UNSUPPORTED_VERSION of OffsetCommit before 9.
 
-        `api_version` is None inside a transaction.
+        `api_version` is None inside a transaction, where who names no member is not fenced.
         """
-        if member_epoch < 0 and not self.members:
+        is_nobody = member_epoch < 0 and not member_id
+        if (member_epoch < 0 and not self.members) or (is_nobody and api_version is None):
             return None
         member = self.members.get(member_id)
         if member is None:

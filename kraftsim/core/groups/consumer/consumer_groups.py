@@ -174,9 +174,9 @@ class ConsumerGroups:
         return None
 
     def _judge_epoch(self, member: ConsumerMember, asked: HeartbeatAsked) -> Refusal | None:
-        """The epoch before is that of a member whose last answer was lost, if it has nothing that it should not have."""
+        """The epoch before is that of a member whose last answer was lost, if it has nothing that it should not have; who comes anew has nothing."""
         epoch = asked.member_epoch
-        if epoch == member.member_epoch:
+        if epoch == member.member_epoch or (epoch == JOINS and self._settings.consumer_may_come_anew):
             return None
         word = "greater" if epoch > member.member_epoch else "smaller"
         if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_part(asked.owned, member.assigned):

@@ -83,7 +83,7 @@ def _assign_same_topics(members: list[AssignedMember], partition_counts: Mapping
             wanting.append((member.member_id, quota - len(mine)))
     rest = iter(free)
     for member_id, count in wanting:
-        kept[member_id] += [partition for partition, _ in zip(rest, range(count), strict=False)]
+        kept[member_id] += [partition for _, partition in zip(range(count), rest, strict=False)]
     return {member_id: shares_of(partitions) for member_id, partitions in kept.items()}
 
 
