@@ -23,7 +23,7 @@ from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.faults.states import STATES
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.call import Handler
-from kraftsim.node.config import NodeConfig
+from kraftsim.node.config import NodeConfig, declared_keys
 from kraftsim.node.config_keys import DEFAULT_KEY, NAME_KEY
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.releases.catalogue import releases
@@ -91,7 +91,7 @@ def settings() -> str:
         shown = "*required*" if default is None else f"`{default}`" if default else ""
         lines.append(f"| `{field.metadata[NAME_KEY]}` | {shown} |")
     lines.append("\nKafka's properties that are accepted, so that a real file can be used, and change nothing yet:\n")
-    lines.append(", ".join(f"`{key}`" for key in sorted(KEYS_WITHOUT_EFFECT)))
+    lines.append(", ".join(f"`{key}`" for key in sorted(KEYS_WITHOUT_EFFECT - declared_keys())))
     return "\n".join(lines) + "\n"
 
 

@@ -16,6 +16,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.message_codec import compiled
 from protocol.messages.k18_api_versions import (
+    ANY_NODE,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -29,6 +30,7 @@ VersionRange = tuple[int, int]
 FIRST_PRODUCE_VERSION_SHOWN = 0
 NO_FEATURES_EPOCH = -1
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
+FIRST_VERSION_WITH_TARGET = 5
 FIRST_VERSION_WITH_MINIMUM_ZERO = 4
 """Older clients fail on a supported feature whose lowest level is 0 (KAFKA-17492)."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -56,13 +58,21 @@ class ApiOffer:
         self._supported_features = dict(sorted(supported_features.items()))
         self._answers: dict[int, tuple[FinalizedFeatures, Encoded]] = {}
 
-    def answer(self, call: Call, finalized: FinalizedFeatures) -> Answer:
-        """Answer ApiVersions; the bytes are kept until the features change."""
+    def answer(self, call: Call, finalized: FinalizedFeatures, own: tuple[str, int] | None = None) -> Answer:
+        """Answer ApiVersions; the bytes are kept until the features change.
+
+        A client that means another than its `own` cluster id and node id is told so, where they are given: by brokers (KIP-1242).
+        """
         request = call.body
         assert isinstance(request, ApiVersionsRequest), "dispatch decodes by API key"
         version = call.api_version
         if version >= FIRST_VERSION_WITH_SOFTWARE_NAME and not _is_named_properly(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if version >= FIRST_VERSION_WITH_TARGET:
+            if (request.cluster_id is None) != (request.node_id == ANY_NODE):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            if own is not None and request.cluster_id is not None and (request.cluster_id, request.node_id) != own:
+                return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         kept = self._answers.get(version)
         if kept is None or kept[0] != finalized:
             kept = (finalized, Encoded(compiled(ApiVersionsResponse, version).encode(self._response(version, finalized))))

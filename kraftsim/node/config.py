@@ -305,7 +305,12 @@ class NodeConfig:
 
 def keys_without_effect(properties: Mapping[str, str]) -> list[str]:
     """Return the keys that are Kafka's but change nothing here yet, for a warning to humans."""
-    return [name for name in properties if name in KEYS_WITHOUT_EFFECT]
+    return [name for name in properties if name in KEYS_WITHOUT_EFFECT - declared_keys()]
+
+
+def declared_keys() -> frozenset[str]:
+    """Return the keys of all settings that a node goes by."""
+    return frozenset(str(each.metadata[NAME_KEY]) for each in fields(NodeConfig) if NAME_KEY in each.metadata)
 
 
 def _unknown_key(name: str, known: list[str]) -> str:

@@ -2,10 +2,12 @@
 
 Each leaves this list when what it sets is built; see docs/coverage.md.
 
-Source: kafka.server.KafkaConfig of 3.9.
+Source: kafka.server.KafkaConfig of 3.9 and, for what came since, of 4.0 to 4.4.
 """
 
-KEYS_WITHOUT_EFFECT = frozenset(
+from kraftsim.core.metadata.config_changes import NEW_KEYS
+
+KEYS_WITHOUT_EFFECT = NEW_KEYS | frozenset(
     {
         "background.threads",
         "controlled.shutdown.max.retries",

@@ -54,6 +54,7 @@ from kraftsim.releases.traits import (
     EXPLAINED_UNREGISTRATION,
     MIGRATES_IN_TRANSACTIONS,
     MOVES_WAIT_FOR_NEWCOMERS,
+    NAMED_DOWNGRADES,
     PATIENT_TRANSACTIONS,
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
@@ -184,6 +185,7 @@ class Parts:
                 moves_wait_for_all=not self.release.has(MOVES_WAIT_FOR_NEWCOMERS),
                 assignments_forget_eligible=not self.release.has(ASSIGNMENTS_KEEP_ELIGIBLE),
             ),
+            names_downgrades=self.release.has(NAMED_DOWNGRADES),
             updates_features_atomically=self.release.has(ATOMIC_FEATURE_UPDATES),
         )
 

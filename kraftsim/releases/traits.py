@@ -100,3 +100,6 @@ MOVES_WAIT_FOR_NEWCOMERS = Trait(name="moves-wait-for-newcomers", since_release=
 
 ASSIGNMENTS_KEEP_ELIGIBLE = Trait(name="assignments-keep-eligible", since_release="4.3", why="KIP-966")
 """A broker that says in which directory a replica lies leaves the eligible leaders of the partition as they are (before: none is left)."""
+
+NAMED_DOWNGRADES = Trait(name="named-downgrades", since_release="4.3", why="KIP-778")
+"""A downgrade of metadata.version that is refused is told with the level it comes from (before: only with the one it was to go to)."""

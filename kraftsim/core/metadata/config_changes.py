@@ -231,6 +231,8 @@ KAFKA_4_2: Final = ConfigTables(_changed(KAFKA_4_1.broker, BROKER_SINCE_4_2), WI
 KAFKA_4_3: Final = ConfigTables(_changed(KAFKA_4_2.broker, BROKER_SINCE_4_3), WITHOUT_DECOMPRESSED)
 KAFKA_4_4: Final = ConfigTables(_changed(KAFKA_4_3.broker, BROKER_SINCE_4_4), _behind(WITH_COPY_LAG, "remote.log.delete.on.disable", DEAD_LETTERS))
 CHANGED: Final = {"4.0": KAFKA_4_0, "4.1": KAFKA_4_1, "4.2": KAFKA_4_2, "4.3": KAFKA_4_3, "4.4": KAFKA_4_4}
+NEW_KEYS: Final = frozenset(name for tables in CHANGED.values() for name in tables.broker if name not in KAFKA_3_9.broker)
+"""What brokers can be told since 4.0."""
 
 
 def config_tables(release: str) -> ConfigTables:

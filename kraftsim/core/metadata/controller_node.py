@@ -45,5 +45,7 @@ class ControllerNode:
     explains_unregistration: bool = False
     """Whether it is said why a broker cannot be unregistered (since 4.0)."""
     replication: ReplicationManners = EARLY_MANNERS
+    names_downgrades: bool = False
+    """Whether a refused downgrade of metadata.version is told with both levels (since 4.3)."""
     updates_features_atomically: bool = False
     """Whether UpdateFeatures changes all or nothing (since 4.0)."""

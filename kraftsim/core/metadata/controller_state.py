@@ -44,6 +44,7 @@ from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.m24_end_transaction import EndTransactionRecord
 from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
 from protocol.metadata.m28_clear_elr import ClearElrRecord
+from protocol.metadata.m29_unregister_controller import UnregisterControllerRecord
 from protocol.schema import Message
 
 FIRST_WITH_PREVIOUS_EPOCH: Final = 3
@@ -173,6 +174,20 @@ class ControllerState:
         gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
         fact = BrokerUnregistered(broker_id=broker_id, broker_epoch=broker.broker_epoch)
         return Decision([*left, gone], None, (*self.replication.facts_of(left), fact))
+
+    def decide_unregister_controller(self, controller_id: int) -> Decision[None] | Refusal:
+        """Propose that a controller is no member any more, so that what it supports does not matter.
+
+        Refuses with INVALID_REQUEST (itself), UNSUPPORTED_VERSION (no such record at this level) and CONTROLLER_ID_NOT_REGISTERED.
+        Source: QuorumController.unregisterController (4.4).
+        """
+        if controller_id == self.node.node_id:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
+        if not self.features.metadata_level.has_controller_unregistration:
+            return Refusal(ErrorCode.UNSUPPORTED_VERSION, "The current MetadataVersion is too old to support controller unregistration.")
+        if self.registries.controllers.get(controller_id) is None:
+            return Refusal(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered.")
+        return Decision([UnregisterControllerRecord(controller_id=controller_id)], None)
 
     def config_view(self) -> ConfigView:
         """Return what the rules of configurations look at."""

@@ -145,7 +145,11 @@ def _refuse_metadata_version(view: FeatureView, current: int, level: int, *, is_
             if is_unsafe
             else "Refusing to perform the requested downgrade because it might delete metadata information."
         )
-    return None if why is None else Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {why}")
+    if why is None:
+        return None
+    is_named = view.node.names_downgrades and level < current
+    said = f"Unsupported metadata.version downgrade from {current} to {level}." if is_named else f"Invalid metadata.version {level}."
+    return Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"{said} {why}")
 
 
 def _why_dependent(name: str, level: int, proposed: Mapping[str, int]) -> str | None:

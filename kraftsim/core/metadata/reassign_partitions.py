@@ -54,7 +54,7 @@ def decide_reassignments(view: ReplicationView, request: AlterPartitionReassignm
         topic = view.topics.topic_named(row.name)
         partitions = []
         for asked in row.partitions:
-            outcome = _decide_partition(view, row.name, topic, asked)
+            outcome = _decide_partition(view, row.name, topic, asked, changes_factor=request.allow_replication_factor_change)
             if isinstance(outcome, PartitionChangeRecord) and len(records) == RECORDS_PER_OPERATION_MAX:
                 outcome = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
             if isinstance(outcome, PartitionChangeRecord):
@@ -85,7 +85,9 @@ def _moves_of(topic: Topic, numbers: Iterable[int]) -> OngoingMoves:
     )
 
 
-def _decide_partition(view: ReplicationView, name: str, topic: Topic | None, asked: ReassignablePartition) -> PartitionChangeRecord | Refusal | None:
+def _decide_partition(
+    view: ReplicationView, name: str, topic: Topic | None, asked: ReassignablePartition, *, changes_factor: bool
+) -> PartitionChangeRecord | Refusal | None:
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     partition = topic.partitions.get(asked.partition_index)
@@ -97,6 +99,9 @@ def _decide_partition(view: ReplicationView, name: str, topic: Topic | None, ask
     refusal = refuse_assignment(asked.replicas, view.cluster)
     if refusal is not None:
         return refusal
+    present = len([replica for replica in partition.replicas if replica not in partition.removing_replicas])
+    if not changes_factor and len(asked.replicas) != present:
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {present} to {len(asked.replicas)}")
     move = reassignment_to(asked.replicas, partition.replicas)
     target = PartitionTarget(
         replicas=move.replicas,

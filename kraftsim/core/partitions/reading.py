@@ -28,8 +28,9 @@ FIRST_VERSION_OF_SPECIAL_TIMESTAMP: Final = {
     list_offsets.MAX_TIMESTAMP: 7,
     list_offsets.EARLIEST_LOCAL_TIMESTAMP: 8,
     list_offsets.LATEST_TIERED_TIMESTAMP: 9,
+    list_offsets.EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
-"""ListOffsets versions.   Source: KIP-734, KIP-405, KIP-1005."""
+"""ListOffsets versions.   Source: KIP-734, KIP-405, KIP-1005, KIP-1023."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,8 @@ def decide_list_offset(
             return OffsetAnswer(offset=replica.log_start_offset, timestamp=-1, leader_epoch=NO_LEADER_EPOCH if epoch is None else epoch)
         case list_offsets.MAX_TIMESTAMP:
             return SearchMaxTimestamp(end_offset=visible_end)
-        case list_offsets.LATEST_TIERED_TIMESTAMP:
-            return NOTHING_FOUND  # nothing is tiered
+        case list_offsets.LATEST_TIERED_TIMESTAMP | list_offsets.EARLIEST_PENDING_UPLOAD_TIMESTAMP:
+            return NOTHING_FOUND  # nothing is tiered, or about to be
         case _:
             return SearchTimestamp(timestamp=timestamp, end_offset=visible_end)
 

@@ -118,6 +118,7 @@ CONTROLLER_GUARDS: "dict[ApiKey, Guard[Controller]]" = {
             ApiKey.UPDATE_FEATURES,
             ApiKey.DESCRIBE_CLUSTER,
             ApiKey.UNREGISTER_BROKER,
+            ApiKey.UNREGISTER_CONTROLLER,
             ApiKey.ADD_RAFT_VOTER,
             ApiKey.REMOVE_RAFT_VOTER,
         ),

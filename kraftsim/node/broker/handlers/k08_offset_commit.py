@@ -3,6 +3,7 @@
 Source: kafka.server.KafkaApis.handleOffsetCommitRequest, kafka.coordinator.group.GroupCoordinator.handleCommitOffsets.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer
@@ -13,6 +14,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -20,20 +22,28 @@ from protocol.messages.k08_offset_commit import (
 
 FIRST_VERSION_TO_COORDINATOR: Final = 1
 """Version 0 wrote to ZooKeeper, which is gone."""
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
+NO_NAME: Final = ""
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer each partition once the offsets are on all replicas that are in sync; UNKNOWN_TOPIC_OR_PARTITION for those that are not there."""
+    """Answer each partition once the offsets are on all replicas that are in sync.
+
+    UNKNOWN_TOPIC_OR_PARTITION for those that are not there; since version 10, where topics are named by id, UNKNOWN_TOPIC_ID for such a topic.
+    """
     request = call.body
     assert isinstance(request, OffsetCommitRequest), "dispatch decodes by API key"
     if call.api_version < FIRST_VERSION_TO_COORDINATOR:
         return refuse(call, ErrorCode.UNSUPPORTED_VERSION)
+    by_id = call.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    names = [_name(broker, topic) if by_id else topic.name for topic in request.topics]
     answer = _blank(request)
     rows = [row for topic in answer.topics for row in topic.partitions]
-    asked = _asked(request)
+    asked = _asked(request, names)
     known = [index for index, each in enumerate(asked) if broker.image.partition(each.topic, each.partition) is not None]
     for index, row in enumerate(rows):
-        row.error_code = ErrorCode.NONE if index in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not asked[index].topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        row.error_code = ErrorCode.NONE if index in known else unknown
     if not known:
         return answer
     led = broker.groups.coordinated(request.group_id, may_be_empty=True)
@@ -62,17 +72,23 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     return later
 
 
-def _asked(request: OffsetCommitRequest) -> list[OffsetAsked]:
+def _name(broker: Broker, topic: OffsetCommitRequestTopic) -> str:
+    """Return the name of a topic; nothing where no topic has its id."""
+    found = broker.image.topic_by_id(topic.topic_id)
+    return NO_NAME if found is None else found.name
+
+
+def _asked(request: OffsetCommitRequest, names: Sequence[str]) -> list[OffsetAsked]:
     return [
         OffsetAsked(
-            topic=topic.name,
+            topic=name,
             partition=each.partition_index,
             offset=each.committed_offset,
             leader_epoch=each.committed_leader_epoch,
             metadata=each.committed_metadata or "",
             commit_timestamp=each.commit_timestamp,
         )
-        for topic in request.topics
+        for topic, name in zip(request.topics, names, strict=True)
         for each in topic.partitions
     ]
 
@@ -82,6 +98,7 @@ def _blank(request: OffsetCommitRequest, error: ErrorCode = ErrorCode.NONE) -> O
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions],
             )
             for topic in request.topics

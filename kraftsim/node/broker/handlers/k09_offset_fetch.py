@@ -24,11 +24,13 @@ from protocol.messages.k09_offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from protocol.uuids import ZERO_UUID
 
 FIRST_VERSION_TO_COORDINATOR: Final = 1
 """Version 0 read from ZooKeeper, which is gone."""
 FIRST_VERSION_WITH_GROUP_ERROR: Final = 2
 FIRST_VERSION_WITH_GROUPS: Final = 8
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 
 
 def handle(broker: Broker, call: Call) -> Answer:
@@ -38,12 +40,9 @@ def handle(broker: Broker, call: Call) -> Answer:
     if call.api_version < FIRST_VERSION_TO_COORDINATOR:
         return refuse(call, ErrorCode.UNSUPPORTED_VERSION)
     if call.api_version >= FIRST_VERSION_WITH_GROUPS:
-        groups = []
-        for group in request.groups:
-            partitions = None if group.topics is None else [(topic.name, number) for topic in group.topics for number in topic.partition_indexes]
-            found = _fetch_as(broker, group, partitions, require_stable=request.require_stable)
-            groups.append(_group(group.group_id, found))
-        return OffsetFetchResponse(groups=groups)
+        by_id = call.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+        look = _fetch_by_id if by_id else _fetch_by_name
+        return OffsetFetchResponse(groups=[look(broker, group, require_stable=request.require_stable) for group in request.groups])
     found = _fetch(broker, request.group_id, _partitions(request), require_stable=request.require_stable)
     return refuse(call, found) if isinstance(found, ErrorCode) else OffsetFetchResponse(topics=_topics(found))
 
@@ -57,6 +56,39 @@ def _fetch_as(
         return led
     stale = led.shard.refuse_fetch(group.group_id, group.member_id, group.member_epoch)
     return stale or led.shard.fetch_offsets(group.group_id, partitions, require_stable=require_stable)
+
+
+def _fetch_by_name(broker: Broker, group: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
+    partitions = None if group.topics is None else [(topic.name, number) for topic in group.topics for number in topic.partition_indexes]
+    return _group(group.group_id, _fetch_as(broker, group, partitions, require_stable=require_stable))
+
+
+def _fetch_by_id(broker: Broker, group: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
+    """Answer with topics by their ids: where none has the id that is asked for UNKNOWN_TOPIC_ID; asked for all, those are told that are there."""
+    names = {topic.topic_id: named.name for topic in group.topics or () if (named := broker.image.topic_by_id(topic.topic_id)) is not None}
+    partitions: list[TopicPartition] | None = None
+    if group.topics is not None:
+        partitions = [(names[topic.topic_id], number) for topic in group.topics if topic.topic_id in names for number in topic.partition_indexes]
+    answer = _group(group.group_id, _fetch_as(broker, group, partitions, require_stable=require_stable))
+    for row in answer.topics:
+        named = broker.image.topic(row.name)
+        row.topic_id = ZERO_UUID if named is None else named.topic_id
+    answer.topics = [row for row in answer.topics if row.topic_id != ZERO_UUID]
+    if not answer.error_code:
+        for topic in group.topics or ():
+            if topic.topic_id not in names:
+                unknown = [
+                    OffsetFetchResponsePartitions(
+                        partition_index=number,
+                        committed_offset=NO_OFFSET,
+                        committed_leader_epoch=NO_LEADER_EPOCH,
+                        metadata="",
+                        error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                    )
+                    for number in topic.partition_indexes
+                ]
+                answer.topics.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=unknown))
+    return answer
 
 
 def _fetch(broker: Broker, group_id: str, partitions: list[TopicPartition] | None, *, require_stable: bool) -> list[FoundOffset] | ErrorCode:

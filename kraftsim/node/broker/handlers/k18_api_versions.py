@@ -9,8 +9,8 @@ from protocol.api_keys import ApiKey
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer 0, or INVALID_REQUEST for a software name that is none."""
-    return broker.offer.answer(call, broker.features.finalized())
+    """Answer 0, INVALID_REQUEST for a software name that is none, or REBOOTSTRAP_REQUIRED to a client that means another node (since 4.4)."""
+    return broker.offer.answer(call, broker.features.finalized(), (broker.config.cluster_id, broker.config.node_id))
 
 
 HANDLER = Handler(key=ApiKey.API_VERSIONS, handle=handle)

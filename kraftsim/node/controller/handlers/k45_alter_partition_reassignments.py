@@ -34,7 +34,10 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
     decision = controller.ledger.state.replication.decide_reassignments(request)
     rows = [ReassignableTopicResponse(name=topic.topic, partitions=[_result(result) for result in topic.partitions]) for topic in decision.result]
-    return controller.ledger.commit(decision, lambda offsets: AlterPartitionReassignmentsResponse(error_message=None, responses=rows))
+    response = AlterPartitionReassignmentsResponse(
+        error_message=None, responses=rows, allow_replication_factor_change=request.allow_replication_factor_change
+    )
+    return controller.ledger.commit(decision, lambda offsets: response)
 
 
 def _result(result: MovedPartition) -> ReassignablePartitionResponse:
