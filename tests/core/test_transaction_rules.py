@@ -150,6 +150,15 @@ def test_since_4_0_whoever_comes_too_early_is_told_so_first(producer):
     assert spelt(RULES.decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) in (FENCED, OTHERS)
 
 
+def test_since_4_0_an_id_that_was_used_up_is_fenced_once_the_next_transaction_begins():
+    """Asked of Apache Kafka 4.4.0, after 32,766 epochs."""
+    known = entry(COMPLETE_COMMIT, epoch=0, previous_producer_id=OTHER, last_producer_epoch=LAST)
+    begun = PatientTransactionRules().decide_add(known, (PID, 0), [T0], 2, NOW)
+    assert isinstance(begun, TransactionFacts)
+    known.take(begun)
+    assert spelt(PatientTransactionRules().decide_init(known, (OTHER, LAST), 1, NOW)) is FENCED
+
+
 def test_an_id_that_is_initialised_forgets_when_the_last_transaction_began_since_4_0():
     before = entry(COMPLETE_COMMIT)
     facts = RULES.decide_init(before, None, 1, NOW)

@@ -5,6 +5,7 @@ Source: KAFKA-18575; asked of Apache Kafka 4.1.2 and 4.4.0.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry, TransactionFacts
@@ -20,7 +21,10 @@ class PatientTransactionRules(TransactionRules):
         """Let partitions take part in the transaction; while the one before ends, whoever asks waits."""
         if is_busy(entry):
             return BUSY
-        return super().decide_add(entry, producer, partitions, transaction_version, now_ms)
+        facts = super().decide_add(entry, producer, partitions, transaction_version, now_ms)
+        if isinstance(facts, TransactionFacts):
+            return replace(facts, previous_producer_id=facts.producer_id)  # an id that was used up before is nobody's from now on
+        return facts
 
     def held(self, before: TransactionFacts, written: TransactionFacts) -> TransactionFacts:
         """Return what holds once a record is committed: what stands in it."""

@@ -1,4 +1,4 @@
-"""`make every-order`: search all orders of events of the producer id allocation, of the ends of transactions and of elections for as long as is given.
+"""`make every-order`: all orders of events of producer id allocations, ends of transactions and elections, for as long as is given.
 
     python -m tests.core.every_order [--cpu-seconds 60] [--depth 100]
 
