@@ -27,17 +27,30 @@ def wall_ms() -> int:
 
 
 def batch(
-    records: int = 1, *, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1, compression: Compression = Compression.NONE
+    records: int = 1,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    compression: Compression = Compression.NONE,
+    transactional: bool = False,
 ) -> bytes:
     """Return a batch of small records of now; give a producer id, epoch and sequence for an idempotent one."""
     values = [Record(timestamp=wall_ms(), value=b"record %d" % index) for index in range(records)]
-    return build_batch(values, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence, compression=compression)
+    return build_batch(
+        values,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        compression=compression,
+        transactional=transactional,
+    )
 
 
-def produce_request(topic: str, records: bytes | None, *, partition: int = 0, acks: int = ALL) -> ProduceRequest:
+def produce_request(topic: str, records: bytes | None, *, partition: int = 0, acks: int = ALL, transactional_id: str | None = None) -> ProduceRequest:
     """Return a request with one batch for one partition."""
-    rows = [PartitionProduceData(index=partition, records=records)]
-    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=rows)])
+    topics = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])]
+    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=TIMEOUT_MS, topic_data=topics)
 
 
 def produce(peer: Peer, topic: str, records: bytes, version: int = 9, *, partition: int = 0, acks: int = ALL) -> PartitionProduceResponse:

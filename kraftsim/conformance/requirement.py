@@ -112,6 +112,7 @@ SECTIONS: Catalogue[Requirements] = Catalogue(
         "consumer_talk",
         "expect",
         "group_talk",
+        "marker_talk",
         "junit",
         "peer",
         "release_line",

@@ -214,7 +214,7 @@ class ReplicationLab:
                 if batch.partition_leader_epoch > (-1 if replica.epochs.latest_epoch is None else replica.epochs.latest_epoch):
                     replica.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
                 broker.log.append(batch)
-                replica.apply_copied(batch)
+                self._copied(broker, batch)
             replica.on_copied(step.high_watermark)
         else:
             self._cut(broker, step)
@@ -233,6 +233,18 @@ class ReplicationLab:
         end_offset = broker.log[-1].last_offset + 1 if broker.log else (step.offset if isinstance(step, RestartAt) else 0)
         replica.epochs.truncate_to(end_offset)
         replica.on_cut(step.offset if isinstance(step, RestartAt) else 0, end_offset)
+        self._rebuilt(broker)
+
+    def _copied(self, broker: Broker, batch: RecordBatch) -> None:
+        """A batch of the leader's is in a log."""
+        self._replica(broker).apply_copied(batch)
+
+    def _rebuilt(self, broker: Broker) -> None:
+        """A log was cut."""
+
+    def _state_of(self, broker: Broker) -> ProducerStateManager:
+        """Return what a broker that starts knows of producers."""
+        return ProducerStateManager(ProducerStatePolicy(verifies_transactions=False))
 
     # The controller ------------------------------------------------------------------------------------------------------------------------
 
@@ -303,7 +315,7 @@ class ReplicationLab:
             log_start_offset=0,
             log_end_offset=end_offset,
             epochs=broker.epochs,
-            producer_state=ProducerStateManager(ProducerStatePolicy(verifies_transactions=False)),
+            producer_state=self._state_of(broker),
             rules=AppendRules(min_in_sync_replicas=self.min_in_sync),
             note=self.noted.append,
             high_watermark=broker.checkpoint,

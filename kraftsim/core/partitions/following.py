@@ -135,8 +135,8 @@ class Following:
         diverging: Diverging | None = None,
     ) -> NextStep:
         """Judge the leader's answer to a Fetch."""
-        if self.is_halted or self.needs is not None or wish.leader_epoch != self.leader_epoch or wish.fetch_offset != self._log.log_end_offset:
-            return IGNORE
+        if self.is_halted or self.needs is not None or wish != self.wish():
+            return IGNORE  # the question was about a log that was another one, be it as long as this one
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.needs = OffsetWish.LATEST
             return ASK_FOR_OFFSETS

@@ -1,0 +1,177 @@
+"""Produce (0): batches of transactions, and who is asked about them.
+
+Source: KIP-98, KIP-890; ReplicaManager.handleProduceAppend, UnifiedLog.analyzeAndValidateProducerState.
+"""
+
+from kraftsim.conformance.batches import batch, produce, produce_request, produce_versions
+from kraftsim.conformance.expect import expect_equal, expect_error
+from kraftsim.conformance.marker_talk import TransactionAt, end_at, expect_seen
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target
+from kraftsim.conformance.transaction_asking import TransactionalId
+from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+REQUIREMENTS = Requirements("transactions", 12, "Batches of transactions")
+HANDLER = "KIP-890; ReplicaManager.handleProduceAppend"
+ABORTABLE_SINCE = 11
+ADDS_SINCE = 12
+
+
+def _asking_versions(target: Target) -> list[int]:
+    """Return the versions of Produce in which the producer itself adds partitions."""
+    return [version for version in produce_versions(target) if version < ADDS_SINCE]
+
+
+@REQUIREMENTS.that(1, "a batch of a partition that was added is taken, in every version", source=HANDLER)
+def added(target: Target) -> None:
+    for version in _asking_versions(target):
+        topic = target.topic()
+        told = TransactionAt(target, topic)
+        told.id.begin(told.producer, [(topic.name, 0)])
+        for sequence in (0, 1):
+            row = told.write(sequence, version=version)
+            expect_error(row.error_code, ErrorCode.NONE, f"version {version}, sequence {sequence}")
+            expect_equal(row.base_offset, sequence, f"version {version}: its offset")
+
+
+@REQUIREMENTS.that(2, "one of a partition that was not added is error 48, since version 11 error 120", source=HANDLER, since="3.8")
+def not_added(target: Target) -> None:
+    topic = target.topic(partitions=2)
+    told = TransactionAt(target, topic)
+    told.id.begin(told.producer, [(topic.name, 1)])
+    for version in _asking_versions(target):
+        row = told.write(0, version=version)
+        expected = ErrorCode.TRANSACTION_ABORTABLE if version >= ABORTABLE_SINCE else ErrorCode.INVALID_TXN_STATE
+        expect_error(row.error_code, expected, f"version {version}")
+        expect_equal((row.base_offset, row.log_start_offset), (-1, -1), f"version {version}: offset, log start")
+
+
+@REQUIREMENTS.that(3, "an epoch that its coordinator does not know is error 47", source=HANDLER, since="3.6")
+def other_epochs(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    told.producer = told.id.producer()  # one more epoch
+    told.id.begin(told.producer, [(topic.name, 0)])
+    producer_id, epoch = told.producer
+    for strange in (epoch - 1, epoch + 1):
+        row = told.write(0, producer=(producer_id, strange))
+        expect_error(row.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {strange} instead of {epoch}")
+
+
+@REQUIREMENTS.that(4, "the producer id of somebody else, and an unknown transactional id, are error 49", source=HANDLER, since="3.6")
+def other_ids(target: Target) -> None:
+    topic = target.topic()
+    told, unknown = TransactionAt(target, topic), TransactionAt(target, topic)
+    expect_error(told.write(0, producer=(4711, 0)).error_code, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "another producer id")
+    unknown.id.name = TransactionalId(target).name
+    expect_error(unknown.write(0).error_code, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a transactional id that nobody has used")
+
+
+@REQUIREMENTS.that(
+    5, "nothing of a transaction is taken after its end, not even what is in the log already", source=f"{HANDLER}; KAFKA-14402", since="3.8"
+)
+def late(target: Target) -> None:
+    for commits in (True, False):
+        topic = target.topic()
+        told = TransactionAt(target, topic)
+        told.wrote(0)
+        told.ended(commits=commits)
+        for sequence, what in ((1, "a new batch"), (0, "one that is in the log already")):
+            expect_error(told.write(sequence).error_code, ErrorCode.INVALID_TXN_STATE, f"{what}, committed {commits}")
+
+
+@REQUIREMENTS.that(6, "records outside of the transaction are not taken while one is open: error 48", source="ProducerAppendInfo.appendDataBatch")
+def beside(target: Target) -> None:
+    for version in _asking_versions(target):
+        topic = target.topic()
+        told = TransactionAt(target, topic)
+        told.wrote(0)
+        producer_id, epoch = told.producer
+        plain = batch(1, producer_id=producer_id, producer_epoch=epoch, base_sequence=1)
+        with target.peer(topic.leader) as peer:
+            row = produce(peer, topic.name, plain, version)
+            expect_error(row.error_code, ErrorCode.INVALID_TXN_STATE, f"version {version}")
+            told.ended(commits=True)
+            expect_error(produce(peer, topic.name, plain, version).error_code, ErrorCode.NONE, f"version {version}, after the end")
+
+
+@REQUIREMENTS.that(7, "without a transactional id the request is error 53, with two producers error 49, for every partition", source=HANDLER)
+def whole_requests(target: Target) -> None:
+    topic = target.topic(partitions=2)
+    told = TransactionAt(target, topic)
+
+    def rows(*producers: tuple[int, int]) -> list[PartitionProduceData]:
+        batches = [
+            batch(1, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=producer_id >= 0)
+            for producer_id, epoch in producers
+        ]
+        return [PartitionProduceData(index=index, records=records) for index, records in enumerate(batches)]
+
+    for transactional_id, producers, expected in (
+        (None, [told.producer, (-1, -1)], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (told.id.name, [told.producer, (4711, 0)], ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ):
+        for version in _asking_versions(target):
+            topics = [TopicProduceData(name=topic.name, partition_data=rows(*producers))]
+            asked = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=topics)
+            with target.peer(topic.leader) as peer:
+                answer = peer.ask(asked, version, ProduceResponse)
+            for row in answer.responses[0].partition_responses:
+                expect_error(row.error_code, expected, f"version {version}, partition {row.index}")
+
+
+@REQUIREMENTS.that(8, "an unknown partition in a transaction is error 3", source="ReplicaManager.appendToLocalLog")
+def unknown_partition(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    expect_error(told.write(0, partition=9).error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition 9")
+
+
+@REQUIREMENTS.that(9, "sequences go on behind a marker, and begin anew with an epoch", source="ProducerAppendInfo.checkSequence")
+def sequences(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    told.wrote(0, 3)
+    told.ended(commits=True)
+    told.wrote(3)
+    told.ended(commits=False)
+    told.producer = told.id.producer()
+    told.id.begin(told.producer, [(topic.name, 0)])
+    expect_error(told.write(4).error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence 4 of a new epoch")
+    expect_error(told.write(0).error_code, ErrorCode.NONE, "sequence 0 of a new epoch")
+
+
+@REQUIREMENTS.that(10, "since version 12 its leader adds the partition, and no producer need ask", source="KIP-890 part 2", since="4.0")
+def leader_adds(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    for sequence in (0, 1):
+        expect_error(told.write(sequence, version=ADDS_SINCE).error_code, ErrorCode.NONE, f"sequence {sequence} in version {ADDS_SINCE}")
+    expect_equal(told.id.described().transaction_state, "Ongoing", "the state of the transaction")
+    answer = told.id.ended(told.producer, 5, commits=True)
+    expect_equal((answer.producer_id, answer.producer_epoch), (told.producer_id, told.producer[1] + 1), "the producer of the next transaction")
+    expect_seen(target, topic, 0, ([0, 1, 2], 3, 3, []), "the partition")
+    expect_error(told.write(2, version=ADDS_SINCE).error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "the epoch of the transaction before")
+
+
+@REQUIREMENTS.that(11, "a producer that the partition does not know begins its transaction with sequence 0", source="KIP-890 part 2", since="4.1")
+def begins_at_zero(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    expect_error(told.write(3, version=ADDS_SINCE).error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence 3 first")
+
+
+@REQUIREMENTS.that(
+    12, "a marker with an epoch of the future fences the open transaction's producer here", source="UnifiedLog.analyzeAndValidateProducerState"
+)
+def fenced_by_marker(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    told.wrote(0)
+    producer_id, epoch = told.producer
+    expect_error(end_at(target, topic, (producer_id, epoch + 1), commits=False), ErrorCode.NONE, "a marker of a later epoch")
+    with target.peer(topic.leader) as peer:
+        plain = batch(1, producer_id=producer_id, producer_epoch=epoch, base_sequence=1)
+        row = peer.ask(produce_request(topic.name, plain), 9, ProduceResponse).responses[0].partition_responses[0]
+    expect_error(row.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "a batch of the epoch before")

@@ -1,0 +1,160 @@
+"""Fetch (1) and ListOffsets (2) for readers of committed data: how far they see, and what they are told of aborted transactions.
+
+Source: KIP-98; Partition.readRecords, UnifiedLog.collectAbortedTransactions, DelayedFetch.
+"""
+
+import threading
+import time
+
+from kraftsim.conformance.batches import batch, produce
+from kraftsim.conformance.expect import expect, expect_equal, expect_error
+from kraftsim.conformance.k01_fetch import fetch_one, fetch_request
+from kraftsim.conformance.marker_talk import TransactionAt, end_at, expect_seen, read_at, seen
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target, Topic
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import READ_COMMITTED, READ_UNCOMMITTED, PartitionData
+from protocol.messages.k02_list_offsets import (
+    CONSUMER_REPLICA_ID,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+REQUIREMENTS = Requirements("transactions", 13, "Readers of committed data")
+READ = "KIP-98; Partition.readRecords"
+ISOLATION_SINCE = 4
+LISTED_SINCE = 2
+LONG_MS, SHORT_MS = 5000, 500
+
+
+def _versions(target: Target) -> list[int]:
+    return list(target.versions(ApiKey.FETCH, since=ISOLATION_SINCE))
+
+
+def _latest(target: Target, topic: Topic, version: int, isolation: int, timestamp: int = LATEST_TIMESTAMP) -> int:
+    rows = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    asked = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic.name, partitions=rows)])
+    with target.peer(topic.leader) as peer:
+        row = peer.ask(asked, version, ListOffsetsResponse).topics[0].partitions[0]
+    expect_error(row.error_code, ErrorCode.NONE, f"ListOffsets {version}, isolation {isolation}, timestamp {timestamp}")
+    return row.offset
+
+
+@REQUIREMENTS.that(1, "they see up to the first record of the oldest open transaction, others everything", source=READ)
+def bounded(target: Target) -> None:
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        produce(peer, topic.name, batch(2))
+    told = TransactionAt(target, topic)
+    told.wrote(0, 3)
+    with target.peer(topic.leader) as peer:
+        produce(peer, topic.name, batch(1))
+    for version in _versions(target):
+        expect_seen(target, topic, 0, ([0], 2, 6, []), f"version {version}, committed", version=version)
+        expect_seen(target, topic, 0, ([0, 2, 5], 2, 6, None), f"version {version}, all", version=version, isolation=READ_UNCOMMITTED)
+        for offset in (2, 3, 6):
+            expect_seen(target, topic, offset, ([], 2, 6, []), f"version {version}, committed, from offset {offset}", version=version)
+
+
+@REQUIREMENTS.that(2, "they are told which transactions were aborted in what they read, by producer and first offset", source=READ)
+def aborted(target: Target) -> None:
+    topic = target.topic()
+    one, other = TransactionAt(target, topic), TransactionAt(target, topic)
+    one.wrote(0, 2)
+    other.wrote(0)
+    one.ended(commits=False)
+    other.ended(commits=True)
+    one.wrote(2)
+    one.ended(commits=False)
+    for version in _versions(target):
+        expect_seen(target, topic, 0, ([0, 2, 3, 4, 5, 6], 7, 7, [(one.producer_id, 0), (one.producer_id, 5)]), f"version {version}", version=version)
+        expect_seen(
+            target, topic, 3, ([3, 4, 5, 6], 7, 7, [(one.producer_id, 0), (one.producer_id, 5)]), f"version {version}, from 3", version=version
+        )
+        expect_seen(target, topic, 4, ([4, 5, 6], 7, 7, [(one.producer_id, 5)]), f"version {version}, from 4", version=version)
+        expect_seen(target, topic, 7, ([], 7, 7, []), f"version {version}, from the end", version=version)
+        expect_seen(target, topic, 0, ([0, 2, 3, 4, 5, 6], 7, 7, None), f"version {version}, all", version=version, isolation=READ_UNCOMMITTED)
+
+
+@REQUIREMENTS.that(3, "an empty transaction is in no list", source="KAFKA-10702")
+def empty(target: Target) -> None:
+    topic = target.topic()
+    expect_error(end_at(target, topic, (4000, 0), commits=False), ErrorCode.NONE, "the abort of nothing")
+    expect_seen(target, topic, 0, ([0], 1, 1, []), "its marker alone")
+
+
+@REQUIREMENTS.that(4, "an answer that waited for an abort names it", source="KAFKA-5376; DelayedFetch")
+def waited(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    told.wrote(0)
+    version = min(target.newest(ApiKey.FETCH), 12)
+    asked = fetch_request(topic, version, max_wait_ms=LONG_MS)
+    asked.isolation_level = READ_COMMITTED
+    answers: list[PartitionData] = []
+    reader = threading.Thread(target=lambda: answers.append(fetch_one(target, topic, asked, version)))
+    reader.start()
+    time.sleep(SHORT_MS / 1000)
+    expect_equal(answers, [], "answers before the end of the transaction")
+    told.ended(commits=False)
+    reader.join()
+    expect(bool(answers), "the reader has no answer")
+    expect_equal(seen(answers[0]), ([0, 1], 2, 2, [(told.producer_id, 0)]), "what it was told")
+
+
+@REQUIREMENTS.that(5, "records that they may not see do not end their wait", source="DelayedFetch.tryComplete")
+def not_woken(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    told.wrote(0, 5)
+    version = min(target.newest(ApiKey.FETCH), 12)
+    for isolation, waits in ((READ_COMMITTED, True), (READ_UNCOMMITTED, False)):
+        asked = fetch_request(topic, version, max_wait_ms=SHORT_MS)
+        asked.isolation_level = isolation
+        before = time.monotonic()
+        fetch_one(target, topic, asked, version)
+        expect_equal(time.monotonic() - before >= SHORT_MS / 1000, waits, f"isolation {isolation}: waited to the end")
+
+
+@REQUIREMENTS.that(6, "ListOffsets ends for them where Fetch does", source="KIP-98; Partition.fetchOffsetForTimestamp")
+def listed(target: Target) -> None:
+    topic = target.topic()
+    with target.peer(topic.leader) as peer:
+        produce(peer, topic.name, batch(2))
+    told = TransactionAt(target, topic)
+    told.wrote(0, 3)
+    for version in target.versions(ApiKey.LIST_OFFSETS, since=LISTED_SINCE):
+        expect_equal(_latest(target, topic, version, READ_COMMITTED), 2, f"version {version}, committed: the end")
+        expect_equal(_latest(target, topic, version, READ_UNCOMMITTED), 5, f"version {version}, all: the end")
+    told.ended(commits=True)
+    for version in target.versions(ApiKey.LIST_OFFSETS, since=LISTED_SINCE):
+        expect_equal(_latest(target, topic, version, READ_COMMITTED), 6, f"version {version}, committed: the end after the commit")
+
+
+@REQUIREMENTS.that(7, "a timestamp that only an open transaction reaches is not found by them", source="KIP-98; Partition.fetchOffsetForTimestamp")
+def timestamps(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    told.wrote(0, 3)
+    for version in target.versions(ApiKey.LIST_OFFSETS, since=LISTED_SINCE):
+        found = [_latest(target, topic, version, isolation, 0) for isolation in (READ_COMMITTED, READ_UNCOMMITTED)]
+        expect_equal(found, [-1, 0], f"version {version}: offset of timestamp 0, committed and all")
+    for version in target.versions(ApiKey.LIST_OFFSETS, since=7):
+        expect_equal(_latest(target, topic, version, READ_COMMITTED, MAX_TIMESTAMP), -1, f"version {version}: offset of the greatest timestamp")
+
+
+@REQUIREMENTS.that(8, "where an answer carries no records for other reasons, it has no list at all", source="ReplicaManager.readFromLog")
+def without_a_list(target: Target) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    told.wrote(0)
+    told.ended(commits=False)
+    version = min(target.newest(ApiKey.FETCH), 12)
+    beyond = read_at(target, topic, 9, version=version)
+    expect_error(beyond.error_code, ErrorCode.OFFSET_OUT_OF_RANGE, "beyond the end")
+    expect_equal((beyond.last_stable_offset, beyond.aborted_transactions), (-1, None), "beyond the end: last stable offset, list")
