@@ -64,12 +64,20 @@ def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         pytest.skip(str(lack))
 
 
+@pytest.fixture(scope="session")
+def copied() -> dict[Path, int]:
+    """How many records were copied in the runs of this session, by the directory of the run."""
+    return {}
+
+
 @pytest.fixture
-def keep_copies(three_brokers: Brokers) -> Callable[[Copying], None]:
+def keep_copies(three_brokers: Brokers, copied: dict[Path, int]) -> Callable[[Copying], None]:
     """Write down what was copied into the event log of our run, for Spark; of Apache Kafka there is none."""
 
     def keep(copying: Copying) -> None:
         if isinstance(three_brokers, OurBrokers):
             note_copies(three_brokers.cluster, copying)
+            run = three_brokers.cluster.directory.root
+            copied[run] = copied.get(run, 0) + len(copying.writer.acknowledged)
 
     return keep

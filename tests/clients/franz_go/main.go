@@ -1,6 +1,7 @@
 // Command interop lets franz-go write records idempotently and read them back by partition; a Python test drives it.
 //
 //	interop write BOOTSTRAP TOPIC PARTITIONS PRODUCERS RECORDS   each producer writes RECORDS records, at most 2000 a second
+//	interop write-keyed ...                                      the same, with keys "producer.record" that are each record's own
 //	interop read BOOTSTRAP TOPIC PARTITIONS RECORDS              prints "partition offset key value" of so many records, and of any that are too many
 //	interop copy BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID   copies exactly once until SIGTERM
 package main
@@ -34,7 +35,9 @@ func main() {
 	bootstrap, topic, partitions := strings.Split(os.Args[2], ","), os.Args[3], number(4)
 	switch os.Args[1] {
 	case "write":
-		write(ctx, bootstrap, topic, partitions, number(5), number(6))
+		write(ctx, bootstrap, topic, partitions, number(5), number(6), false)
+	case "write-keyed":
+		write(ctx, bootstrap, topic, partitions, number(5), number(6), true)
 	case "read":
 		read(ctx, bootstrap, topic, partitions, number(5))
 	default:
@@ -42,7 +45,7 @@ func main() {
 	}
 }
 
-func write(ctx context.Context, bootstrap []string, topic string, partitions, producers, records int) {
+func write(ctx context.Context, bootstrap []string, topic string, partitions, producers, records int, keyed bool) {
 	var writers sync.WaitGroup
 	for name := 0; name < producers; name++ {
 		writers.Add(1)
@@ -62,6 +65,9 @@ func write(ctx context.Context, bootstrap []string, topic string, partitions, pr
 					Partition: int32(count % partitions),
 					Key:       []byte(strconv.Itoa(name)),
 					Value:     []byte(strconv.Itoa(count)),
+				}
+				if keyed {
+					record.Key = fmt.Appendf(nil, "%d.%d", name, count)
 				}
 				client.Produce(ctx, record, func(_ *kgo.Record, err error) { check(err) })
 				if count%pauseEvery == 0 {
