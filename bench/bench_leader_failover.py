@@ -27,11 +27,14 @@ EVERY_SECONDS = 0.005
 
 def silence(running: Cluster) -> float:
     """Return for how many seconds nothing was acknowledged."""
-    acknowledged: list[float] = []
+    acknowledged: list[tuple[float, float]] = []
+    """When a record was handed over, and when that was heard of."""
 
-    def report(trouble: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
+    def report(trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         assert trouble is None, trouble
-        acknowledged.append(time.perf_counter())
+        value = message.value()
+        assert value is not None, "a record has its time"
+        acknowledged.append((float(value), time.perf_counter()))
 
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": running.bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 0, "log_level": 0}
@@ -39,7 +42,7 @@ def silence(running: Cluster) -> float:
 
     def write(until: float) -> None:
         while time.perf_counter() < until:
-            producer.produce(TOPIC, b"v" * 100, partition=0, on_delivery=report)
+            producer.produce(TOPIC, f"{time.perf_counter():<100.9f}".encode(), partition=0, on_delivery=report)
             producer.poll(EVERY_SECONDS)
 
     began = time.perf_counter()
@@ -50,10 +53,11 @@ def silence(running: Cluster) -> float:
     leader = leader_of(running)
     killed = time.perf_counter()
     running.kill(leader)
-    while not any(moment > killed + 0.2 for moment in acknowledged[-50:]):
+    gone = time.perf_counter()
+    while not any(sent > gone for sent, _ in acknowledged[-500:]):
         assert time.perf_counter() - killed < GIVE_UP_SECONDS, "nobody leads"
         write(time.perf_counter() + 0.05)
-    first = next(moment for moment in acknowledged if moment > killed + 0.2)
+    first = next(heard for sent, heard in acknowledged if sent > gone)
     left = producer.flush(30)
     assert not left, f"{left} records are not acknowledged"
     return first - killed

@@ -30,11 +30,12 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that runs. `brokers`: by id, the process of each; `kill` ends one of them at once."""
+    """A cluster that runs. `brokers`: by id, the process of each; `kill` ends one of them at once, `restart` brings it back."""
 
     bootstrap: str
     brokers: dict[int, int]
     kill: Callable[[int], None] = field(default=lambda broker_id: None)
+    restart: Callable[[int], None] = field(default=lambda broker_id: None)
 
     def cpu_seconds(self) -> float:
         """Return what the brokers' processes have used so far."""
@@ -61,7 +62,9 @@ def _ours(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
     asyncio.run(nodes.start())
     try:
         pids = {number: nodes.pid(f"broker-{number}") for number in range(1, brokers + 1)}
-        yield Cluster(nodes.bootstrap, pids, lambda broker_id: nodes.kill(f"broker-{broker_id}"))
+        yield Cluster(
+            nodes.bootstrap, pids, lambda broker_id: nodes.kill(f"broker-{broker_id}"), lambda broker_id: nodes.restart(f"broker-{broker_id}")
+        )
     finally:
         asyncio.run(nodes.stop())
         shutil.rmtree(root, ignore_errors=True)
@@ -90,7 +93,12 @@ def _theirs(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
         for node in nodes:
             node.wait()
         pids = {number: node.pid for number, node in enumerate(nodes[1:], 1)}
-        yield Cluster(",".join(node.bootstrap for node in nodes[1:]), pids, lambda broker_id: nodes[broker_id].stop(cleanly=False))
+        yield Cluster(
+            ",".join(node.bootstrap for node in nodes[1:]),
+            pids,
+            lambda broker_id: nodes[broker_id].stop(cleanly=False),
+            lambda broker_id: nodes[broker_id].start(),
+        )
 
 
 @contextmanager

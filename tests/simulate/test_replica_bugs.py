@@ -6,7 +6,7 @@ from kraftsim.bugs.bug import bug
 from kraftsim.explore.run import play
 
 FINDINGS = [
-    ("KAFKA-1211", "leaders_fail_under_idempotent_load", 1, "partition-leader-completeness"),
+    ("KAFKA-1211", "leaders_fail_under_idempotent_load", 10, "partition-high-watermark-replicated"),
     ("KAFKA-5435", "answers_get_lost", 1, "one-append-per-sequence"),
     ("KAFKA-5435", "producers_are_remembered", 4, "records-in-final-log-once"),
     ("librdkafka-forgotten-sequence", "topic_vanishes_from_metadata", 2, "acknowledged-records-in-final-log"),
