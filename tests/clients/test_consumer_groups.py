@@ -106,7 +106,7 @@ def test_an_administrator_resets_and_deletes_such_a_group(cluster: ProcessCluste
 def console_command(cluster: ProcessCluster, topic: str, group: str, count: int) -> list[str]:
     """The command of Apache Kafka's console consumer in such a group. Skips where there is no Java or no Maven."""
     words = ["--bootstrap-server", cluster.bootstrap, "--topic", topic, "--group", group, "--from-beginning", "--max-messages", str(count)]
-    options = ["--timeout-ms", "30000", "--command-property", "group.protocol=consumer"]
+    options = ["--timeout-ms", "30000", "--consumer-property", "group.protocol=consumer"]
     try:
         return java_command(TOOLS_OF_4, TOOLS["console-consumer"], *words, *options, jvm=QUICK_JVM)
     except Missing as lack:

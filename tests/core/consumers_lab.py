@@ -1,0 +1,140 @@
+"""A coordinator of consumer groups without a node: members by name, a cluster of topics that are made by hand, and a log that can be read again."""
+
+from kraftsim.core.groups.answers import HeartbeatAnswer
+from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
+from kraftsim.core.groups.consumer.consumer_groups import HeartbeatAsked
+from kraftsim.core.groups.consumer.server_assignors import Shares
+from kraftsim.core.groups.group_shard import GroupShard
+from protocol.errors import ErrorCode
+from tests.core.groups_lab import GROUP, GroupsLab
+
+REBALANCE_MS = 20_000
+
+
+class MadeTopics:
+    """Topics by name: how many partitions each has."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._counts: dict[str, int] = {}
+
+    def make(self, name: str, count: int) -> bytes:
+        """Make or enlarge a topic, and return its id."""
+        self.version += 1
+        self._counts[name] = count
+        return id_of(name)
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        return (id_of(name), self._counts[name]) if name in self._counts else None
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return next((name for name in self._counts if id_of(name) == topic_id), None)
+
+    def names(self) -> list[str]:
+        return sorted(self._counts)
+
+
+def id_of(name: str) -> bytes:
+    """The id of a topic."""
+    return name.encode().ljust(16, b".")
+
+
+class ConsumersLab(GroupsLab):
+    """`owned` is what each member has, as it was last told."""
+
+    def __init__(self, topics: MadeTopics | None = None, **settings: int) -> None:
+        super().__init__(**settings)
+        self.topics = topics or MadeTopics()
+        self.shard = GroupShard(self.settings, 7, self.events.append, self.topics)
+        self.owned: dict[str, Shares] = {}
+        self.epochs: dict[str, int] = {}
+
+    @property
+    def consumers(self) -> ConsumerGroup:
+        """The group."""
+        return self.shard.consumer_groups[GROUP]
+
+    def ask(self, member_id: str, epoch: int, **changed: object) -> HeartbeatAnswer:
+        """Send a heartbeat, and return what it is answered."""
+        self._waiters += 1
+        fields: dict[str, object] = {
+            "group_id": GROUP,
+            "member_id": member_id,
+            "member_epoch": epoch,
+            "instance_id": None,
+            "rack_id": None,
+            "rebalance_timeout_ms": -1,
+            "subscribed_names": None,
+            "subscribed_regex": None,
+            "server_assignor": None,
+            "owned": None,
+            "client_id": "c",
+            "client_host": "/h",
+            "fresh_id": "fresh",
+            **changed,
+        }
+        self.shard.consumer_heartbeat(self._waiters, HeartbeatAsked(**fields), self.now)  # type: ignore[arg-type]
+        self.settle()
+        answer = self.answers[self._waiters]
+        assert isinstance(answer, HeartbeatAnswer)
+        return answer
+
+    def join(self, member_id: str, *names: str, **changed: object) -> HeartbeatAnswer:  # type: ignore[override]
+        """Join to read topics, and take what comes."""
+        fields = {"subscribed_names": names or ("t",), "rebalance_timeout_ms": REBALANCE_MS, "owned": {}, **changed}
+        return self._take(member_id, self.ask(member_id, 0, **fields))
+
+    def beat(self, member_id: str, **changed: object) -> HeartbeatAnswer:
+        """Say what the member has, and take what comes."""
+        return self._take(member_id, self.ask(member_id, self.epochs[member_id], **{"owned": self.owned[member_id], **changed}))
+
+    def beat_all(self, *member_ids: str, rounds: int = 6) -> dict[str, list[int]]:
+        """Let members heartbeat some rounds, and return what each has of topic t."""
+        for _ in range(rounds):
+            for member_id in member_ids:
+                self.beat(member_id)
+                self._nobody_shares()
+        return {member_id: list(self.owned[member_id].get(id_of("t"), ())) for member_id in member_ids}
+
+    def _take(self, member_id: str, answer: HeartbeatAnswer) -> HeartbeatAnswer:
+        if answer.error is ErrorCode.NONE:
+            self.epochs[member_id] = answer.member_epoch
+            self.owned.setdefault(member_id, {})
+            if answer.assigned is not None:
+                self.owned[member_id] = dict(answer.assigned)
+        return answer
+
+    def _nobody_shares(self) -> None:
+        rows = [(topic_id, number) for shares in self.owned.values() for topic_id, numbers in shares.items() for number in numbers]
+        assert len(rows) == len(set(rows)), f"two members have the same: {self.owned}"
+
+    def gone(self, member_id: str) -> None:
+        """Forget a member that has left."""
+        del self.owned[member_id], self.epochs[member_id]
+
+    def classic_join(self) -> int:
+        """Ask to join as a member of the other kind."""
+        return super().join(fresh="classic")
+
+    def stable_classic(self) -> None:
+        """Let a classic group have been here, with one member, which has left."""
+        waiter = self.classic_join()
+        self.pass_time(3000)
+        self.leave(self.joined(waiter).member_id)
+
+    def read_again(self) -> "ConsumersLab":
+        """Another coordinator that has read the same log."""
+        other = ConsumersLab(self.topics)
+        for batch in self.log:
+            other.shard.replay(batch)
+        other.records, other.log = list(self.records), list(self.log)
+        other.owned, other.epochs = dict(self.owned), dict(self.epochs)
+        other.shard.begin(other.now)
+        other.settle()
+        return other
+
+
+def state_of(lab: ConsumersLab) -> object:
+    """All that the log says of the group."""
+    group = lab.consumers
+    return group.group_epoch, group.assignment_epoch, group.metadata_hash, group.members, group.targets, group.resolved, group.state
