@@ -339,7 +339,18 @@ def test_what_lasts_too_long_or_is_used_by_nobody_is_due():
     ):
         shard.learn(name, facts)
     assert [known.transactional_id for known in shard.timed_out(NOW)] == ["late"]
-    assert [known.transactional_id for known in shard.expired(NOW, 1000)] == ["old"]
+    assert [[known.transactional_id for known in group] for group in shard.expired(NOW, 1000)] == [["old"]]
     assert shard.expired(NOW, 1001) == []
     shard.entries["late"].begin(replace(entry(ONGOING).facts, state=PREPARE_ABORT))
     assert shard.timed_out(NOW) == [], "a change is on its way already"
+
+
+def test_ids_are_forgotten_in_batches_of_a_moderate_size():
+    shard = TransactionShard()
+    for index in range(1000):
+        shard.learn(f"{index:0100}", entry(EMPTY).facts)
+    groups = shard.expired(NOW, 0)
+    assert sum(map(len, groups)) == 1000 and len(groups) > 5
+    rows = [tombstone(known.transactional_id) for known in max(groups, key=len)]
+    batch = build_batch([Record(timestamp=NOW, key=key, value=value) for key, value in rows])
+    assert 10_000 < len(batch) < 20_000

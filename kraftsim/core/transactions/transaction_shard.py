@@ -4,6 +4,7 @@ Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts, first_facts
 from kraftsim.core.transactions.transaction_records import read_facts
@@ -11,6 +12,10 @@ from kraftsim.core.transactions.transaction_state import AT_REST, ONGOING, PREPA
 from protocol.batches import RecordBatch
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
+
+BATCH_BYTES: Final = 16_384
+TOMBSTONE_BYTES: Final = 32
+"""What a tombstone takes beside its id, at most."""
 
 
 class TransactionShard:
@@ -63,10 +68,16 @@ class TransactionShard:
             if entry.pending is None and entry.facts.state is ONGOING and entry.facts.start_ms + entry.facts.timeout_ms < now_ms
         ]
 
-    def expired(self, now_ms: int, expiration_ms: int) -> list[TransactionEntry]:
-        """Return the entries of ids that nobody has used for transactional.id.expiration.ms."""
-        return [
-            entry
-            for entry in self.entries.values()
-            if entry.pending is None and entry.facts.state in AT_REST and entry.facts.last_update_ms <= now_ms - expiration_ms
-        ]
+    def expired(self, now_ms: int, expiration_ms: int) -> list[list[TransactionEntry]]:
+        """Return the entries of ids that nobody has used for transactional.id.expiration.ms, as many together as may well go into one batch."""
+        groups: list[list[TransactionEntry]] = []
+        room = 0
+        for entry in self.entries.values():
+            if entry.pending is None and entry.facts.state in AT_REST and entry.facts.last_update_ms <= now_ms - expiration_ms:
+                size = len(entry.transactional_id) + TOMBSTONE_BYTES
+                if size > room:
+                    groups.append([])
+                    room = BATCH_BYTES
+                groups[-1].append(entry)
+                room -= size
+        return groups

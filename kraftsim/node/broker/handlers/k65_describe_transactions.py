@@ -1,6 +1,5 @@
 """DescribeTransactions: what this coordinator knows of transactional ids.   Source: KIP-664, TransactionCoordinator.handleDescribeTransactions."""
 
-from kraftsim.core.transactions.transaction_state import DEAD
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
@@ -27,7 +26,7 @@ def _described(broker: Broker, transactional_id: str) -> TransactionState:
     if isinstance(led, ErrorCode):
         return refused(transactional_id, led)
     entry = led.shard.entries.get(transactional_id)
-    if entry is None or entry.pending is DEAD:
+    if entry is None:
         return refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     facts = entry.facts
     topics: dict[str, TopicData] = {}

@@ -22,6 +22,7 @@ from protocol.messages.k27_write_txn_markers import (
 )
 
 RETRY_MS: Final = 50
+KNOWN: Final = {int(code): code for code in ErrorCode}
 AddressOf = Callable[[int], tuple[str, int] | None]
 
 
@@ -44,6 +45,7 @@ class MarkerSender:
         self._complete = complete
         self._connections: dict[int, PeerConnection] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self._is_closed = False
         self._pump: Pump[Effect] = Pump(queue.take_effects, self._carry_out)
 
     def add(self, ended: EndedTransaction) -> None:
@@ -53,21 +55,23 @@ class MarkerSender:
 
     def settle(self) -> None:
         """Carry out what the queue has decided."""
-        self._pump.run()
+        if not self._is_closed:
+            self._pump.run()
 
     def close(self) -> None:
         """Ask nobody any more."""
-        self._disarm()
+        self._stand_still()
         for connection in list(self._connections.values()):
             connection.close()
 
     def abort(self) -> None:
         """Drop every connection as a process that dies."""
-        self._disarm()
+        self._stand_still()
         for connection in self._connections.values():
             connection.abort()
 
-    def _disarm(self) -> None:
+    def _stand_still(self) -> None:
+        self._is_closed = True
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -149,7 +153,7 @@ def errors_of(answer: WriteTxnMarkersResponse) -> MarkerErrors:
         theirs = found.setdefault(row.producer_id, {})
         for topic in row.topics:
             for partition in topic.partitions:
-                theirs[topic.name, partition.partition_index] = ErrorCode(partition.error_code)
+                theirs[topic.name, partition.partition_index] = KNOWN.get(partition.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
     return found
 
 

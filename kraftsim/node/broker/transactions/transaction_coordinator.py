@@ -31,8 +31,6 @@ from protocol.batches import NO_PRODUCER_ID
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 
-TOMBSTONES_AT_ONCE: Final = 500
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -294,9 +292,8 @@ class TransactionCoordinator:
             for led in list(self.partitions.all()):
                 if led.is_loading:
                     continue
-                expired = led.shard.expired(self._now_ms(), self._config.transactional_id_expiration_ms)
-                for first in range(0, len(expired), TOMBSTONES_AT_ONCE):
-                    led.store_tombstones(expired[first : first + TOMBSTONES_AT_ONCE], self._config.request_timeout_ms)
+                for expired in led.shard.expired(self._now_ms(), self._config.transactional_id_expiration_ms):
+                    led.store_tombstones(expired, self._config.request_timeout_ms)
 
     # Finding -------------------------------------------------------------------------------------------------------------------------------
 
