@@ -62,6 +62,24 @@ class LogDirectoryFailed(Event):
     partition_count: int
 
 
+class ReplicaMoveBegan(Event):
+    """A replica is copied from one log directory of its broker to another."""
+
+    topic: str
+    partition: int
+    from_path: str
+    to_path: str
+
+
+class ReplicaMoved(Event):
+    """A replica lies in another log directory of its broker now."""
+
+    topic: str
+    partition: int
+    from_path: str
+    to_path: str
+
+
 class SegmentsCleaned(Event):
     """What is left of some segments takes their place now: of their offsets from `first_offset` to before `next_offset`, records may be gone."""
 

@@ -47,8 +47,11 @@ class PartitionLog(LogReader):
         settings: SegmentSettings | None = None,
         *,
         on_rolled: Callable[[], None] | None = None,
+        directory: str | None = None,
     ) -> None:
-        super().__init__(world, topic, partition, settings or SegmentSettings())
+        super().__init__(world, topic, partition, settings or SegmentSettings(), directory)
+        self.cut_count = 0
+        """How often what had been appended was taken back."""
         self.flushed_offset = 0
         """Every offset below it survives a power loss."""
         self._on_rolled = on_rolled
@@ -202,6 +205,7 @@ class PartitionLog(LogReader):
         if offset >= self.log_end_offset:
             self.epochs.truncate_to(offset)
             return 0
+        self.cut_count += 1
         kept = max(segment.base_offset for segment in self._segments.segments if segment.base_offset <= max(offset, self.log_start_offset))
         removed = self._segments.remove_from(kept)
         cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed if segment.base_offset != kept)
@@ -264,6 +268,7 @@ class PartitionLog(LogReader):
 
     def restart_at(self, offset: int) -> int:
         """Drop everything, begin anew with an empty log at `offset`, and return how many bytes went."""
+        self.cut_count += 1
         removed = self._segments.remove_from(self.log_start_offset)
         cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed)
         self._begin_segment(offset)

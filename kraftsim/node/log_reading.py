@@ -32,8 +32,8 @@ _LAST_OFFSET_DELTA_POSITION = 23
 class LogReader(PartitionDirectory):
     """A log as its readers know it. OSErrors of the disk pass through everywhere."""
 
-    def __init__(self, world: World, topic: str, partition: int, settings: SegmentSettings) -> None:
-        super().__init__(world, topic, partition)
+    def __init__(self, world: World, topic: str, partition: int, settings: SegmentSettings, directory: str | None = None) -> None:
+        super().__init__(world, topic, partition, directory)
         self._segments = SegmentList(settings)
         self._files = SegmentFiles(world.disk, self.directory)
         self._transactions = TransactionIndexes(self._files)

@@ -16,10 +16,10 @@ from protocol.malformed import MalformedMessage
 class PartitionDirectory:
     """`epochs` are those of the log in it. OSErrors of the disk pass through everywhere."""
 
-    def __init__(self, world: World, topic: str, partition: int) -> None:
+    def __init__(self, world: World, topic: str, partition: int, directory: str | None = None) -> None:
         self.topic = topic
         self.partition = partition
-        self.directory = partition_directory_name(topic, partition)
+        self.directory = partition_directory_name(topic, partition) if directory is None else directory
         self.epochs = LeaderEpochs()
         self._world = world
         self._stored_starts: tuple[EpochStart, ...] = ()

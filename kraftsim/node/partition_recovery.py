@@ -1,7 +1,7 @@
 """Opening the log of a partition: first what is in it, then what it says of its producers.
 
-After a clean stop both are told by small files; what was written since the last flush before a crash is looked at batch by batch. So is all that comes
-from a transaction index on that cannot be read: readers of committed data would see what was aborted.
+After a clean stop both are told by small files; what was written since the last flush before a crash is looked at batch by batch. So is everything
+behind a transaction index that cannot be read: readers of committed data would see what was aborted.
 
 Source: LogLoader (load, recoverLog), UnifiedLog.rebuildProducerState.
 """

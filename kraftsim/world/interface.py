@@ -111,6 +111,10 @@ class Disk(Protocol):
         """Give a file another name in its directory, durably; a file of that name goes. Flush the file before. Raises FileNotFoundError."""
         ...
 
+    def move_directory(self, directory: str, new_directory: str) -> None:
+        """Give a directory of the root another name, in which there is no file yet; durable once the root is flushed. Close its files before."""
+        ...
+
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable."""
         ...

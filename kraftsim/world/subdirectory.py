@@ -41,6 +41,10 @@ class Subdirectory:
         """Give a file another name in its directory, durably."""
         await self._disk.rename(self._place(path), self._place(new_path))
 
+    def move_directory(self, directory: str, new_directory: str) -> None:
+        """Give a directory another name."""
+        self._disk.move_directory(self._place(directory), self._place(new_directory))
+
     def space(self) -> tuple[int, int]:
         """Return the size of the whole disk, and what is left of it."""
         return self._disk.space()

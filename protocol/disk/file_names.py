@@ -29,9 +29,11 @@ PRODUCER_SNAPSHOT: Final = ".snapshot"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
+FUTURE: Final = "-future"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
 _METADATA_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_FUTURE_DIRECTORY = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-future")
 _PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)")
 
 
@@ -86,6 +88,17 @@ def parse_metadata_snapshot_name(name: str) -> MetadataSnapshotName | None:
 def partition_directory_name(topic: str, partition: int) -> str:
     """Return for example `orders-3`."""
     return f"{topic}-{partition}"
+
+
+def future_directory_name(topic: str, partition: int, unique: str) -> str:
+    """Return for example `orders-3.<32 hex digits>-future`: where a replica is copied that moves to another log directory."""
+    return f"{topic}-{partition}.{unique}{FUTURE}"
+
+
+def parse_future_directory_name(name: str) -> PartitionDirectory | None:
+    """Return which partition is copied in a directory of this name, None for any other directory."""
+    match = _FUTURE_DIRECTORY.fullmatch(name)
+    return PartitionDirectory(match[1], int(match[2])) if match else None
 
 
 def parse_partition_directory_name(name: str) -> PartitionDirectory | None:

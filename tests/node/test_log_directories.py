@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.nodes import LogDirectoryFailed, NodeFailed
+from kraftsim.events.nodes import LogDirectoryFailed, NodeFailed, ReplicaMoveBegan, ReplicaMoved
 from kraftsim.node.identity import NO_DIRECTORY_ID
 from kraftsim.world.elsewhere import WorldElsewhere
+from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from protocol.messages.k34_alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
 from tests.node.broken_disk import BreakableDisk
 from tests.node.brokers import Client, Cluster, batch, running_cluster
@@ -167,3 +169,114 @@ def test_a_directory_that_works_again_after_a_restart_brings_its_partitions_back
         cluster.simulation.run_for(5)
         rows = cluster.run(told)
         assert [sorted(row.isr_nodes) for row in rows.values()] == [[1, 2], [1, 2]] and not [row for row in rows.values() if row.offline_replicas]
+
+
+def moving(path: str, partition: int = 0, topic: str = "t") -> Callable[[Client], Awaitable[int]]:
+    async def move(client: Client) -> int:
+        asked = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=[partition])])
+        answer = await client.ask(AlterReplicaLogDirsRequest(dirs=[asked]))
+        return answer.results[0].partitions[0].error_code
+
+    return move
+
+
+def producing(count: int) -> Callable[[Client], Awaitable[int]]:
+    """Append so many batches of one producer, numbered through, and return how many were acknowledged."""
+
+    async def produce(client: Client) -> int:
+        first = (await client.fetch(0)).high_watermark
+        for number in range(first, first + count):
+            data = batch(producer_id=7, producer_epoch=0, base_sequence=number, value=b"%06d" % number)
+            assert (await client.produce(data)).error_code == ErrorCode.NONE
+        return first + count
+
+    return produce
+
+
+async def read(client: Client) -> list[bytes | None]:
+    values, offset = list[bytes | None](), 0
+    while records := (await client.fetch(offset)).records:
+        for each in split_batches(bytes(records)):
+            values += [record.value for record in each.records()]
+            offset = each.next_offset
+    return values
+
+
+def test_a_replica_moves_to_another_directory_while_it_is_written() -> None:
+    """Everything is there, its producer is known, the controller knows where it lies, and the former directory is empty; also after a restart."""
+    with running_cluster(**TWO, log_segment_bytes="1000") as cluster:
+        cluster.run(creating([[1]]))
+        cluster.run(producing(60))
+        home = cluster.brokers["broker-1"].partitions.hosted()[0].home
+        target = {"/data": "/other", "/other": "/data"}[home.path]
+        assert cluster.run(moving("/nowhere")) == ErrorCode.LOG_DIR_NOT_FOUND
+        assert cluster.run(moving(target, partition=5)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert cluster.run(moving(home.path)) == ErrorCode.NONE and not cluster.noted(ReplicaMoveBegan)
+
+        async def move_and_write(client: Client) -> list[Any]:
+            assert await moving(target)(client) == ErrorCode.NONE
+            during = await described(client)
+            await producing(60)(client)
+            return [(result.log_dir, row.is_future_key) for result in during for topic in result.topics for row in topic.partitions]
+
+        rows = cluster.run(move_and_write)
+        assert rows in ([(home.path, False), (target, True)], [(target, True), (home.path, False)])
+        cluster.simulation.run_until(lambda: bool(cluster.noted(ReplicaMoved)), 30)
+        cluster.simulation.run_for(2)
+        expected = [b"%06d" % number for number in range(120)]
+        assert cluster.run(read) == expected and cluster.run(producing(5)) == 125
+        broker = cluster.brokers["broker-1"]
+        hosted = broker.partitions.hosted()[0]
+        assert (
+            hosted.home.path == target
+            and not home.world.disk.list("t-0")
+            and broker.image.partition("t", 0).directories == (hosted.home.directory_id,)
+        )  # type: ignore[union-attr]
+        assert [(result.log_dir, row.is_future_key) for result in cluster.run(described) for topic in result.topics for row in topic.partitions] == [
+            (target, False)
+        ]
+        cluster.stop("broker-1")
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+        cluster.simulation.run_for(2)
+        assert cluster.run(read) == [b"%06d" % number for number in range(125)] and cluster.run(producing(5)) == 130
+        assert cluster.brokers["broker-1"].partitions.hosted()[0].home.path == target
+
+
+@pytest.mark.parametrize("at", [1, 4, 8, 12, 16, 20, 24, 28, 32, 36])
+def test_a_power_loss_in_the_middle_of_a_move_loses_nothing(at: int) -> None:
+    """Wherever it strikes, what was flushed is there, once, and the move ends after the next start if it was asked for long enough before."""
+    with running_cluster(**TWO, log_segment_bytes="1000", log_flush_interval_messages="1") as cluster:
+        cluster.run(creating([[1]]))
+        cluster.run(producing(40))
+        home = cluster.brokers["broker-1"].partitions.hosted()[0].home
+        target = {"/data": "/other", "/other": "/data"}[home.path]
+        seen = 0
+        platter = cluster.simulation.host("broker-1").platter
+
+        def watch(operation: str, kind: object, moment: str) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == at:
+                cluster.kill("broker-1", power_loss=True)
+
+        async def move(client: Client) -> int:
+            platter.watch = watch
+            try:
+                return await moving(target)(client)
+            except OSError:
+                return 0
+
+        assert cluster.run(move) == ErrorCode.NONE
+        cluster.simulation.run_for(3)
+        if seen < at:
+            cluster.kill("broker-1", power_loss=True)
+        cluster.simulation.restart("broker-1")
+        cluster.simulation.host("broker-1").platter.watch = None
+        cluster.wait_ready("broker-1")
+        cluster.simulation.run_for(5)
+        assert cluster.run(read) == [b"%06d" % number for number in range(40)]
+        assert cluster.run(producing(5)) == 45
+        hosted = cluster.brokers["broker-1"].partitions.hosted()[0]
+        assert [bool(each.world.disk.list("t-0")) for each in cluster.brokers["broker-1"].partitions.directories.all].count(True) == 1
+        assert hosted.home.path in (home.path, target)

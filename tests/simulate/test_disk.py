@@ -229,3 +229,31 @@ def test_two_flushes_of_one_file_cover_what_was_written_before_each(sim):
 )
 def test_files_are_classed_by_their_names(path, kind):
     assert file_class(path) is kind
+
+
+def test_a_directory_that_got_another_name_has_the_one_or_the_other_after_a_power_loss():
+    """Never a part of it under each; once the root is flushed it is the new one for sure."""
+    found = set()
+    for seed in range(30):
+        for flushes in (False, True):
+            with Simulation(seed) as sim:
+                sim.add_host("a")
+
+                async def write(disk, flushes):
+                    for name in ("x/one", "x/two"):
+                        file = disk.open(name)
+                        file.append([b"abc"])
+                        await file.flush()
+                    await disk.flush_directory("x")
+                    disk.move_directory("x", "y")
+                    if flushes:
+                        await disk.flush_directory("")
+
+                run(sim, write(disk_of(sim), flushes))
+                assert disk_of(sim).list("y") == ["one", "two"] and disk_of(sim).read("y/one") == b"abc"
+                reboot(sim, power_loss=True)
+                left = disk_of(sim).list("x"), disk_of(sim).list("y")
+                assert left in ((["one", "two"], []), ([], ["one", "two"]))
+                assert left[1] or not flushes
+                found.add(bool(left[1]))
+    assert found == {True, False}

@@ -105,3 +105,14 @@ def test_streams_of_random_numbers_are_keyed(open_world):
     draws = [first.random("a").random(), first.random("b").random(), second.random("a").random()]
     assert len(set(draws)) == 3
     assert first.random("a").random() not in draws, "a stream goes on where it was"
+
+
+async def test_a_directory_gets_another_name_with_all_that_is_in_it(open_world):
+    """In place of an empty one, too; its files are found by their new paths."""
+    disk = open_world().disk
+    disk.open("t-0.x-future/a").append([b"abc"])
+    disk.open("t-0/gone").close()
+    disk.remove("t-0/gone")
+    disk.move_directory("t-0.x-future", "t-0")
+    await disk.flush_directory("")
+    assert disk.read("t-0/a") == b"abc" and disk.list("t-0.x-future") == [] and disk.list("t-0") == ["a"]

@@ -18,15 +18,15 @@ from kraftsim.node.broker.log_cleaner import LogCleaner
 from kraftsim.node.broker.log_directories import LogDirectories
 from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.log_directory import PartitionKey as PartitionKey
+from kraftsim.node.broker.partition_opening import open_partition
+from kraftsim.node.broker.replica_moves import ReplicaMoves
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_settings import TopicSettings, topic_settings
 from kraftsim.node.identity import NO_DIRECTORY_ID
 from kraftsim.node.log import PartitionLog
-from kraftsim.node.partition_recovery import recover_partition
 from kraftsim.node.parts import Parts
-from kraftsim.node.segment_swap import finish_swaps
 from kraftsim.node.shell import NodeShell
-from protocol.disk.file_names import PARTITION_METADATA, partition_directory_name
+from protocol.disk.file_names import PARTITION_METADATA, parse_future_directory_name, partition_directory_name
 from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.uuids import METADATA_TOPIC_ID, uuid_text
 
@@ -68,6 +68,19 @@ class Partitions:
         """What lies, or may lie, in a directory that failed."""
         self._on_offline = on_offline
         self._assignments = assignments
+        self.moves = ReplicaMoves(
+            shell,
+            parts,
+            assignments,
+            tells_controller=lambda: self._is_in_office and self._tells_directories,
+            delete_files=self._delete_files,
+            lose=self._lose,
+            on_rolled=self._on_rolled,
+        )
+        self._tells_directories = False
+        """Whether the cluster's level of metadata knows directories."""
+        self._wishes: dict[PartitionKey, str] = {}
+        """Where partitions shall lie that are not here yet."""
         self.cleaner = LogCleaner(shell, hosted=self.hosted, settings=settings, delete_expired=self._delete_expired_of, disk_failed=self.disk_failed)
 
     def find(self, topic: str, partition: int) -> HostedPartition | None:
@@ -131,6 +144,7 @@ class Partitions:
             await self._follow(image, changes)
 
     async def _follow(self, image: MetadataImage, changes: ImageChanges) -> None:
+        self._tells_directories = image.metadata_level.has_directories
         there: list[tuple[TopicImage, int]] = []
         gone: dict[tuple[bytes, int], None] = {}
         for topic_id, partition in changes.partitions:
@@ -172,12 +186,37 @@ class Partitions:
             try:
                 for directory in self._strays_in(home, image):
                     await self._delete_files(home, directory)
+                await self._begin_moves_again(home)
             except OSError as failure:
                 self._lose(home, home.path, "list", failure)
         for topic in list(image.topics()):
             for partition in sorted(topic.partitions):
                 if self._is_replica(image, topic.topic_id, partition) and (topic.name, partition) not in self._hosted:
                     await self._follow_one(image, topic, partition)
+
+    async def _begin_moves_again(self, home: LogDirectory) -> None:
+        """Move what the last run was moving here."""
+        for name in home.world.disk.list(""):
+            copied = parse_future_directory_name(name)
+            if copied is not None and home.world.disk.list(name):
+                await self._delete_files(home, name)
+                hosted = self._hosted.get((copied.topic, copied.partition))
+                if hosted is not None and hosted.home is not home and self.moves.of(hosted.key) is None:
+                    self.moves.begin(hosted, home)
+
+    async def move(self, topic: str, partition: int, home: LogDirectory) -> bool:
+        """Let a replica lie in a directory: move it there, or remember it for a replica that is not here yet. False for one that is not here."""
+        key = (topic, partition)
+        hosted = self._hosted.get(key)
+        under_way = self.moves.of(key)
+        if under_way is not None and under_way.home is not home:
+            await self.moves.cancel(key)
+        if hosted is None:
+            self._wishes[key] = home.path
+            return False
+        if hosted.home is not home and self.moves.of(key) is None:
+            self.moves.begin(hosted, home)
+        return True
 
     def _strays_in(self, home: LogDirectory, image: MetadataImage) -> Iterator[str]:
         for directory in home.world.disk.list(""):
@@ -210,7 +249,7 @@ class Partitions:
     def _tell_directory(self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration) -> None:
         """Let the controller know where a replica lies, unless it does."""
         directory_id = hosted.home.directory_id
-        is_known = registered.directory_of(self._config.node_id) == directory_id
+        is_known = registered.directory_of(self._config.node_id) == directory_id or self.moves.of(hosted.key) is not None
         if not is_known and image.metadata_level.has_directories and directory_id != NO_DIRECTORY_ID and self._is_meant(image):
             self._assignments.tell(hosted.topic_id, hosted.partition, directory_id)
 
@@ -268,6 +307,7 @@ class Partitions:
     async def _delete(self, hosted: HostedPartition) -> None:
         """Host a partition no longer, and delete its files: its topic is gone, or it lives on other brokers now."""
         self._stand_down(hosted)
+        await self.moves.cancel(hosted.key)
         async with hosted.log.gate:
             hosted.log.abort()
             if self._hosted.get(hosted.key) is hosted:
@@ -302,54 +342,23 @@ class Partitions:
                 place = self.directories.all.index(each.home)
                 taken[place] = taken.get(place, 0) + 1
             is_new = not registered.partition_epoch
-            home = self.directories.place_for(key, assigned_id, is_new=is_new, taken=taken, wish=None)
+            home = self.directories.place_for(key, assigned_id, is_new=is_new, taken=taken, wish=self._wishes.get(key))
         if home is None:
             self._offline[key] = None
             return None
+        settings = self._settings(image, topic.name, len(registered.replicas))
         try:
-            return await self._host(image, topic, partition, home)
+            hosted = await open_partition(
+                home, topic, partition, settings, shell=self._shell, parts=self._parts, on_rolled=lambda: self._on_rolled(key)
+            )
         except OSError as failure:
             self._lose(home, f"{topic.name}-{partition}", "open", failure)
             self._offline[key] = None
             return None
-
-    async def _host(self, image: MetadataImage, topic: TopicImage, partition: int, home: LogDirectory) -> HostedPartition | None:
-        """Open the log of a partition, recovering it where there is one. None if its directory belongs to another topic of the same name."""
-        settings = self._settings(image, topic.name, len(topic.partitions[partition].replicas))
-        key = (topic.name, partition)
-        log = PartitionLog(home.world, topic.name, partition, settings.segments, on_rolled=lambda: self._on_rolled(key))
-        owner = log.stored_topic_id()
-        if owner is not None and owner != topic.topic_id:
-            why = f"the directory belongs to topic id {uuid_text(owner)}, not {uuid_text(topic.topic_id)}"
-            self._world.note(DiskFailed(path=log.directory, operation="open", reason=why))
-            return None
-        await finish_swaps(home.world.disk, log.directory)
-        is_new = not home.world.disk.list(log.directory)
-        producer_state = self._parts.producer_state(self._config)
-        snapshots = recover_partition(
-            home.world,
-            log,
-            producer_state,
-            recovery_point=None if is_new else home.recovery_point(key),
-            log_start_offset=home.log_start(key),
-            snapshots_of=self._parts.producer_snapshots,
-        )
-        if owner is None:
-            await log.store_topic_id(topic.topic_id)
-        replica = self._parts.partition_replica(
-            topic=topic.name,
-            partition=partition,
-            replica_id=self._config.node_id,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            epochs=log.epochs,
-            producer_state=producer_state,
-            rules=settings.rules,
-            note=self._world.note,
-            high_watermark=home.high_watermark(key),
-        )
-        hosted = self._hosted[key] = HostedPartition(topic.topic_id, log, replica, settings, snapshots, home)
-        self._offline.pop(key, None)
+        if hosted is not None:
+            self._hosted[key] = hosted
+            self._offline.pop(key, None)
+            self._wishes.pop(key, None)
         return hosted
 
     # Flushing ------------------------------------------------------------------------------------------------------------------------------
@@ -406,6 +415,9 @@ class Partitions:
             return
         self._world.note(DiskFailed(path=path, operation=operation, reason=str(failure)))
         home.take_offline(failure)
+        for move in self.moves.under_way():
+            if home in (move.home, move.hosted.home):
+                self._shell.tasks.spawn(self.moves.cancel(move.hosted.key), "move called off")
         lost = [hosted for hosted in self.hosted() if hosted.home is home]
         for hosted in lost:
             self._stand_down(hosted)

@@ -62,6 +62,11 @@ class RealDisk:
         places = self._take_unflushed(directory_of(path))
         await asyncio.get_running_loop().run_in_executor(self._renames, _rename, self._place(path), self._place(new_path), places)
 
+    def move_directory(self, directory: str, new_directory: str) -> None:
+        """Give a directory another name; one of that name goes if it is empty."""
+        os.rename(self._place(directory), self._place(new_directory))
+        self._unflushed_directories.add(new_directory)
+
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
         await asyncio.get_running_loop().run_in_executor(self._renames, _sync_directories, self._take_unflushed(directory))

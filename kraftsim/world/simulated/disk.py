@@ -14,7 +14,7 @@ from kraftsim.world.paths import checked, directory_of
 from kraftsim.world.simulated.disk_faults import StuckFlush
 from kraftsim.world.simulated.file_class import FileClass, file_class
 from kraftsim.world.simulated.inode import Inode, Sync
-from kraftsim.world.simulated.platter import NameChange
+from kraftsim.world.simulated.platter import NameChange, moved
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
@@ -92,6 +92,12 @@ class SimulatedDisk:
         self._watched("rename", kind, "after")
         await self.flush_directory(directory_of(path))
 
+    def move_directory(self, directory: str, new_directory: str) -> None:
+        """Give a directory another name."""
+        change = NameChange(gone=checked(directory), given=checked(new_directory), is_directory=True)
+        self._platter.names = moved(self._platter.names, change)
+        self._platter.journal.append(change)
+
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
         platter = self._platter
@@ -100,6 +106,9 @@ class SimulatedDisk:
 
         def end() -> None:
             platter.journal = [change for change in platter.journal if id(change) not in covered]
+            for change in covered.values():
+                if change.is_directory:
+                    platter.durable_names = moved(platter.durable_names, change)
             others = {path: inode for path, inode in platter.durable_names.items() if directory_of(path) != directory}
             platter.durable_names = others | entries
 

@@ -30,6 +30,8 @@ class NameChange:
     gone: str | None = None
     given: str | None = None
     inode: Inode | None = None
+    is_directory: bool = False
+    """Everything below the one name is below the other from now on."""
 
 
 class Names(Enum):
@@ -145,9 +147,11 @@ class Platter:
             return self.names
         survivors = dict(self.durable_names)
         for change in self.journal[: draw.randrange(len(self.journal)) if names is Names.SOME else 0]:
-            if change.gone is not None:
+            if change.is_directory:
+                survivors = moved(survivors, change)
+            elif change.gone is not None:
                 survivors.pop(change.gone, None)
-            if change.given is not None and change.inode is not None:
+            if change.given is not None and change.inode is not None and not change.is_directory:
                 survivors[change.given] = change.inode
         return survivors
 
@@ -163,3 +167,10 @@ class Platter:
         left.watch = self.watch
         left.is_replacement = self.is_replacement
         return left
+
+
+def moved(names: dict[str, Inode], change: NameChange) -> dict[str, Inode]:
+    """Return names after a directory got another one."""
+    assert change.is_directory and change.gone is not None and change.given is not None, "of a directory"
+    former, new = change.gone + "/", change.given + "/"
+    return {new + path.removeprefix(former) if path.startswith(former) else path: inode for path, inode in names.items()}

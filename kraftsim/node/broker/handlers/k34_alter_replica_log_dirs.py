@@ -1,10 +1,10 @@
-"""AlterReplicaLogDirs (34) on a broker with one log directory: everything lies there already, and there is nowhere else to go.
+"""AlterReplicaLogDirs (34): replicas of this broker are to lie in other log directories of it. The answer does not wait until they do.
 
 Source: KIP-113, kafka.server.ReplicaManager.alterReplicaLogDirs.
 """
 
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k34_alter_replica_log_dirs import (
@@ -19,28 +19,39 @@ COPY_NAME_EXTRA = len(".") + 32 + len("-future")
 """What the name of a directory has besides topic and partition while a replica is copied into it."""
 
 
-def handle(broker: Broker, call: Call) -> Answer:
-    """Answer per partition; a partition that is named for two directories is answered once."""
+def handle(broker: Broker, call: Call) -> Deferred:
+    """Begin the moves; a partition that is named for two directories is answered once."""
     request = call.body
     assert isinstance(request, AlterReplicaLogDirsRequest), "dispatch decodes by API key"
-    found = {
-        (topic.name, number): _error(broker, wanted.path, topic.name, number)
-        for wanted in request.dirs
-        for topic in wanted.topics
-        for number in topic.partitions
-    }
-    return _response(found)
+    later = Deferred()
+    broker.shell.tasks.spawn(_answer(broker, request, later), "replica moves")
+    return later
 
 
-def _error(broker: Broker, path: str, topic: str, partition: int) -> ErrorCode:
+async def _answer(broker: Broker, request: AlterReplicaLogDirsRequest, later: Deferred) -> None:
+    found: dict[tuple[str, int], ErrorCode] = {}
+    for wanted in request.dirs:
+        for topic in wanted.topics:
+            for number in topic.partitions:
+                found[topic.name, number] = await _move(broker, wanted.path, topic.name, number)
+    later.complete(_response(found))
+
+
+async def _move(broker: Broker, path: str, topic: str, partition: int) -> ErrorCode:
     if len(f"{topic}-{partition}") + COPY_NAME_EXTRA > FILE_NAME_CHARACTERS_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if path != broker.config.log_dir:
+    directories = broker.partitions.directories
+    home = directories.by_path(path)
+    if home is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if broker.partitions.find(topic, partition) is not None:
-        return ErrorCode.NONE
-    is_known = broker.image.partition(topic, partition) is not None
-    return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not home.is_online or broker.partitions.is_offline(topic, partition):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    hosted = broker.partitions.find(topic, partition)
+    if hosted is not None and hosted.home is not home and len(directories.online) < len(directories.all):
+        return ErrorCode.KAFKA_STORAGE_ERROR  # there may be a copy in the one that failed
+    if broker.image.partition(topic, partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if await broker.partitions.move(topic, partition, home) else ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 def _response(found: dict[tuple[str, int], ErrorCode]) -> Answer:

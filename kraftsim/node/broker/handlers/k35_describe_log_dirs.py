@@ -37,6 +37,12 @@ def _directory(broker: Broker, home: LogDirectory, asked: set[tuple[str, int]] |
     for hosted in broker.partitions.hosted():
         if hosted.home is home and (asked is None or hosted.key in asked):
             topics.setdefault(hosted.topic, DescribeLogDirsTopic(name=hosted.topic)).partitions.append(_row(hosted))
+    for move in broker.partitions.moves.under_way():
+        if move.home is home and (asked is None or move.hosted.key in asked):
+            row = DescribeLogDirsPartition(
+                partition_index=move.hosted.partition, partition_size=move.log.size_bytes, offset_lag=move.lag, is_future_key=True
+            )
+            topics.setdefault(move.hosted.topic, DescribeLogDirsTopic(name=move.hosted.topic)).partitions.append(row)
     return DescribeLogDirsResult(log_dir=home.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes)
 
 

@@ -1,0 +1,217 @@
+"""Moves replicas from one log directory to another: a copy is made beside everything else, and takes the replica's place when it has all of it.
+
+The copy lies in a directory whose name ends in `-future`. It follows the replica as a follower follows its leader, and begins anew if the replica is
+cut back. Once it has caught up the controller is told where the replica will lie; then what came meanwhile is copied, and the two change places
+between two requests. A move that was cut short begins again with the next start.
+
+Source: KIP-113, KIP-858, kafka.server.{ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread}, LogManager.replaceCurrentWithFutureLog.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.events.nodes import ReplicaMoveBegan, ReplicaMoved
+from kraftsim.node.broker.directory_assignments import DirectoryAssignments
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.log_directory import LogDirectory, PartitionKey
+from kraftsim.node.log import PartitionLog
+from kraftsim.node.parts import Parts
+from kraftsim.node.shell import NodeShell
+from protocol.batches import split_batches
+from protocol.disk.file_names import future_directory_name, partition_directory_name
+from protocol.errors import ErrorCode
+
+PIECE_BYTES: Final = 256 * 1024
+"""So much is copied before others get a turn."""
+IDLE_SECONDS: Final = 0.05
+UUID_BYTES: Final = 16
+DeleteFiles = Callable[[LogDirectory, str], Awaitable[None]]
+Lose = Callable[[LogDirectory, str, str, OSError], None]
+
+
+class ReplicaMove:
+    """One replica under way to `home`. `log` is the copy."""
+
+    def __init__(self, hosted: HostedPartition, home: LogDirectory, directory: str, parts: Parts, shell: NodeShell) -> None:
+        self.hosted = hosted
+        self.home = home
+        self.directory = directory
+        self.task: asyncio.Task[None] | None = None
+        self._parts = parts
+        self._shell = shell
+        self._cut_count = hosted.log.cut_count
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin the copy where the replica's log begins."""
+        hosted = self.hosted
+        self.log = PartitionLog(self.home.world, hosted.topic, hosted.partition, hosted.settings.segments, directory=self.directory)
+        self._producers = self._parts.producer_state(self._shell.config)
+        self.is_begun = False
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the copy lacks."""
+        return max(self.hosted.log.log_end_offset - self.log.log_end_offset, 0) if self.is_begun else self.hosted.log.log_end_offset
+
+    def copy_some(self) -> bool:
+        """Copy a piece, and tell whether there is nothing left to copy. Raises OSError of either directory."""
+        source = self.hosted.log
+        if not self.is_begun or source.cut_count != self._cut_count:
+            self._cut_count = source.cut_count
+            if not self.is_begun:
+                self.log.recover(lambda batch: None)
+            self.log.restart_at(source.base_offsets[0])
+            self._producers = self._parts.producer_state(self._shell.config)
+            self.is_begun = True
+        position = self.log.log_end_offset
+        if position >= source.log_end_offset:
+            return True
+        records = source.read(position, PIECE_BYTES, source.log_end_offset)
+        for batch in split_batches(records):
+            self.log.append(
+                [batch.view()],
+                first_offset=batch.base_offset,
+                last_offset=batch.last_offset,
+                size_bytes=batch.size_bytes,
+                max_timestamp=batch.max_timestamp,
+                leader_epoch=batch.partition_leader_epoch,
+            )
+            aborted = self._producers.replay(batch)
+            if aborted is not None:
+                self.log.add_aborted(aborted)
+        return self.log.log_end_offset >= source.log_end_offset
+
+    async def flush(self) -> None:
+        """Make the copy durable, with whose it is and its epochs."""
+        await self.log.store_topic_id(self.hosted.topic_id)
+        self.log.epochs = LeaderEpochs(self.hosted.log.epochs.starts)
+        await self.log.store_epochs()
+        await self.log.flush()
+
+    def take_place(self, on_rolled: Callable[[], None]) -> PartitionLog:
+        """Let the copy, which lacks nothing, be the replica, and return the log that was it until now."""
+        hosted, former = self.hosted, self.hosted.log
+        while not self.copy_some():
+            pass
+        flushed_offset = self.log.flushed_offset
+        self.log.seal()
+        self.log.abort()
+        name = partition_directory_name(hosted.topic, hosted.partition)
+        self.home.world.disk.move_directory(self.directory, name)
+        log = PartitionLog(self.home.world, hosted.topic, hosted.partition, hosted.settings.segments, on_rolled=on_rolled)
+        log.recover(lambda batch: None, verify_from_offset=None, on_unclean=lambda base_offset: None)
+        log.begin_at(former.log_start_offset)
+        log.flushed_offset = flushed_offset
+        log.epochs = hosted.replica.epochs = LeaderEpochs(former.epochs.starts)
+        snapshots = self._parts.producer_snapshots(self.home.world, log.directory)
+        snapshots.take(hosted.replica.producer_state, log.log_end_offset)
+        hosted.log, hosted.snapshots, hosted.home = log, snapshots, self.home
+        former.abort()
+        return former
+
+
+class ReplicaMoves:
+    """All that are under way. `delete_files` deletes a partition's directory; `lose` hears which directory refused what."""
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        parts: Parts,
+        assignments: DirectoryAssignments,
+        *,
+        tells_controller: Callable[[], bool],
+        delete_files: DeleteFiles,
+        lose: Lose,
+        on_rolled: Callable[[PartitionKey], None],
+    ) -> None:
+        self._shell = shell
+        self._parts = parts
+        self._assignments = assignments
+        self._tells_controller = tells_controller
+        self._delete_files = delete_files
+        self._lose = lose
+        self._on_rolled = on_rolled
+        self._under_way: dict[PartitionKey, ReplicaMove] = {}
+
+    def of(self, key: PartitionKey) -> ReplicaMove | None:
+        """Return the move of a replica, if there is one."""
+        return self._under_way.get(key)
+
+    def under_way(self) -> list[ReplicaMove]:
+        """Return all, by topic and number."""
+        return [self._under_way[key] for key in sorted(self._under_way)]
+
+    def begin(self, hosted: HostedPartition, home: LogDirectory) -> None:
+        """Begin to move a replica to another directory."""
+        assert hosted.key not in self._under_way and hosted.home is not home, "one move at a time, and to somewhere else"
+        unique = self._shell.world.random("future directories").randbytes(UUID_BYTES).hex()
+        directory = future_directory_name(hosted.topic, hosted.partition, unique)
+        move = self._under_way[hosted.key] = ReplicaMove(hosted, home, directory, self._parts, self._shell)
+        self._shell.world.note(ReplicaMoveBegan(topic=hosted.topic, partition=hosted.partition, from_path=hosted.home.path, to_path=home.path))
+        move.task = self._shell.tasks.spawn(self._run(move), f"move of {hosted.topic}-{hosted.partition}")
+
+    async def cancel(self, key: PartitionKey) -> None:
+        """Give a move up, and delete its copy."""
+        move = self._under_way.pop(key, None)
+        if move is None:
+            return
+        if move.task is not None:
+            move.task.cancel()
+            await asyncio.gather(move.task, return_exceptions=True)
+        move.log.abort()
+        hosted = move.hosted
+        if self._tells_controller() and hosted.home.is_online:  # it may know of the move already
+            self._assignments.tell(hosted.topic_id, hosted.partition, hosted.home.directory_id)
+        if move.home.is_online:
+            await self._delete_files(move.home, move.directory)
+
+    async def _run(self, move: ReplicaMove) -> None:
+        source, former = move.hosted.home, move.hosted.log
+        try:
+            async with former.gate:
+                await self._copy_all(move)
+                await self._change_places(move)
+        except OSError as failure:
+            where = move.home if former.is_open and not _is_refused(former) else source
+            self._under_way.pop(move.hosted.key, None)
+            self._lose(where, move.directory if where is move.home else former.directory, "move", failure)
+
+    async def _copy_all(self, move: ReplicaMove) -> None:
+        """Return when the copy has all, is durable, and the controller knows of it."""
+        while not move.copy_some():
+            await asyncio.sleep(0)
+        await move.flush()
+        if self._tells_controller():
+            told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+            hosted = move.hosted
+            self._assignments.tell(
+                hosted.topic_id, hosted.partition, move.home.directory_id, lambda error: None if told.done() else told.set_result(error)
+            )
+            while not told.done():
+                move.copy_some()
+                await asyncio.sleep(IDLE_SECONDS)
+        while not move.copy_some():
+            await asyncio.sleep(0)
+        await move.flush()
+
+    async def _change_places(self, move: ReplicaMove) -> None:
+        hosted, source = move.hosted, move.hosted.home
+        former = move.take_place(lambda: self._on_rolled(hosted.key))
+        del self._under_way[hosted.key]
+        self._shell.world.note(ReplicaMoved(topic=hosted.topic, partition=hosted.partition, from_path=source.path, to_path=move.home.path))
+        await move.home.world.disk.flush_directory("")
+        await hosted.flush()
+        source.forget(hosted.key)
+        await self._delete_files(source, former.directory)
+
+
+def _is_refused(log: PartitionLog) -> bool:
+    """Tell whether a log cannot be read: it is its directory that failed, not the one it moves to."""
+    try:
+        log.read(log.log_start_offset, 1, log.log_end_offset)
+    except OSError:
+        return True
+    return False
