@@ -11,10 +11,18 @@ from kraftsim.core.producer_state.manager import ProducerStateManager
 from protocol.batches import RecordBatch
 
 
+class BeginsBelowZero(ProducerStateEntry, gc=False, eq=False):
+    """Remembers batches that wrap as if they began below 0."""
+
+    def _first(self, last_sequence: int, offset_delta: int) -> int:
+        return last_sequence - offset_delta  # right: it wraps
+
+
 class ForgetsToWrap(ProducerStateManager):
-    """Subtracts."""
+    """Keeps such entries."""
 
     __slots__ = ()
+    entry_class = BeginsBelowZero
 
     def apply(self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None) -> None:
         """Remember a batch, its first sequence below 0 if it wraps."""

@@ -1,0 +1,34 @@
+"""The last stable offset is made of two readings of the high watermark, between which it may move past an open transaction.
+
+The first reading says that no transaction is open below it, the second is the answer: readers of committed data see what is not decided.
+
+Source: KAFKA-9807, fixed by reading once (UnifiedLog.fetchLastStableOffsetMetadata).
+"""
+
+from kraftsim.bugs.bug import Bug
+from kraftsim.core.partitions.partition_replica import PartitionReplica
+
+
+class ReadsTwice(PartitionReplica):
+    """Compares with the high watermark as it was read before, and answers with the present one."""
+
+    __slots__ = ("_read_before",)
+
+    _read_before: int
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where readers of committed data end."""
+        before, now = getattr(self, "_read_before", self.high_watermark), self.high_watermark
+        self._read_before = now
+        unstable = self.producer_state.first_unstable_offset
+        return now if unstable is None or unstable >= before else max(unstable, self.log_start_offset)  # right: compare with `now`
+
+
+BUG = Bug(
+    name="KAFKA-9807",
+    title="the last stable offset is made of two readings of the high watermark",
+    fixed_in=("2.5.0", "2.6.0"),
+    swap=lambda parts: parts.replacing(partition_replica=ReadsTwice),
+    caught_by=("last-stable-offset-before-open-transactions", "read-committed-reads-committed-only"),
+)
