@@ -113,7 +113,7 @@ def main() -> int:
     for replicas in options.replicas:
         for name in options.subject:
             with cluster(name, replicas, internal_topics(replicas)) as running:
-                admin = AdminClient({"bootstrap.servers": running.bootstrap})
+                admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
                 topics = ["input", *(f"output-{members}" for members in options.members)]
                 for future in admin.create_topics([NewTopic(topic, PARTITIONS, replicas) for topic in topics]).values():
                     future.result(GIVE_UP_SECONDS)

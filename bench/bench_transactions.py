@@ -102,7 +102,7 @@ def main() -> int:
     for replicas in options.replicas:
         for name in options.subject:
             with cluster(name, replicas, internal_topics(replicas)) as running:
-                admin = AdminClient({"bootstrap.servers": running.bootstrap})
+                admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
                 for partitions in options.partitions:
                     for producers in options.producers:
                         topic = f"bench-{partitions}-{producers}"

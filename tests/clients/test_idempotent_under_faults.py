@@ -16,7 +16,7 @@ from tests.clients.copying.clusters import PARTITIONS, Brokers, create_topics, w
 from tests.clients.copying.readers import ByLibrdkafka
 
 pytestmark = pytest.mark.interop
-WRITERS, EACH = 3, 2500
+WRITERS, EACH = 3, 8000
 SECONDS = 60.0
 Command = Callable[[Brokers, str], Sequence[str]]
 BY_KAFKA_PYTHON = f"""
@@ -31,7 +31,7 @@ for count in range({EACH}):
     for name, producer in enumerate(producers):
         sent.append(producer.send(sys.argv[2], b"%d" % count, b"%d.%d" % (name, count), partition=count % {PARTITIONS}))
     if count % 20 == 0:
-        time.sleep(0.05)
+        time.sleep(0.01)
 for each in sent:
     each.get({SECONDS})
 """
@@ -62,7 +62,7 @@ def test_every_record_is_there_once(three_brokers: Brokers, client: str, writing
     with subprocess.Popen(writing(three_brokers, topic), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as writer:
         try:
             for number, broker_id in enumerate(three_brokers.killable[:2], 1):
-                read_until(number * WRITERS * EACH // 5)
+                read_until(number * WRITERS * EACH // 8)
                 assert writer.poll() is None, "the kill comes while records stream in"
                 three_brokers.kill(broker_id)
                 time.sleep(0.5)
