@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,7 +22,7 @@ from kraftsim.cluster.spec import ClusterSpec, properties_text
 from kraftsim.conformance.peer import Peer
 from protocol.errors import ErrorCode
 from protocol.messages.k55_describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumResponse, DescribeQuorumTopic
-from tests.apache_kafka.class_path import Missing
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
 from tests.apache_kafka.harness import ApacheKafka, dump_log
 from tests.cluster.asking import asking
 from tests.cluster.running import QUICK_SESSIONS, address_of
@@ -54,10 +55,24 @@ def cluster_of_ours(
         asyncio.run(cluster.stop())
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Which release of theirs stands beside which persona of ours, at which level of metadata.version (empty: their own)."""
+
+    theirs: str
+    ours: str
+    level: str = COMMON_METADATA_VERSION
+
+
+PAIRS = (Pair(DEFAULT_RELEASE, "3.9"), Pair(NEWEST_RELEASE, "3.9"), Pair(NEWEST_RELEASE, NEWEST_RELEASE.rpartition(".")[0], ""))
+
+
 @contextmanager
-def apache(release: str, settings: Mapping[str, str], controller_port: int = 0, *, wait: bool = True) -> Iterator[ApacheKafka]:
+def apache(
+    release: str, settings: Mapping[str, str], controller_port: int = 0, *, wait: bool = True, level: str = COMMON_METADATA_VERSION
+) -> Iterator[ApacheKafka]:
     """Run a node of Apache Kafka; skips where there is no Java or no Maven. Without `wait` somebody else calls its `wait`."""
-    node = ApacheKafka(release, {**QUICK_SESSIONS, **settings}, SMALL_JVM, controller_port=controller_port, metadata_version=COMMON_METADATA_VERSION)
+    node = ApacheKafka(release, {**QUICK_SESSIONS, **settings}, SMALL_JVM, controller_port=controller_port, metadata_version=level)
     try:
         node.launch()
     except Missing as lack:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import STOP_SECONDS, ApacheKafka
 from tests.apache_kafka.mixed import (
     METADATA_LOG,
+    PAIRS,
     Workload,
     apache,
     cluster_of_ours,
@@ -52,13 +52,17 @@ class Mixed:
         wait_until(lambda: what_is_known(self.brokers[0], topic) == what_is_known(self.brokers[1], topic), "both brokers know the same")
 
 
-@pytest.fixture(scope="module", params=[DEFAULT_RELEASE, NEWEST_RELEASE])
+@pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     """All nodes run; whoever ends one brings it back."""
     directory = tmp_path_factory.mktemp("mixed") / "run"
-    with cluster_of_ours(directory, port=mixed_port(), controllers=3, brokers=1) as ours:
+    with cluster_of_ours(directory, port=mixed_port(), controllers=3, brokers=1, release=request.param.ours) as ours:
         voters = ours.spec.node("broker-1").properties["controller.quorum.voters"]
-        with apache(request.param, {"process.roles": "broker", "node.id": str(THEIRS), "controller.quorum.voters": voters}) as theirs:
+        with apache(
+            request.param.theirs,
+            {"process.roles": "broker", "node.id": str(THEIRS), "controller.quorum.voters": voters},
+            level=request.param.level,
+        ) as theirs:
             yield Mixed(ours, theirs)
             ours.require_running()
             assert not complaints(theirs)

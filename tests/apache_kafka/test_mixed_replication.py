@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import ApacheKafka, dump_log
-from tests.apache_kafka.mixed import Workload, apache, cluster_of_ours, complaints, mixed_port, wait_until, what_is_known
+from tests.apache_kafka.mixed import PAIRS, Workload, apache, cluster_of_ours, complaints, mixed_port, wait_until, what_is_known
 from tests.cluster.running import address_of
 
 pytestmark = pytest.mark.interop
@@ -70,14 +69,14 @@ class Mixed:
             return []  # it is coming up
 
 
-@pytest.fixture(scope="module", params=[DEFAULT_RELEASE, NEWEST_RELEASE])
+@pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     """Two brokers of ours and one of Apache Kafka under a controller of ours; whoever ends one brings it back."""
     directory = tmp_path_factory.mktemp("replicated") / "run"
-    with cluster_of_ours(directory, port=mixed_port(1), controllers=1, brokers=2, settings=SETTINGS) as ours:
+    with cluster_of_ours(directory, port=mixed_port(1), controllers=1, brokers=2, settings=SETTINGS, release=request.param.ours) as ours:
         voters = ours.spec.node("broker-1").properties["controller.quorum.voters"]
         settings = {**SETTINGS, "process.roles": "broker", "node.id": str(THEIRS), "controller.quorum.voters": voters}
-        with apache(request.param, settings) as theirs:
+        with apache(request.param.theirs, settings, level=request.param.level) as theirs:
             yield Mixed(ours, theirs)
             ours.require_running()
             assert not complaints(theirs, but=WHILE_BROKERS_DIE)

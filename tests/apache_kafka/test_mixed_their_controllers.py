@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pytest
 
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import CLUSTER_ID, ApacheKafka
 from tests.apache_kafka.mixed import (
     METADATA_LOG,
     OF_A_CONTROLLER,
+    PAIRS,
     OurNode,
     Workload,
     apache,
@@ -67,7 +67,7 @@ class Mixed:
         wait_until(lambda: what_is_known(self.brokers[0], topic) == what_is_known(self.brokers[1], topic), "both brokers know the same")
 
 
-@pytest.fixture(scope="module", params=[DEFAULT_RELEASE, NEWEST_RELEASE])
+@pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     """All nodes run; whoever ends one brings it back."""
     port = mixed_port()
@@ -79,6 +79,7 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "kraftsim.cluster.id": CLUSTER_ID,
+        "kraftsim.release": request.param.ours,
         **QUICK_SESSIONS,
         **voters,
     }
@@ -86,10 +87,11 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         nodes = {
             node_id: stack.enter_context(
                 apache(
-                    request.param,
+                    request.param.theirs,
                     {"node.id": str(node_id), **voters, **(PATIENT if node_id == THEIRS else {"process.roles": "controller"})},
                     controller_port=controller_port,
                     wait=False,
+                    level=request.param.level,
                 )
             )
             for node_id, controller_port in ports.items()
@@ -98,7 +100,7 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             node.wait()
         began = time.monotonic()
         ours = stack.enter_context(OurNode(tmp_path_factory.mktemp("ours") / "node", its))
-        print(f"{request.param}: our broker serves {time.monotonic() - began:.2f} s after its start")
+        print(f"{request.param.theirs}: our broker serves {time.monotonic() - began:.2f} s after its start")
         yield Mixed(nodes, ours, f"127.0.0.1:{port}")
         assert not [line for node in nodes.values() for line in complaints(node, but=OF_A_CONTROLLER)]
 
