@@ -354,3 +354,16 @@ def test_ids_are_forgotten_in_batches_of_a_moderate_size():
     rows = [tombstone(known.transactional_id) for known in max(groups, key=len)]
     batch = build_batch([Record(timestamp=NOW, key=key, value=value) for key, value in rows])
     assert 10_000 < len(batch) < 20_000
+
+
+def test_another_coordinator_gives_the_new_id_that_the_first_one_promised():
+    """The record of the decision names the next id (KIP-890): whoever reads it back can complete the transaction with it."""
+    known = entry(ONGOING, epoch=LAST)
+    asked = EndAsked(producer_id=PID, producer_epoch=LAST, is_commit=False, transaction_version=2)
+    decided = RULES.decide_end(known, asked, NOW, FRESH)
+    assert isinstance(decided, TransactionFacts)
+    key, value = facts_record("x", decided, 1)
+    shard = TransactionShard()
+    shard.replay(RecordBatch(build_batch([Record(timestamp=NOW, key=key, value=value)])))
+    over = RULES.completed(shard.entries["x"], NOW)
+    assert (over.state, over.producer_id, over.producer_epoch, over.previous_producer_id) == (COMPLETE_ABORT, FRESH, 0, PID)
