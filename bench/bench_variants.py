@@ -37,6 +37,7 @@ def batches_each(producers: int) -> int:
 
 def bytes_each(kind: str, producers: int, batches: int) -> float:
     """Return what the interpreter allocated for the state of each producer."""
+    remembered(KINDS[kind], 1, 1)  # what is made once is no producer's
     gc.collect()
     tracemalloc.start()
     try:

@@ -7,8 +7,8 @@ Source: KAFKA-7692, fixed by DefaultRecordBatch.decrementSequence.
 """
 
 from kraftsim.bugs.bug import Bug
+from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.manager import ProducerStateManager
-from protocol.batches import RecordBatch
 
 
 class BeginsBelowZero(ProducerStateEntry, gc=False, eq=False):
@@ -23,13 +23,6 @@ class ForgetsToWrap(ProducerStateManager):
 
     __slots__ = ()
     entry_class = BeginsBelowZero
-
-    def apply(self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None) -> None:
-        """Remember a batch, its first sequence below 0 if it wraps."""
-        super().apply(batch, base_offset, append_timestamp)
-        if batch.producer_id >= 0 and not batch.is_control:
-            remembered = self._entries[batch.producer_id].retained[-1]
-            remembered.first_sequence = remembered.last_sequence - batch.last_offset_delta  # right: it wraps
 
 
 BUG = Bug(

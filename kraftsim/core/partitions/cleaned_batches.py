@@ -32,10 +32,7 @@ class LastOfProducer:
 
 def lasts_of(entries: Mapping[int, ProducerStateEntry]) -> dict[int, LastOfProducer]:
     """Return what must stay of every producer that is remembered, by its id."""
-    return {
-        producer_id: LastOfProducer(entry.retained[-1].last_offset if entry.retained else NO_DATA, entry.producer_epoch)
-        for producer_id, entry in entries.items()
-    }
+    return {producer_id: LastOfProducer(entry.last_offset, entry.producer_epoch) for producer_id, entry in entries.items()}
 
 
 class CleanedTransactions:

@@ -371,7 +371,7 @@ class PartitionReplica:
 
     def note_snapshot(self, next_offset: int) -> None:
         """Note that the producers were written down as they are before an offset."""
-        known = max((entry.retained[-1].last_offset for entry in self.producer_state.entries.values() if entry.retained), default=-1)
+        known = max((entry.last_offset for entry in self.producer_state.entries.values()), default=-1)
         self._tell.snapshot(next_offset, known)
 
     def _remember(self, decision: AppendDecision) -> AbortedTransaction | None:

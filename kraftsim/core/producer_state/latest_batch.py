@@ -7,6 +7,8 @@ sequences that it never used from behind the end of the numbers, is told that th
 Source: KIP-758 (never adopted).
 """
 
+from typing import ClassVar
+
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.manager import ProducerStateManager
@@ -16,11 +18,10 @@ from protocol.batches import SEQUENCES, RecordBatch
 from protocol.errors import ErrorCode
 
 
-class LatestBatchEntry(ProducerStateEntry):
+class LatestBatchEntry(ProducerStateEntry, gc=False, eq=False):
     """Remembers one batch."""
 
-    __slots__ = ()
-    retained_max = 1
+    retained_max: ClassVar[int] = 1
 
 
 class LatestBatchStateManager(ProducerStateManager):

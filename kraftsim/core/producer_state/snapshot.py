@@ -7,24 +7,20 @@ Source: ProducerStateManager (writeSnapshot, readSnapshot).
 
 from collections.abc import Iterable, Iterator
 
-from kraftsim.core.producer_state.entry import ProducerStateEntry
-from kraftsim.core.producer_state.sequence import NO_SEQUENCE
+from kraftsim.core.producer_state.entry import NO_OFFSET, ProducerStateEntry
 from protocol.disk.producer_snapshot import NO_TRANSACTION, ProducerRow
-
-NO_OFFSET = -1
 
 
 def snapshot_rows(known: Iterable[ProducerStateEntry]) -> Iterator[ProducerRow]:
     """Yield what is to be written of each producer."""
     for entry in known:
-        last = entry.retained[-1] if entry.retained else None
         first_transaction_offset = entry.first_transaction_offset
         yield ProducerRow(
             entry.producer_id,
             entry.producer_epoch,
-            NO_SEQUENCE if last is None else last.last_sequence,
-            NO_OFFSET if last is None else last.last_offset,
-            0 if last is None else last.last_offset - last.first_offset,
+            entry.last_sequence,
+            entry.last_offset,
+            0 if entry.last_offset == NO_OFFSET else entry.offset_delta,
             entry.last_timestamp,
             entry.coordinator_epoch,
             NO_TRANSACTION if first_transaction_offset is None else first_transaction_offset,
