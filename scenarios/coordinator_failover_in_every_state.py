@@ -1,0 +1,73 @@
+"""The coordinator of transactions fails in every state of a transaction, and the next one goes on where it was: what is decided stays decided.
+decided anew.
+
+Right after a record of a transaction is committed, its coordinator is killed, stopped, paused, or cut off; two may fail one after the other. What was
+prepared is completed by the successor, what was ongoing goes on or times out, and answers of the former one count for nothing any more.
+Source: KIP-98, KAFKA-9777, KAFKA-10080, KAFKA-16352.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, WORKLOAD, Deals
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import AtTime, OnEvent
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+WORK_SECONDS = 8.0
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
+
+async def play(stage: Stage) -> None:
+    """Deal while coordinators fail."""
+    deals = Deals()
+    await deals.open(stage)
+    dealers = (deals.trade(stage, number) for number in range(1, stage.workload("dealers") + 1))
+    elections = _elect(stage, stage.workload("work_ms") / 1000)
+    await under_faults(stage, *dealers, elections, seconds=stage.workload("work_ms") / 1000)
+    await deals.audit(stage)
+
+
+async def _elect(stage: Stage, seconds: float) -> None:
+    """Let former coordinators coordinate again, now and then."""
+    ends_at = stage.now_seconds() + seconds
+    while stage.now_seconds() < ends_at:
+        await stage.sleep(1.0)
+        await stage.elect_preferred_leaders()
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw two to five failures of a coordinator at a state; over sockets one of a broker at a time."""
+    if mode is not Mode.SIM:
+        params = {"power_loss": False, "after_ms": 500}
+        return (Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=random.randint(300, 3000)), params=params),)
+    return tuple(_failure(random) for _ in range(random.randint(2, 5)))
+
+
+def _failure(random: "Random") -> Fault:
+    trigger = OnEvent(kind="TransactionStateChanged", nth=random.randint(1, 8), fields={"state": random.choice(STATES)})
+    if random.random() < 0.2:
+        trigger = OnEvent(kind=random.choice(("TransactionsLoaded", "MarkerAppended")), nth=random.randint(1, 12))
+    kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
+    if kind == "restart":
+        return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 3000)})
+    if kind == "stop":
+        return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params={"after_ms": random.randint(20, 2000)})
+    return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params={"duration_ms": random.randint(2000, 6000)})
+
+
+SCENARIO = Scenario(
+    name="coordinator_failover_in_every_state",
+    story="Coordinators fail in every state of a transaction, and their successors go on where they were.",
+    must_exercise=MUST_EXERCISE,
+    play=play,
+    faults=faults,
+    settings=SETTINGS,
+    limit_seconds=600.0,
+    workload={**WORKLOAD, "dealers": 3, "work_ms": int(WORK_SECONDS * 1000)},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)

@@ -1,0 +1,68 @@
+"""A member of a group stands still until its partitions are another's, comes back, and commits: its generation is over, and it must not (KIP-447).
+
+It has a producer of its thread, whose epoch nobody raised: only the group knows that it is a zombie. Where it had sent its offsets already, the new
+owner of the partition is not told where to go on until that transaction ends. Source: KIP-447; the seed of its design document: the fencing point
+is the group's coordinator.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, WORKLOAD, Copying, Point
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import OnEvent
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+WORK_SECONDS = 8.0
+
+
+async def play(stage: Stage) -> None:
+    """Copy; the first member stands still for longer than its session lasts."""
+    random = stage.random("zombie")
+    # Its transaction outlives the pause: it is its generation that fences it. In some runs it is the other way round.
+    copying = Copying(transaction_timeout_ms=random.choice((40_000, 40_000, 4000)), assignor=random.choice(("range", "cooperative-sticky")))
+    point, seconds = random.choice((Point.SENT, Point.SENT, Point.OFFSETS_SENT, Point.BEGUN, Point.POLLED)), random.uniform(7.0, 14.0)
+    await copying.open(stage)
+    await under_faults(stage, copying.run(stage), _pause(stage, copying, point, seconds), seconds=stage.workload("work_ms") / 1000)
+    await copying.audit(stage)
+
+
+async def _pause(stage: Stage, copying: Copying, point: Point, seconds: float) -> None:
+    """Let the first member stand still at a point of its next transaction."""
+    while 1 not in copying.copiers:
+        await stage.sleep(0.1)
+    await stage.sleep(1.0)
+    copying.copiers[1].pause_at(point, seconds)
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw up to two restarts of whoever coordinates the group or the transaction."""
+    if mode is not Mode.SIM:
+        return ()
+    moments = ("PendingOffsetAdded", "GroupsLoaded", "TransactionStateChanged", "OffsetMaterialised")
+    return tuple(
+        Fault(
+            kind="restart",
+            target=AT_THE_TRIGGER,
+            trigger=OnEvent(kind=random.choice(moments), nth=random.randint(1, 20)),
+            params={"power_loss": False, "after_ms": random.randint(20, 3000)},
+        )
+        for _ in range(random.randint(0, 2))
+    )
+
+
+SCENARIO = Scenario(
+    name="zombie_fenced_by_generation",
+    story="A member that lost its partitions while it stood still comes back and commits; its generation is over, and every line is copied once.",
+    must_exercise=(*MUST_EXERCISE, "offsets-told-are-stable", "group-offsets-equal-log"),
+    play=play,
+    faults=faults,
+    settings=SETTINGS,
+    limit_seconds=600.0,
+    workload={**WORKLOAD, "copiers": 2, "work_ms": int(WORK_SECONDS * 1000)},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
