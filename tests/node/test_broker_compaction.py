@@ -93,3 +93,41 @@ def test_what_is_not_to_be_cleaned_is_left_alone(settings: dict[str, str], confi
         cluster.run(writing("t", range(40)))
         cluster.simulation.run_for(10)
         assert not cluster.noted(LogCleaned) and len(left(cluster, "t-0")) == 40
+
+
+def test_tombstones_go_with_time_and_old_segments_with_their_retention() -> None:
+    """compact,delete: what is compacted is deleted, too, once it is older than retention.ms; the log begins later then."""
+    with running_cluster(**FAST) as cluster:
+
+        async def create(client: Client) -> bytes:
+            await client.create_topic("t", **COMPACTED, delete_retention_ms="3000")
+            return await client.create_topic("d", **{**COMPACTED, "cleanup_policy": "compact,delete"}, retention_ms="1000")
+
+        cluster.run(create)
+        cluster.run(writing("t", range(3), value=None))
+        cluster.run(writing("t", range(3, 40), keys=50))
+        cluster.run(writing("d", range(40)))
+        cluster.simulation.run_for(3)
+        assert [keys for _, keys in left(cluster, "t-0")[:3]] == [[b"key-0"], [b"key-1"], [b"key-2"]], "tombstones are still there"
+        cluster.simulation.run_for(6)
+        cluster.run(writing("t", range(40, 80), keys=90))
+        cluster.simulation.run_for(6)
+        assert not {b"key-0", b"key-1", b"key-2"} & {key for _, keys in left(cluster, "t-0") for key in keys}
+        deleted = cluster.brokers["broker-1"].partitions.find("d", 0)
+        assert deleted is not None and deleted.log.log_start_offset == deleted.log.log_end_offset == 40
+
+
+def test_what_is_overdue_is_cleaned_however_little_it_is() -> None:
+    """max.compaction.lag.ms rolls the active segment and cleans it, whatever min.cleanable.dirty.ratio says (KIP-354)."""
+    with running_cluster(**FAST) as cluster:
+
+        async def create(client: Client) -> bytes:
+            return await client.create_topic("t", cleanup_policy="compact", min_cleanable_dirty_ratio="1", max_compaction_lag_ms="5000")
+
+        cluster.run(create)
+        cluster.run(writing("t", range(10)))
+        cluster.simulation.run_for(3)
+        assert not cluster.noted(LogCleaned)
+        cluster.run(writing("t", range(6000, 6001)))
+        cluster.simulation.run_for(3)
+        assert cluster.noted(LogCleaned) and len([keys for offset, keys in left(cluster, "t-0") if offset < 10 and keys]) == 3
