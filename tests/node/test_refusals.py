@@ -37,7 +37,7 @@ def errors_in(message: Any) -> set[int]:
     found: set[int] = set()
     for name in type(message).__slots__:
         value = getattr(message, name)
-        if name == "error_code":
+        if name in ("error_code", "partition_error_code"):
             found.add(value)
         for each in value if isinstance(value, list) else [value]:
             if hasattr(type(each), "__slots__") and "_tags" in type(each).__slots__:
