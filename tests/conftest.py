@@ -1,6 +1,7 @@
 """What holds for every test: Spark comes last, and a real Apache Kafka is there for those that ask for it."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Move the Spark tests behind all others, so that their Java lives once and not for long; the rest keeps its order."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Iterator[object]:
+    """Skip what needs a program that is not on this machine, wherever that is noticed: in a fixture ..."""
+    with _skipping_what_is_missing():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Iterator[object]:
+    """... or in the test itself."""
+    with _skipping_what_is_missing():
+        return (yield)
+
+
+@contextmanager
+def _skipping_what_is_missing() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as lack:
+        from tests.apache_kafka.class_path import Missing
+
+        if not isinstance(lack, Missing):
+            raise
+        pytest.skip(str(lack))
 
 
 @pytest.fixture(scope="session")
@@ -49,14 +76,10 @@ def apache_kafka_newest() -> "Iterator[ApacheKafka]":
 
 
 def _running(release: str) -> "Iterator[ApacheKafka]":
-    from tests.apache_kafka.class_path import Missing
     from tests.apache_kafka.harness import ApacheKafka
 
     node = ApacheKafka(release)
-    try:
-        node.start()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    node.start()
     try:
         yield node
     finally:

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from kraftsim.cluster.directories import RunDirectory
@@ -22,7 +21,7 @@ from kraftsim.cluster.spec import ClusterSpec, properties_text
 from kraftsim.conformance.peer import Peer
 from protocol.errors import ErrorCode
 from protocol.messages.k55_describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumResponse, DescribeQuorumTopic
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import ApacheKafka, dump_log
 from tests.cluster.asking import asking
 from tests.cluster.running import QUICK_SESSIONS, address_of
@@ -73,10 +72,7 @@ def apache(
 ) -> Iterator[ApacheKafka]:
     """Run a node of Apache Kafka; skips where there is no Java or no Maven. Without `wait` somebody else calls its `wait`."""
     node = ApacheKafka(release, {**QUICK_SESSIONS, **settings}, SMALL_JVM, controller_port=controller_port, metadata_version=level)
-    try:
-        node.launch()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    node.launch()
     try:
         if wait:
             node.wait()

@@ -10,7 +10,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.batches import batch, filled_topic, produce
 from kraftsim.conformance.target import Target
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import run_java
 
 pytestmark = pytest.mark.interop
@@ -26,10 +26,7 @@ Tool = Callable[..., str]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[Tool, Target]]:
     """Run a tool, by its class, against one broker, and return what it said."""
-    try:
-        class_path(DEFAULT_RELEASE)
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path(DEFAULT_RELEASE)
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1))) as running:
         broker = running.bootstrap
 

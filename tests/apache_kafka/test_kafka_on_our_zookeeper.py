@@ -32,7 +32,6 @@ from protocol.zookeeper.kafka_znodes import (
 )
 from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.znodes import GetDataResponse, WatchedPath
-from tests.apache_kafka.class_path import Missing
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
 from tests.node.zookeeper_server import RunningZookeeper
@@ -47,11 +46,8 @@ SESSION_MS = 6000
 @contextmanager
 def broker(port: int) -> Iterator[ApacheKafka]:
     running = broker_of_zookeeper(port, settings={"zookeeper.session.timeout.ms": str(SESSION_MS), "broker.rack": "shelf"})
-    try:
-        with running:
-            yield running
-    except Missing as lack:
-        pytest.skip(str(lack))
+    with running:
+        yield running
 
 
 def get(port: int, path: str) -> Told:

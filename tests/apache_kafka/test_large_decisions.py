@@ -11,7 +11,6 @@ from protocol.messages.k62_broker_registration import BrokerRegistrationRequest,
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from protocol.schema import Message
-from tests.apache_kafka.class_path import Missing
 from tests.apache_kafka.controller_sessions import CAUGHT_UP, CLUSTER_ID, Session, Told
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.test_partition_rules import QUIET, Asked, our_controller, session_with
@@ -28,16 +27,13 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session
     """(Apache Kafka's controller, ours): two brokers, and more partitions of both than a batch can name."""
     apache = ApacheKafka(settings={"process.roles": "controller", **QUIET})
     directory: Path = tmp_path_factory.mktemp("large")
-    try:
-        with apache, our_controller(directory) as ours:
-            both = session_with(apache.controller), session_with(ours)
-            for asked in (registered(LEADER), registered(FOLLOWER), beats(LEADER), beats(FOLLOWER), *map(created, TOPICS)):
-                agreed(both, asked)
-            yield both
-            for session in both:
-                session.close()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    with apache, our_controller(directory) as ours:
+        both = session_with(apache.controller), session_with(ours)
+        for asked in (registered(LEADER), registered(FOLLOWER), beats(LEADER), beats(FOLLOWER), *map(created, TOPICS)):
+            agreed(both, asked)
+        yield both
+        for session in both:
+            session.close()
 
 
 def agreed(both: tuple[Session, Session], asked: Asked) -> Told:

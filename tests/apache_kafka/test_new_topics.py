@@ -15,7 +15,6 @@ from protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.apache_kafka.class_path import Missing
 from tests.apache_kafka.harness import ApacheKafka
 
 pytestmark = pytest.mark.interop
@@ -46,11 +45,8 @@ def told(address: str) -> list[tuple[object, ...]]:
 
 def test_configurations_of_a_new_topic_are_told_alike():
     """Its own, those set while brokers run, properties in hours and minutes, defaults."""
-    try:
-        with ApacheKafka(settings=PROPERTIES) as kafka:
-            theirs = told(kafka.bootstrap)
-    except Missing as lack:
-        pytest.skip(str(lack))
+    with ApacheKafka(settings=PROPERTIES) as kafka:
+        theirs = told(kafka.bootstrap)
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1), settings=PROPERTIES)) as cluster:
         ours = told(cluster.bootstrap)
     assert ours == theirs

@@ -35,7 +35,7 @@ from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.k73_assign_replicas_to_dirs import AssignedDirectory, AssignedPartition, AssignedTopic, AssignReplicasToDirsRequest
 from protocol.schema import Message
 from protocol.uuids import LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID, ZERO_UUID
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.controller_sessions import CAUGHT_UP, CLUSTER_ID, Session
 from tests.apache_kafka.harness import ApacheKafka
 
@@ -55,7 +55,7 @@ Asked = Callable[[Session], tuple[Message, int]]
 
 
 @contextmanager
-def our_controller(directory: Path, release_name: str) -> Iterator[str]:
+def our_controller(directory: Path, release_name: str = "3.9") -> Iterator[str]:
     """A process with one controller of ours and no broker; yields its address."""
     port = free_port_range(1)
     properties = {
@@ -101,14 +101,11 @@ def session_with(address: str, seconds: float = 60) -> Session:
 def both_controllers(tmp_path: Path, patch: str) -> Iterator[tuple[Session, Session]]:
     """(Apache Kafka's controller, ours), each with an empty log."""
     apache = ApacheKafka(patch, {"process.roles": "controller", **QUIET})
-    try:
-        with apache, our_controller(tmp_path, line_of(patch)) as ours:
-            sessions = session_with(apache.controller), session_with(ours)
-            yield sessions
-            for session in sessions:
-                session.close()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    with apache, our_controller(tmp_path, line_of(patch)) as ours:
+        sessions = session_with(apache.controller), session_with(ours)
+        yield sessions
+        for session in sessions:
+            session.close()
 
 
 def line_of(patch: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import run_java
 from tests.cluster.asking import asking, batch_of
 
@@ -26,10 +26,7 @@ Tool = Callable[..., str]
 @pytest.fixture(scope="module")
 def tool() -> Iterator[Tool]:
     """Run a tool, by its class, against a cluster of two brokers, to an expected end, and return all that it said."""
-    try:
-        class_path(DEFAULT_RELEASE)
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path(DEFAULT_RELEASE)
     with EmbeddedCluster(ClusterSpec(brokers=2, port=free_port_range(2), settings={"replica.fetch.backoff.ms": "100"})) as cluster:
         broker = cluster.bootstrap.partition(",")[0]
 

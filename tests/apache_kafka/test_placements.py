@@ -9,7 +9,7 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.replica_placement import place_replicas
-from tests.apache_kafka.class_path import Missing, class_path, java
+from tests.apache_kafka.class_path import class_path, java
 
 pytestmark = pytest.mark.interop
 QUESTION_COUNT = 4000
@@ -78,10 +78,7 @@ def ours(question: str) -> str:
 
 def test_replicas_go_where_apache_kafka_puts_them():
     """Racks in turn, brokers in turn, shuffled after each round."""
-    try:
-        program, jars = java(), ":".join(map(str, class_path()))
-    except Missing as reason:
-        pytest.skip(str(reason))
+    program, jars = java(), ":".join(map(str, class_path()))
     asked = questions()
     command = [str(program), "-cp", jars, str(Path(__file__).parent / "Placements.java")]
     answer = subprocess.run(command, input="\n".join(asked), capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)

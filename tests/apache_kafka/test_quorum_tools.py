@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path, shell_class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path, shell_class_path
 from tests.apache_kafka.harness import dump_log, metadata_shell, run_tool
 from tests.apache_kafka.mixed import METADATA_LOG, cluster_of_ours, controllers_of, metadata_records, mixed_port, new_leader, wait_until
 from tests.cluster.asking import asking
@@ -25,10 +25,7 @@ TOPIC = "made-by-a-tool"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     """Two voters, a controller that may become one, a broker; skips where there is no Java or no Maven."""
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     directory = tmp_path_factory.mktemp("tools") / "run"
     with cluster_of_ours(directory, port=mixed_port(), controllers=3, brokers=1, first_voters=2, settings=SNAPSHOTS_OFTEN) as running:
         yield running
@@ -131,10 +128,7 @@ def snapshot_with(cluster: ProcessCluster, words: bytes) -> Path:
 
 def test_log_and_snapshot_are_read_by_their_tools(cluster: ProcessCluster):
     """kafka-dump-log with its metadata decoder reads both and finds every batch valid; kafka-metadata-shell opens the snapshot (KIP-630)."""
-    try:
-        shell_class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    shell_class_path()
     topic = "in-a-snapshot"
     with asking(cluster.bootstrap) as broker:
         broker.create_topic(topic, 2)

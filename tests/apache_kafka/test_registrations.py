@@ -16,7 +16,7 @@ from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE
 from protocol.disk.metadata_snapshot import build_metadata_snapshot
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing
+from tests.apache_kafka.class_path import DEFAULT_RELEASE
 from tests.apache_kafka.harness import ApacheKafka, run_tool
 from tests.apache_kafka.mixed import METADATA_LOG, SMALL_JVM, OurNode, apache, metadata_records, voters_text, wait_until
 from tests.cluster.running import QUICK_SESSIONS
@@ -60,11 +60,8 @@ def their_controller(directory: Path, port: int) -> Iterator[Path]:
         "controller.quorum.voters": voters_text({CONTROLLER: port}),
     }
     node = ApacheKafka(DEFAULT_RELEASE, settings, SMALL_JVM, controller_port=port, metadata_version=WITHOUT_DIRECTORIES)
-    try:
-        with node:
-            yield node.data / METADATA_LOG
-    except Missing as lack:
-        pytest.skip(str(lack))
+    with node:
+        yield node.data / METADATA_LOG
 
 
 def registrations(log: Path) -> dict[int, list[dict[str, Any]]]:

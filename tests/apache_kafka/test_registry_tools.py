@@ -7,7 +7,7 @@ import pytest
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import run_java
 
 pytestmark = pytest.mark.interop
@@ -22,10 +22,7 @@ Tool = Callable[..., str]
 @pytest.fixture(scope="module")
 def addresses() -> Iterator[tuple[str, str]]:
     """(a broker, the controller) of a cluster of two brokers."""
-    try:
-        class_path(DEFAULT_RELEASE)
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path(DEFAULT_RELEASE)
     port = free_port_range(2)
     with EmbeddedCluster(ClusterSpec(brokers=2, port=port)) as cluster:
         yield cluster.bootstrap.partition(",")[0], f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}"

@@ -13,7 +13,6 @@ from protocol.messages.k19_create_topics import CreatableReplicaAssignment, Crea
 from protocol.messages.k44_incremental_alter_configs import DELETE, SET, AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.k56_alter_partition import AlterPartitionData, AlterPartitionRequest, AlterPartitionTopic, BrokerState
 from protocol.schema import Message
-from tests.apache_kafka.class_path import Missing
 from tests.apache_kafka.controller_sessions import Session
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.test_large_decisions import FOLLOWER, LEADER, agreed, beats, registered
@@ -30,23 +29,20 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session
     """(Apache Kafka's controller, ours): a topic for each value, led by a broker that alone has all records."""
     apache = ApacheKafka(settings={"process.roles": "controller", **QUIET})
     directory: Path = tmp_path_factory.mktemp("unclean")
-    try:
-        with apache, our_controller(directory) as ours:
-            both = session_with(apache.controller), session_with(ours)
-            for asked in (
-                registered(LEADER),
-                registered(FOLLOWER),
-                beats(LEADER),
-                beats(FOLLOWER),
-                *map(created, OWN_VALUES),
-                *map(shrunk, OWN_VALUES),
-            ):
-                agreed(both, asked)
-            yield both
-            for session in both:
-                session.close()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    with apache, our_controller(directory) as ours:
+        both = session_with(apache.controller), session_with(ours)
+        for asked in (
+            registered(LEADER),
+            registered(FOLLOWER),
+            beats(LEADER),
+            beats(FOLLOWER),
+            *map(created, OWN_VALUES),
+            *map(shrunk, OWN_VALUES),
+        ):
+            agreed(both, asked)
+        yield both
+        for session in both:
+            session.close()
 
 
 def created(name: str) -> Asked:

@@ -31,7 +31,6 @@ from protocol.zookeeper.znodes import (
     VersionedPath,
     WatchedPath,
 )
-from tests.apache_kafka.class_path import Missing
 from tests.apache_kafka.zookeeper import ApacheZookeeper
 from tests.node.zookeeper_server import running_zookeeper
 from tests.node.zookeeper_talk import Told, ZookeeperTalk, word
@@ -72,11 +71,8 @@ ANSWERS: dict[int, type] = {
 
 @contextmanager
 def apache_or_skip(directory: Path | None = None) -> Iterator[ApacheZookeeper]:
-    try:
-        server = ApacheZookeeper(directory)
-        server.start()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    server = ApacheZookeeper(directory)
+    server.start()
     with server:
         yield server
 
