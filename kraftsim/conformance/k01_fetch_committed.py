@@ -6,13 +6,14 @@ Source: KIP-98; Partition.readRecords, UnifiedLog.collectAbortedTransactions, De
 import threading
 import time
 
-from kraftsim.conformance.batches import batch, produce
+from kraftsim.conformance.batches import batch, produce, wall_ms
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import fetch_one, fetch_request
 from kraftsim.conformance.marker_talk import TransactionAt, end_at, expect_seen, read_at, seen
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
+from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import READ_COMMITTED, READ_UNCOMMITTED, PartitionData
 from protocol.messages.k02_list_offsets import (
@@ -24,12 +25,15 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from protocol.records import Record
 
 REQUIREMENTS = Requirements("transactions", 13, "Readers of committed data")
 READ = "KIP-98; Partition.readRecords"
 ISOLATION_SINCE = 4
 LISTED_SINCE = 2
 LONG_MS, SHORT_MS = 5000, 500
+SEGMENT_BYTES = 1 << 20
+"""The least that every release takes."""
 
 
 def _versions(target: Target) -> list[int]:
@@ -158,3 +162,43 @@ def without_a_list(target: Target) -> None:
     beyond = read_at(target, topic, 9, version=version)
     expect_error(beyond.error_code, ErrorCode.OFFSET_OUT_OF_RANGE, "beyond the end")
     expect_equal((beyond.last_stable_offset, beyond.aborted_transactions), (-1, None), "beyond the end: last stable offset, list")
+
+
+def _waits_behind(target: Target, *, waits: bool) -> None:
+    topic = target.topic()
+    told = TransactionAt(target, topic)
+    told.wrote(0, 3)
+    version = min(target.newest(ApiKey.FETCH), 12)
+    for offset, is_waiting in ((0, True), (1, waits), (3, waits)):
+        asked = fetch_request(topic, version, offset, max_wait_ms=SHORT_MS)
+        asked.isolation_level = READ_COMMITTED
+        before = time.monotonic()
+        expect_equal(seen(fetch_one(target, topic, asked, version))[0], [], f"from offset {offset}: batches")
+        expect_equal(time.monotonic() - before >= SHORT_MS / 1000, is_waiting, f"from offset {offset}: waited to the end")
+
+
+@REQUIREMENTS.that(
+    9, "who asks from behind the last stable offset is answered at once, with nothing", source="DelayedFetch.tryComplete", since="3.8", until="3.9"
+)
+def at_once_behind_it(target: Target) -> None:
+    _waits_behind(target, waits=False)
+
+
+@REQUIREMENTS.that(10, "what lies in an older segment is answered at once, however little it is", source="DelayedFetch.tryComplete")
+def older_segments(target: Target) -> None:
+    topic = target.topic(configs={"segment.bytes": str(SEGMENT_BYTES)})
+    with target.peer(topic.leader) as peer:
+        for _ in range(2):
+            large = build_batch([Record(timestamp=wall_ms(), value=bytes(SEGMENT_BYTES * 2 // 3))])
+            expect_error(produce(peer, topic.name, large).error_code, ErrorCode.NONE, "a large batch")
+    version = min(target.newest(ApiKey.FETCH), 12)
+    for offset, waits in ((0, False), (1, True)):
+        asked = fetch_request(topic, version, offset, max_wait_ms=SHORT_MS, min_bytes=SEGMENT_BYTES)
+        before = time.monotonic()
+        expect_equal(seen(fetch_one(target, topic, asked, version))[0], [offset], f"from offset {offset}: batches")
+        expect_equal(time.monotonic() - before >= SHORT_MS / 1000, waits, f"from offset {offset}: waited to the end")
+
+
+@REQUIREMENTS.that(11, "who asks from behind the last stable offset waits like everybody", source="DelayedFetch.tryComplete", since="4.0")
+def waits_behind_it(target: Target) -> None:
+    _waits_behind(target, waits=True)

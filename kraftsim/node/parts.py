@@ -43,6 +43,7 @@ from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,
     ACCEPTS_UNKNOWN_PRODUCERS,
+    ANSWERS_READERS_BEHIND,
     ASSIGNMENTS_KEEP_ELIGIBLE,
     ATOMIC_FEATURE_UPDATES,
     BOUNDED_MIN_IN_SYNC_REPLICAS,
@@ -59,6 +60,7 @@ from kraftsim.releases.traits import (
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
     PRODUCER_ID_EXPIRATION,
+    READERS_BEHIND_WAIT,
     RETRIABLE_BLOCK_TIMEOUT,
     SHUTDOWN_AT_REGISTRATION,
     TRANSACTIONS_HAVE_EPOCHS,
@@ -85,6 +87,7 @@ class Parts:
     unknown_producer: UnknownProducer
     verifies_transactions: bool
     transactions_have_epochs: bool
+    answers_readers_behind: bool
     verification_is_abortable: bool
     expires_producer_ids: bool
     bounds_min_in_sync_replicas: bool
@@ -131,6 +134,7 @@ class Parts:
             unknown_producer=UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID,
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
             transactions_have_epochs=release.has(TRANSACTIONS_HAVE_EPOCHS),
+            answers_readers_behind=release.has(ANSWERS_READERS_BEHIND) and not release.has(READERS_BEHIND_WAIT),
             verification_is_abortable=release.has(ABORTABLE_VERIFICATION),
             transaction_rules=PatientTransactionRules if release.has(PATIENT_TRANSACTIONS) else TransactionRules,
             expires_producer_ids=release.has(PRODUCER_ID_EXPIRATION),

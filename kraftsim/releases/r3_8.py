@@ -4,7 +4,7 @@ A delta of 3.7.   Source: the message definitions in the jars of 3.8.1.
 """
 
 from kraftsim.releases import r3_7
-from kraftsim.releases.traits import ABORTABLE_VERIFICATION, CASELESS_GROUP_STATES
+from kraftsim.releases.traits import ABORTABLE_VERIFICATION, ANSWERS_READERS_BEHIND, CASELESS_GROUP_STATES
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_7.RELEASE.followed_by(
@@ -27,5 +27,5 @@ RELEASE = r3_7.RELEASE.followed_by(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
     },
     controller_apis={},
-    gained=(CASELESS_GROUP_STATES, ABORTABLE_VERIFICATION),
+    gained=(CASELESS_GROUP_STATES, ABORTABLE_VERIFICATION, ANSWERS_READERS_BEHIND),
 )

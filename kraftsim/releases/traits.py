@@ -47,6 +47,12 @@ TRANSACTIONS_HAVE_EPOCHS = Trait(name="transactions-have-epochs", since_release=
 PATIENT_TRANSACTIONS = Trait(name="patient-transactions", since_release="4.0", why="KAFKA-18575")
 """Who adds partitions while the transaction before ends is told to come again, whoever it is (before: another epoch is fenced)."""
 
+ANSWERS_READERS_BEHIND = Trait(name="answers-readers-behind", since_release="3.8", why="DelayedFetch; asked of 3.7.2 and 3.8.1")
+"""A reader that asks from behind what it may see (an open transaction, say) is answered at once, with nothing (before: it waits)."""
+
+READERS_BEHIND_WAIT = Trait(name="readers-behind-wait", since_release="4.0", why="DelayedFetch; asked of 3.9.1 and 4.0.2")
+"""Such a reader waits again."""
+
 METADATA_TRANSACTIONS = Trait(name="metadata-transactions", since_level="3.6-IV1", why="KIP-866")
 """The first records of a metadata log stand between BeginTransaction and EndTransaction."""
 

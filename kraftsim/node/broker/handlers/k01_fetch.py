@@ -5,6 +5,7 @@ Within a fetch session a reader names only what changes and is told only what ha
 Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch.
 """
 
+from bisect import bisect_right
 from typing import cast
 
 from kraftsim.core.decision import Refusal
@@ -79,7 +80,8 @@ class DelayedFetch:
         """Answer if there is enough, or something to tell at once."""
         reader = self._reader()
         response = reader.read()
-        if not (reader.has_news or reader.size_bytes >= min(self._request.min_bytes, self._bytes_max) or self._request.max_wait_ms <= 0):
+        has_enough = reader.has_news or reader.size_bytes >= min(self._request.min_bytes, self._bytes_max) or self._request.max_wait_ms <= 0
+        if not (has_enough or reader.is_elsewhere()):
             return False
         self._complete(reader, response)
         return True
@@ -149,6 +151,23 @@ class FetchReader:
         self.held_back_bytes = 0
         """How much of that is for replicas whose copying is held back to a rate (KIP-73)."""
         self.has_news = not any(topic.partitions for topic in topics)
+        self._places: list[tuple[HostedPartition, ReadBounds]] = []
+        """What was read from, and between which offsets; without what is held back."""
+
+    def is_elsewhere(self) -> bool:
+        """Tell whether some partition is read far from its end, so that the answer is not worth a wait.
+
+        Either in a segment before the last that may be read; or, in some releases, behind all that may be.   Source: DelayedFetch.tryComplete.
+        """
+        answers_behind = self._broker.parts.answers_readers_behind and not self.is_for_follower
+        for hosted, bounds in self._places:
+            if bounds.first_offset < bounds.end_offset:
+                base_offsets = hosted.log.base_offsets
+                if bisect_right(base_offsets, bounds.first_offset) < bisect_right(base_offsets, bounds.end_offset - 1):
+                    return True
+            elif answers_behind and bounds.first_offset > (bounds.last_stable_offset if self._reads_committed else bounds.high_watermark):
+                return True
+        return False
 
     @property
     def is_for_follower(self) -> bool:
@@ -259,6 +278,7 @@ class FetchReader:
         is_held_back = self._follower_id >= 0 and throttle.is_set and throttle.holds(hosted.topic, hosted.partition)
         if is_held_back and throttle.is_exceeded and not self._is_in_sync(hosted):
             return EMPTY
+        self._places.append((hosted, bounds))
         bytes_max = min(asked.partition_max_bytes, self._bytes_left)
         records: Chunk | FileSlice
         if self.conversion is None:
