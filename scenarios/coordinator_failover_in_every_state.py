@@ -1,5 +1,4 @@
 """The coordinator of transactions fails in every state of a transaction, and the next one goes on where it was: what is decided stays decided.
-decided anew.
 
 Right after a record of a transaction is committed, its coordinator is killed, stopped, paused, or cut off; two may fail one after the other. What was
 prepared is completed by the successor, what was ongoing goes on or times out, and answers of the former one count for nothing any more.
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, WORKLOAD, Deals
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ async def _elect(stage: Stage, seconds: float) -> None:
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw two to five failures of a coordinator at a state; over sockets one of a broker at a time."""
     if mode is not Mode.SIM:
-        params = {"power_loss": False, "after_ms": 500}
+        params: dict[str, Value] = {"power_loss": False, "after_ms": 500}
         return (Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=random.randint(300, 3000)), params=params),)
     return tuple(_failure(random) for _ in range(random.randint(2, 5)))
 

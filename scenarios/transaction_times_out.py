@@ -5,12 +5,13 @@ late: they wait in the network until their clients have given them up and aborte
 end. Source: KIP-98, KIP-588, KIP-890 part 1.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, WORKLOAD, AbortNeeded, Dealer, Deals, ProducerFailed
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, Stage
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnFrame
 
 if TYPE_CHECKING:
@@ -57,10 +58,8 @@ async def _go_on_late(stage: Stage, deals: Deals, dealer: Dealer, seconds: float
         await deals.send(stage, client, "late")
         await client.commit()
     except AbortNeeded:
-        try:
+        with suppress(AbortNeeded, ProducerFailed):
             await client.abort()
-        except (AbortNeeded, ProducerFailed):
-            pass
     except ProducerFailed:
         pass
     await client.close()
@@ -76,7 +75,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 def _late(random: "Random") -> Fault:
     api_key = random.choice((PRODUCE, PRODUCE, PRODUCE, ADD_PARTITIONS_TO_TXN))
     trigger = OnFrame(api_key=api_key, nth=random.randint(1, 60), moment="before")
-    params = {
+    params: dict[str, Value] = {
         "overtaken_by": random.choice((3, 6, 12)),
         "same_client": random.random() < 0.5,
         "after_ms": random.choice((5, 300, 1500)),
