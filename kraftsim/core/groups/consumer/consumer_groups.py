@@ -26,11 +26,12 @@ from kraftsim.core.groups.consumer.consumer_records import (
     target_epoch_change,
 )
 from kraftsim.core.groups.consumer.reconciliation import reconciled
-from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, AssignedMember, Shares, assign
+from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, AssignedMember, Shares, assign, copied_order
 from kraftsim.core.groups.consumer.topics_view import TopicsView, hash_of_topics
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.moment import Moment
 from kraftsim.core.groups.outbox import Outbox, Stored, coordinator_record
+from kraftsim.core.groups.placement import java_hash
 from kraftsim.core.groups.timers import TimerKey, TimerKind, Timers
 from protocol.errors import ErrorCode
 
@@ -114,7 +115,7 @@ class ConsumerGroups:
         if is_new or wanted != member:
             self._do(changes, member_change(group.group_id, wanted))
         self._follow_topics(group, changes, now, reads_others=reads_others)
-        self._assign_if_due(group, changes, now)
+        self._assign_if_due(group, changes, now, newcomer=member.member_id if is_new else None)
         reached = self._reconcile(group, group.members[member.member_id], asked.owned, changes, now)
         self._renew(group.group_id, member.member_id, now)
         is_full = asked.rebalance_timeout_ms != NO_TIMEOUT and asked.subscribed_names is not None and asked.owned is not None
@@ -231,7 +232,7 @@ class ConsumerGroups:
             self._do(changes, regex_tombstone(group.group_id, expression))
         return is_news
 
-    def _assign_if_due(self, group: ConsumerGroup, changes: list[Change], now: Moment) -> None:
+    def _assign_if_due(self, group: ConsumerGroup, changes: list[Change], now: Moment, newcomer: str | None) -> None:
         """Work out the target of the present epoch, but not more often than group.consumer.assignment.interval.ms (KIP-1263)."""
         is_due = not group.assignment_epoch or now.wall_ms - group.assigned_ms >= self._settings.consumer_assignment_interval_ms
         if group.group_epoch <= group.assignment_epoch or not is_due:
@@ -242,12 +243,12 @@ class ConsumerGroups:
             AssignedMember(
                 member_id=member.member_id,
                 instance_id=member.instance_id,
-                topic_ids=tuple(there[name][0] for name in group.topics_of(member) if name in there),
+                topic_ids=tuple(there[name][0] for name in copied_order(group.topics_of(member), java_hash) if name in there),
                 target=group.targets.get(member.member_id, NO_SHARES),
             )
             for member in group.members.values()
         ]
-        targets = assign(group.preferred_assignor(self._settings.consumer_assignors[0]), rows, dict(there.values()))
+        targets = assign(group.preferred_assignor(self._settings.consumer_assignors[0]), rows, dict(there.values()), newcomer=newcomer)
         for member_id in group.members:
             target = targets.get(member_id, NO_SHARES)
             if group.targets.get(member_id) != target:

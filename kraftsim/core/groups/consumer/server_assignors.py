@@ -5,7 +5,7 @@ maps where Kafka does so. Members of `uniform` that do not all read the same top
 Source: KIP-848, org.apache.kafka.coordinator.group.assignor.{RangeAssignor, UniformHomogeneousAssignmentBuilder}; asked of Apache Kafka 4.1.2, 4.4.0.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -13,10 +13,12 @@ from kraftsim.core.groups.placement import java_hash
 
 Partitions = tuple[int, ...]
 Shares = Mapping[bytes, Partitions]
-"""Topic id -> partitions, ascending."""
+"""Topic id -> partitions, ascending; the order of the topics is that in which they were given."""
 NO_SHARES: Final[Shares] = {}
 UNIFORM, RANGE = "uniform", "range"
 FIRST_CAPACITY: Final = 16
+FIBONACCI: Final = -1640531527
+"""The golden ratio as 32 bits (Knuth)."""
 K = TypeVar("K")
 
 
@@ -30,9 +32,15 @@ class AssignedMember:
     target: Shares
 
 
-def assign(assignor: str, members: Iterable[AssignedMember], partition_counts: Mapping[bytes, int]) -> dict[str, Shares]:
-    """Return what each member is to have. `partition_counts`: of every topic that is there; others are read by nobody."""
-    rows = java_order(members, lambda member: java_hash(member.member_id))
+def assign(
+    assignor: str, members: Sequence[AssignedMember], partition_counts: Mapping[bytes, int], *, newcomer: str | None = None
+) -> dict[str, Shares]:
+    """Return what each member is to have. `partition_counts`: of every topic that is there; others are read by nobody.
+
+    Members stand in the order in which they came; the newcomer is the one that Kafka puts behind those that it knows.
+    """
+    known = timeline_order([member for member in members if member.member_id != newcomer], _hash_of)
+    rows = java_order([*known, *(member for member in members if member.member_id == newcomer)], _hash_of)
     return (_assign_ranges if assignor == RANGE else _assign_uniformly)(rows, partition_counts)
 
 
@@ -66,21 +74,26 @@ def _assign_uniformly(members: list[AssignedMember], partition_counts: Mapping[b
 
 def _assign_same_topics(members: list[AssignedMember], partition_counts: Mapping[bytes, int]) -> dict[str, Shares]:
     """Take from each member what is above its quota, and give that and what nobody has to those below theirs."""
-    topic_ids = java_order((topic_id for topic_id in members[0].topic_ids if topic_id in partition_counts), uuid_hash)
+    topic_ids = copied_order((topic_id for topic_id in members[0].topic_ids if topic_id in partition_counts), uuid_hash)
     assigned = {(topic_id, number) for member in members for topic_id, numbers in member.target.items() for number in numbers}
     free = [(topic_id, number) for topic_id in topic_ids for number in range(partition_counts[topic_id]) if (topic_id, number) not in assigned]
     lowest, above = divmod(sum(partition_counts[topic_id] for topic_id in topic_ids), len(members))
     kept: dict[str, list[tuple[bytes, int]]] = {}
     wanting: list[tuple[str, int]] = []
     for index, member in enumerate(members):
-        quota = lowest + (index < above)
+        gets_one_more = above > 0
+        quota = lowest + gets_one_more
         mine = kept[member.member_id] = []
         for topic_id in java_order((each for each in member.target if each in topic_ids), uuid_hash):
             there = [number for number in member.target[topic_id] if number < partition_counts[topic_id]]
-            for number in java_order(there, int):
+            for number in copied_order(there, int):
                 (mine if len(mine) < quota else free).append((topic_id, number))
-        if len(mine) < quota:
-            wanting.append((member.member_id, quota - len(mine)))
+        lacks = quota - len(mine)
+        if lacks and gets_one_more and len(members) - index > above:
+            lacks, gets_one_more = lacks - 1, False  # those who come after it may have one more already
+        if lacks:
+            wanting.append((member.member_id, lacks))
+        above -= gets_one_more
     rest = iter(free)
     for member_id, count in wanting:
         kept[member_id] += [partition for _, partition in zip(range(count), rest, strict=False)]
@@ -107,7 +120,7 @@ def _assign_different_topics(members: list[AssignedMember], partition_counts: Ma
     has_moved = True
     while has_moved:
         has_moved = False
-        for partition in partitions:
+        for partition in reversed(partitions):
             owner = taken[partition]
             other = min((member.member_id for member in readers[partition[0]]), key=lambda each: (len(held[each]), each))
             if len(held[other]) + 1 < len(held[owner]):
@@ -122,11 +135,11 @@ def _assign_different_topics(members: list[AssignedMember], partition_counts: Ma
 
 
 def shares_of(partitions: Iterable[tuple[bytes, int]]) -> Shares:
-    """Return partitions by topic, both ascending."""
+    """Return partitions by topic: ascending, the topics in the order in which they come first."""
     found: dict[bytes, list[int]] = {}
-    for topic_id, number in sorted(partitions):
+    for topic_id, number in partitions:
         found.setdefault(topic_id, []).append(number)
-    return {topic_id: tuple(numbers) for topic_id, numbers in found.items()}
+    return {topic_id: tuple(sorted(numbers)) for topic_id, numbers in found.items()}
 
 
 def java_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
@@ -142,6 +155,28 @@ def uuid_hash(topic_id: bytes) -> int:
     """Return what org.apache.kafka.common.Uuid.hashCode returns, as 32 bits."""
     mixed = int.from_bytes(topic_id[:8], "big") ^ int.from_bytes(topic_id[8:], "big")
     return (mixed >> 32) ^ (mixed & 0xFFFF_FFFF)
+
+
+def copied_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """Return keys in the order in which a java.util.HashSet yields them that was made of a whole collection."""
+    rows = list(keys)
+    wanted, capacity = int(len(rows) / 0.75) + 1, FIRST_CAPACITY
+    while capacity < wanted:
+        capacity *= 2
+    return sorted(rows, key=lambda key: _spread(hash_of(key)) & (capacity - 1))
+
+
+def timeline_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """Return keys in the order in which a TimelineHashMap yields them that has never been larger.   Source: BaseHashTable.findSlot."""
+    rows = list(keys)
+    bits = 1
+    while len(rows) * 3 > (4 << bits):
+        bits += 1
+    return sorted(rows, key=lambda key: (FIBONACCI * hash_of(key) & 0xFFFF_FFFF) >> (32 - bits))
+
+
+def _hash_of(member: AssignedMember) -> int:
+    return java_hash(member.member_id)
 
 
 def _spread(hashed: int) -> int:
