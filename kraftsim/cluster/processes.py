@@ -207,8 +207,8 @@ class ProcessCluster:
 
     def _launch(self, node: NodeSpec) -> None:
         properties = {
-            **node.properties,
             "log.dirs": str(self.directory.data(node.name)),
+            **node.properties,
             "kraftsim.events.dir": str(self.directory.events),
             "kraftsim.run.started.ns": str(self.started_ns),
         }
