@@ -11,7 +11,7 @@ from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.metadata.activation import PastTold
-from kraftsim.core.metadata.broker_configs import static_settings
+from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
 from kraftsim.core.metadata.config_changes import config_tables
 from kraftsim.core.metadata.config_tables import ConfigTables
 from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode, ReplicationManners
@@ -154,15 +154,24 @@ class Parts:
 
     def producer_state(self, config: NodeConfig) -> ProducerStateManager:
         """Make the producer state of one partition."""
-        policy = ProducerStatePolicy(
+        keeps_latest_only = config.producer_state == LATEST_BATCH
+        return (self.latest_batch_state_manager if keeps_latest_only else self.producer_state_manager)(self.producer_policy(config))
+
+    def producer_policy(self, config: NodeConfig, settings: BrokerSettings | None = None) -> ProducerStatePolicy:
+        """Return how producers are judged: as the release does, as the properties say, and as `settings` say that were changed while brokers run."""
+        expiration_ms = config.producer_id_expiration_ms if self.expires_producer_ids else config.transactional_id_expiration_ms
+        verifies = config.transaction_partition_verification_enable
+        if settings is not None and self.expires_producer_ids:
+            expiration_ms = int(settings.value("producer.id.expiration.ms") or expiration_ms)
+        if settings is not None:
+            verifies = (settings.value("transaction.partition.verification.enable") or str(verifies)).lower() == "true"
+        return ProducerStatePolicy(
             unknown_producer=self.unknown_producer,
-            expiration_ms=config.producer_id_expiration_ms if self.expires_producer_ids else config.transactional_id_expiration_ms,
-            verifies_transactions=self.verifies_transactions and config.transaction_partition_verification_enable,
+            expiration_ms=expiration_ms,
+            verifies_transactions=self.verifies_transactions and verifies,
             transactions_have_epochs=self.transactions_have_epochs,
             sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )
-        keeps_latest_only = config.producer_state == LATEST_BATCH
-        return (self.latest_batch_state_manager if keeps_latest_only else self.producer_state_manager)(policy)
 
     @property
     def config_tables(self) -> ConfigTables:

@@ -101,8 +101,8 @@ CORE = Core(
         _replica.mutant(
             "hides-the-last-record",
             "PartitionReplica.apply_append",
-            "self.high_watermark = self.log_end_offset",
-            "self.high_watermark = self.log_end_offset - 1",
+            "self.log_end_offset if self.reign.is_alone",
+            "self.log_end_offset - 1 if self.reign.is_alone",
             "readers wait for ever",
         ),
         _replica.mutant(

@@ -15,6 +15,7 @@ from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.messages.k26_end_txn import EndTxnRequest
+from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.node.brokers import NOW, Client, Cluster, batch, running_cluster
 from tests.node.test_markers import read, seen
 
@@ -230,5 +231,28 @@ def test_transactional_batches_need_a_transactional_id_and_one_producer() -> Non
         await producer.add(0)
         mine = batch(1, producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=0, transactional=True)
         assert await codes("T", mine, mine) == [ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE]
+
+    on_one_broker(work)
+
+
+def test_verification_is_turned_off_and_on_while_the_broker_runs() -> None:
+    """transaction.partition.verification.enable may be changed for the whole cluster; partitions that are made later know it, too."""
+
+    async def work(producer: Producer) -> None:
+        async def turn(word: str) -> None:
+            alteration = AlterableConfig(name="transaction.partition.verification.enable", config_operation=0, value=word)
+            resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[alteration])
+            answer = await producer.client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert [each.error_code for each in answer.responses] == [0]
+            await asyncio.sleep(1)
+
+        assert ErrorCode((await producer.produce(0)).error_code) is ErrorCode.TRANSACTION_ABORTABLE
+        await turn("false")
+        assert ErrorCode((await producer.produce(0)).error_code) is ErrorCode.NONE
+        await producer.client.create_topic("later")
+        records = batch(1, producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+        assert (await producer.client.produce(records, "later", transactional_id="U")).error_code == 0
+        await turn("true")
+        assert ErrorCode((await producer.produce(0, 1)).error_code) is ErrorCode.TRANSACTION_ABORTABLE
 
     on_one_broker(work)

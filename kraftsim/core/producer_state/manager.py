@@ -36,6 +36,10 @@ class ProducerStateManager:
         self._transactions = PartitionTransactions()
         self._verifications = Verifications()
 
+    def go_by(self, policy: ProducerStatePolicy) -> None:
+        """Judge by other rules from now on."""
+        self._policy = policy
+
     @property
     def entries(self) -> Mapping[int, ProducerStateEntry]:
         """What is known, by producer id; to be read only."""

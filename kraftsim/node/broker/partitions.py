@@ -11,6 +11,7 @@ from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.partitions.reign import Appointment, ReignRules
+from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.events.nodes import DiskFailed, LogDirectoryFailed
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.hosted_partition import HostedPartition
@@ -21,7 +22,7 @@ from kraftsim.node.broker.log_directory import PartitionKey as PartitionKey
 from kraftsim.node.broker.partition_opening import open_partition
 from kraftsim.node.broker.replica_moves import ReplicaMoves
 from kraftsim.node.broker.replication.replication import Replication
-from kraftsim.node.broker.topic_settings import TopicSettings, topic_settings
+from kraftsim.node.broker.topic_settings import TopicSettings, broker_settings, topic_settings
 from kraftsim.node.identity import NO_DIRECTORY_ID
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.parts import Parts
@@ -242,6 +243,7 @@ class Partitions:
             hosted = await self._find_home_and_host(image, topic, partition, registered)
             if hosted is None:
                 return
+            hosted.replica.producer_state.go_by(self._producer_policy(image))
         self._tell_directory(image, hosted, registered)
         await self._take_role(image, hosted, registered)
         self._on_changed(key)
@@ -299,6 +301,11 @@ class Partitions:
             if registered is not None and (concerns_all or (TOPIC_RESOURCE, hosted.topic) in changed):
                 hosted.settings = self._settings(image, hosted.topic, len(registered.replicas))
                 hosted.replica.rules = hosted.settings.rules
+            if concerns_all:
+                hosted.replica.producer_state.go_by(self._producer_policy(image))
+
+    def _producer_policy(self, image: MetadataImage) -> ProducerStatePolicy:
+        return self._parts.producer_policy(self._config, broker_settings(self._config, image))
 
     def _settings(self, image: MetadataImage, topic: str, replica_count: int) -> TopicSettings:
         bounds = self._parts.bounds_min_in_sync_replicas
