@@ -6,9 +6,12 @@ from kraftsim.conformance.target import Target
 from kraftsim.conformance.throw_away import CAUGHT_UP, throw_away_broker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.k60_describe_cluster import CONTROLLERS, DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from protocol.messages.k94_unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 
 REQUIREMENTS = Requirements("controller", 6, "Members of the cluster")
+UNREGISTER_CONTROLLER = "QuorumController.unregisterController"
 UNREGISTER = "ReplicationControlManager.unregisterBroker"
 NOBODY = 999_999_999
 
@@ -40,3 +43,24 @@ def in_service(target: Target) -> None:
 def not_through_brokers(target: Target) -> None:
     expect(ApiKey.CONTROLLER_REGISTRATION not in target.ranges(), "a broker offers ControllerRegistration")
     expect(ApiKey.CONTROLLER_REGISTRATION in target.ranges(target.controller_address()), "the controller does not offer ControllerRegistration")
+
+
+@REQUIREMENTS.that(
+    4,
+    "a controller that is not registered cannot be unregistered: error 136, on brokers and on controllers",
+    source=UNREGISTER_CONTROLLER,
+    since="4.4",
+)
+def unknown_controller(target: Target) -> None:
+    for address in (None, target.controller_address()):
+        with target.peer(address) as peer:
+            answer = peer.ask(UnregisterControllerRequest(controller_id=NOBODY), 0, UnregisterControllerResponse)
+        expect_error(answer.error_code, ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "a controller that nobody knows")
+
+
+@REQUIREMENTS.that(5, "the active controller is not unregistered: error 42", source=UNREGISTER_CONTROLLER, since="4.4")
+def active_controller(target: Target) -> None:
+    with target.peer(target.controller_address()) as peer:
+        cluster = peer.ask(DescribeClusterRequest(endpoint_type=CONTROLLERS), 1, DescribeClusterResponse)
+        answer = peer.ask(UnregisterControllerRequest(controller_id=cluster.controller_id), 0, UnregisterControllerResponse)
+    expect_error(answer.error_code, ErrorCode.INVALID_REQUEST, "the active controller")

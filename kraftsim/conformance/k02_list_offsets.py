@@ -170,3 +170,13 @@ def unknown_leader_epoch(target: Target) -> None:
         ahead = ListOffsetsPartition(partition_index=0, timestamp=LATEST_TIMESTAMP, current_leader_epoch=1000)
         row = _ask(target, topic, version, ahead)[0]
         expect_error(row.error_code, ErrorCode.UNKNOWN_LEADER_EPOCH, f"version {version}")
+
+
+@REQUIREMENTS.that(10, "without a remote store nothing is about to be uploaded", source="KIP-1023", since="4.2")
+def nothing_pending(target: Target) -> None:
+    topic = _timed_topic(target)
+    for version in target.versions(ApiKey.LIST_OFFSETS, since=SPECIAL_SINCE[EARLIEST_PENDING_UPLOAD_TIMESTAMP]):
+        row = _at(target, topic, version, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
+        expect_equal(
+            (row.error_code, row.timestamp, row.offset, row.leader_epoch), (0, -1, -1, -1), f"version {version}: error, timestamp, offset, epoch"
+        )

@@ -27,6 +27,7 @@ REQUIREMENTS = Requirements("consumer-groups", 3, "Committed offsets")
 COORDINATOR = "kafka.coordinator.group.GroupCoordinator.handleCommitOffsets"
 LEADER_EPOCH_SINCE = 6
 BY_NAME_UNTIL = 9
+BY_ID_SINCE = 10
 MANY_SINCE = 8
 AN_EPOCH = 3
 METADATA_MAX = 4096
@@ -121,3 +122,28 @@ def unheard_of(target: Target) -> None:
         found = peer.ask(OffsetFetchRequest(group_id=talk.group_id, topics=None), FETCH_VERSION, OffsetFetchResponse)
         expect_error(found.error_code, ErrorCode.NONE, "all of them")
         expect_equal(found.topics, [], "all of them")
+
+
+@REQUIREMENTS.that(
+    6, "since version 10 topics are named by id: one that nobody has is error 100, and the others are served", source="KIP-848", since="4.2"
+)
+def by_id(target: Target) -> None:
+    topic, talk, nobodys = target.topic(), GroupTalk(target), b"nobody's own id."
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+    asked = OffsetCommitRequest(
+        group_id=talk.group_id, topics=[OffsetCommitRequestTopic(topic_id=each, partitions=[row]) for each in (nobodys, topic.topic_id)]
+    )
+    unknown = int(ErrorCode.UNKNOWN_TOPIC_ID)
+    with talk.peer() as coordinator:
+        done = coordinator.ask(asked, BY_ID_SINCE, OffsetCommitResponse)
+        told = {bytes(each.topic_id): [(row.partition_index, row.error_code) for row in each.partitions] for each in done.topics}
+        expect_equal(told, {nobodys: [(0, unknown)], topic.topic_id: [(0, 0)]}, "committed: partitions and errors by topic id")
+        for ids, expected in (
+            ((nobodys, topic.topic_id), {nobodys: [(0, -1, unknown)], topic.topic_id: [(0, 7, 0)]}),
+            (None, {topic.topic_id: [(0, 7, 0)]}),
+        ):
+            topics = None if ids is None else [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in ids]
+            fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=talk.group_id, topics=topics)])
+            found = coordinator.ask(fetch, BY_ID_SINCE, OffsetFetchResponse).groups[0].topics
+            rows = {bytes(each.topic_id): [(row.partition_index, row.committed_offset, row.error_code) for row in each.partitions] for each in found}
+            expect_equal(rows, expected, "fetched: partitions, offsets and errors by topic id")

@@ -7,8 +7,13 @@ from kraftsim.conformance.expect import expect, expect_equal
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
-from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.errors import ErrorCode
+from protocol.messages.k18_api_versions import ANY_NODE, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
+NOBODY = 999_999
+TARGET_SINCE = 5
+REBOOTSTRAP, INVALID = int(ErrorCode.REBOOTSTRAP_REQUIRED), int(ErrorCode.INVALID_REQUEST)
 REQUIREMENTS = Requirements("api-versions", 1, "What ApiVersions tells")
 
 
@@ -50,3 +55,23 @@ def features_of_level_zero(target: Target) -> None:
             from_zero = [row.name for row in answer.supported_features if row.min_version == 0]
             if version == 3:
                 expect_equal(from_zero, [], "features from level 0 on in version 3")
+
+
+@REQUIREMENTS.that(
+    4, "a broker tells who means another cluster or node with error 129, and who says only one of both with 42", source="KIP-1242", since="4.4"
+)
+def means_somebody_else(target: Target) -> None:
+    with target.peer() as peer:
+        cluster = peer.ask(DescribeClusterRequest(), target.newest(ApiKey.DESCRIBE_CLUSTER), DescribeClusterResponse)
+        own_id = next(broker.broker_id for broker in cluster.brokers if f"{broker.host}:{broker.port}" == target.address)
+        for cluster_id, node_id, error in (
+            (cluster.cluster_id, own_id, 0),
+            (cluster.cluster_id, NOBODY, REBOOTSTRAP),
+            ("another", own_id, REBOOTSTRAP),
+            (cluster.cluster_id, ANY_NODE, INVALID),
+            (None, own_id, INVALID),
+        ):
+            asked = _named()
+            asked.cluster_id, asked.node_id = cluster_id, node_id
+            answer = peer.ask(asked, TARGET_SINCE, ApiVersionsResponse)
+            expect_equal((answer.error_code, bool(answer.api_keys)), (error, not error), f"cluster {cluster_id}, node {node_id}: error, has APIs")

@@ -117,3 +117,17 @@ def listed(target: Target) -> None:
             expect_equal((answer.error_code, answer.error_message, answer.topics), (0, None, []), f"version {version}, {len(partitions)} topics")
         names = [topic.name for topic in _list(target, version, None).topics]
         expect_equal(name in names, False, f"version {version}: the topic among all moves")
+
+
+@REQUIREMENTS.that(
+    7, "a move that may not change the number of replicas is told to be one, and is granted where it does not", source="KIP-860", since="4.1"
+)
+def as_many(target: Target) -> None:
+    topic = target.topic()
+    for version in target.versions(ApiKey.ALTER_PARTITION_REASSIGNMENTS, since=1):
+        for may_change in (True, False):
+            rows = [ReassignableTopic(name=topic.name, partitions=[ReassignablePartition(partition_index=0, replicas=[topic.leader_id])])]
+            asked = AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=rows, allow_replication_factor_change=may_change)
+            with target.peer() as peer:
+                answer = peer.ask(asked, version, AlterPartitionReassignmentsResponse)
+            expect_equal((answer.allow_replication_factor_change, _rows(answer)), (may_change, [(topic.name, 0, 0, None)]), f"version {version}")

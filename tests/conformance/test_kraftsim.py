@@ -1,4 +1,4 @@
-"""kraftsim meets every requirement that Apache Kafka meets: on one broker, on three, and in both personas."""
+"""kraftsim meets every requirement that Apache Kafka meets: on one broker, on three, and in its oldest and newest personas."""
 
 from collections.abc import Iterator
 
@@ -52,6 +52,12 @@ def persona_3_5() -> Iterator[Target]:
     yield from running(1, "3.5")
 
 
+@pytest.fixture(scope="module")
+def persona_4_4() -> Iterator[Target]:
+    """One broker that re-enacts 4.4, the newest."""
+    yield from running(1, "4.4")
+
+
 @pytest.mark.parametrize("requirement", all_requirements(release="3.9"), ids=sentence)
 def test_three_brokers_meet(requirement, three_brokers):
     meets(requirement, three_brokers)
@@ -62,8 +68,13 @@ def test_the_3_5_persona_meets(requirement, persona_3_5):
     meets(requirement, persona_3_5)
 
 
-def test_a_node_is_taken_for_the_release_that_it_re_enacts(three_brokers, persona_3_5):
-    assert (release_line_of(three_brokers).name, release_line_of(persona_3_5).name) == ("3.9", "3.5")
+@pytest.mark.parametrize("requirement", all_requirements(release="4.4"), ids=sentence)
+def test_the_4_4_persona_meets(requirement, persona_4_4):
+    meets(requirement, persona_4_4)
+
+
+def test_a_node_is_taken_for_the_release_that_it_re_enacts(three_brokers, persona_3_5, persona_4_4):
+    assert [release_line_of(node).name for node in (three_brokers, persona_3_5, persona_4_4)] == ["3.9", "3.5", "4.4"]
 
 
 def codes_until_an_id(target: Target) -> list[int]:
