@@ -1,6 +1,6 @@
 """How long a producer waits when the leader of its partition dies: from kill -9 to the first record that the next leader acknowledges.
 
-python -m bench.bench_leader_failover [--rounds 4]
+python -m bench.bench_leader_failover [--rounds 2]
 
 Three brokers, three replicas, two must be in sync; both clusters are told to miss a broker after 3 s instead of 9. librdkafka, idempotent, acks=all;
 a record every 5 ms to the one partition. A broker that was killed stays down; each round has a cluster of its own.
@@ -73,7 +73,7 @@ def leader_of(running: Cluster) -> int:
 def main() -> int:
     """Measure every subject in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     found: dict[str, list[float]] = defaultdict(list)
     for _ in range(options.rounds):

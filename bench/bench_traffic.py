@@ -1,6 +1,6 @@
 """How fast librdkafka writes and reads: 1 KiB and 100 bytes, plain and idempotent, acks=all, one replica and three; beside Apache Kafka 3.9.1.
 
-python -m bench.bench_traffic [--seconds 2.5] [--rounds 2] [--replicas 1,3] [--only 'kraftsim' ...]
+python -m bench.bench_traffic [--seconds 2] [--rounds 2] [--replicas 1,3] [--only 'kraftsim' ...]
 
 With one replica the same client writes to a sink as well: that is what it reaches at all. MB are millions of bytes of values that were acknowledged,
 or read. CPU is what all brokers used for a MB, which says more than MB/s where the machine has other work.
@@ -141,7 +141,7 @@ def measure(name: str, replicas: int, seconds: float, rounds: int, figures: dict
 def main() -> int:
     """Measure every subject in turn, and print medians and ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.5)
+    parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--replicas", default="1,3")
     parser.add_argument("--only", action="append", default=[])
