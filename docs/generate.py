@@ -101,7 +101,7 @@ def requirements() -> str:
     lines = [
         "# Requirements\n",
         f"The sentences that [`kraftsim conformance`](conformance.md) puts to a running node: {count} hold for the newest release.",
-        "Apache Kafka meets every one of them. Numbers stay; one that is given up is not used again. No release beside a sentence: all since 3.5.\n",
+        "Apache Kafka meets every one of them. Numbers stay; one that is given up is not used again. No release beside a sentence: all since 3.3.\n",
     ]
     for section in sections():
         lines += [f"## {section.label} {section.title}\n", "| number | the node keeps this | source | release |", "|---|---|---|---|"]

@@ -56,6 +56,12 @@ def apache_kafka() -> "Iterator[ApacheKafka]":
 
 
 @pytest.fixture(scope="session")
+def apache_kafka_3_3() -> "Iterator[ApacheKafka]":
+    """One running node of Apache Kafka 3.3.2, as `apache_kafka`."""
+    yield from _running("3.3.2")
+
+
+@pytest.fixture(scope="session")
 def apache_kafka_3_5() -> "Iterator[ApacheKafka]":
     """One running node of Apache Kafka 3.5.2, as `apache_kafka`."""
     yield from _running("3.5.2")

@@ -175,7 +175,9 @@ def without_answers(target: Target) -> None:
         expect(int(waited_ms) in PAUSE_MS, f"the next request was answered after {waited_ms:.0f} ms")
 
 
-@REQUIREMENTS.that(6, "a client above its rate of partitions is refused topic by topic: error 89, and told when to come back", source="KIP-599")
+@REQUIREMENTS.that(
+    6, "a client above its rate of partitions is refused topic by topic: error 89, and told when to come back", source="KIP-599", since="3.5"
+)
 def mutations(target: Target) -> None:
     client, other = target.fresh_name("client"), target.fresh_name("client")
     version = target.newest(ApiKey.CREATE_TOPICS)
@@ -188,7 +190,9 @@ def mutations(target: Target) -> None:
         expect_equal(_create(peer, other, version, (three, 1)), {three: ErrorCode.NONE, PAUSE: 0}, "a topic of a client below its rate")
 
 
-@REQUIREMENTS.that(7, "connections from an address above its rate are closed unheard after a while, and the others are served", source="KIP-612")
+@REQUIREMENTS.that(
+    7, "connections from an address above its rate are closed unheard after a while, and the others are served", source="KIP-612", since="3.4"
+)
 def connections(target: Target) -> None:
     """A rate of 1 lets ten in at once: a young rate is taken over ten seconds."""
     version = target.newest(ApiKey.ALTER_CLIENT_QUOTAS)

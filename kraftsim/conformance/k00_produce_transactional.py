@@ -96,7 +96,9 @@ def beside(target: Target) -> None:
             expect_error(produce(peer, topic.name, plain, version).error_code, ErrorCode.NONE, f"version {version}, after the end")
 
 
-@REQUIREMENTS.that(7, "without a transactional id the request is error 53, with two producers error 49, for every partition", source=HANDLER)
+@REQUIREMENTS.that(
+    7, "without a transactional id the request is error 53, with two producers error 49, for every partition", source=HANDLER, since="3.5"
+)
 def whole_requests(target: Target) -> None:
     topic = target.topic(partitions=2)
     told = TransactionAt(target, topic)

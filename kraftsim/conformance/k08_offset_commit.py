@@ -87,7 +87,9 @@ def fenced(target: Target) -> None:
         expect_equal(talk.fetch(peer, topic.name, [0]), {0: (7, "m")}, "the last commit")
 
 
-@REQUIREMENTS.that(4, "without topics all that a group has committed is told (since version 2), also of several groups (8)", source="KIP-709")
+@REQUIREMENTS.that(
+    4, "without topics all that a group has committed is told (since version 2), also of several groups (8)", source="KIP-709", since="3.5"
+)
 def all_topics(target: Target) -> None:
     topic = target.topic(partitions=3)
     talk = GroupTalk(target)

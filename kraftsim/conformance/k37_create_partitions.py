@@ -109,7 +109,11 @@ def validate_only(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    8, "more than ten thousand partitions at once are refused", source="QuorumController.MAX_RECORDS_PER_USER_OP; asked of 3.9.1", until="4.1"
+    8,
+    "more than ten thousand partitions at once are refused",
+    source="QuorumController.MAX_RECORDS_PER_USER_OP; asked of 3.9.1",
+    until="4.1",
+    since="3.5",
 )
 def too_many(target: Target) -> None:
     name, version = target.topic(partitions=1).name, target.newest(ApiKey.CREATE_PARTITIONS)

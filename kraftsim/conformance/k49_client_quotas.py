@@ -112,7 +112,7 @@ def bad_entities(target: Target) -> None:
         expect_equal((row.error_code, row.error_message), (int(ErrorCode.INVALID_REQUEST), why), f"entity {entity}")
 
 
-@REQUIREMENTS.that(4, "what a quota cannot be is refused with error 42 and Kafka's words", source=f"{CONTROL}.validateQuotaKeyValue")
+@REQUIREMENTS.that(4, "what a quota cannot be is refused with error 42 and Kafka's words", source=f"{CONTROL}.validateQuotaKeyValue", since="3.5")
 def bad_values(target: Target) -> None:
     user: Entity = (("user", target.fresh_name()),)
     bad: list[tuple[Entity, str, float, str]] = [

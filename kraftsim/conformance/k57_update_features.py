@@ -82,7 +82,7 @@ def downgrade_by_name(target: Target) -> None:
     _refused(target, METADATA, _level(target) - 1, UPGRADE, why)
 
 
-@REQUIREMENTS.that(4, "a downgrade that might lose metadata is refused, called safe or unsafe", source="KIP-778, KAFKA-13896")
+@REQUIREMENTS.that(4, "a downgrade that might lose metadata is refused, called safe or unsafe", source="KIP-778, KAFKA-13896", since="3.5")
 def lossy(target: Target) -> None:
     lossy_level = max(TOO_LOW, 8)
     _refused(

@@ -15,7 +15,13 @@ def offered(address: str) -> dict[int, tuple[int, int]]:
         return {row.api_key: (row.min_version, row.max_version) for row in peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys}
 
 
-LINES = [("3.5", "apache_kafka_3_5"), ("3.9", "apache_kafka"), ("4.1", "apache_kafka_4"), ("4.4", "apache_kafka_newest")]
+LINES = [
+    ("3.3", "apache_kafka_3_3"),
+    ("3.5", "apache_kafka_3_5"),
+    ("3.9", "apache_kafka"),
+    ("4.1", "apache_kafka_4"),
+    ("4.4", "apache_kafka_newest"),
+]
 
 
 @pytest.mark.parametrize(("name", "fixture"), LINES)

@@ -1,0 +1,19 @@
+"""Apache Kafka 3.4: clusters can be migrated from ZooKeeper, and producers have an expiry of their own.
+
+A delta of 3.3.   Source: the message definitions in the jars of 3.4.1.
+"""
+
+from kraftsim.releases import r3_3
+from kraftsim.releases.traits import PRODUCER_ID_EXPIRATION
+from protocol.api_keys import ApiKey
+
+RELEASE = r3_3.RELEASE.followed_by(
+    name="3.4",
+    patch="3.4.1",
+    metadata_version=8,
+    metadata_version_name="3.4-IV0",
+    supported_features={"metadata.version": (1, 8)},
+    broker_apis={},
+    controller_apis={ApiKey.BROKER_REGISTRATION: (0, 1)},
+    gained=(PRODUCER_ID_EXPIRATION,),
+)
