@@ -25,7 +25,7 @@ WARM_UP_SECONDS = 1.5
 def delays_ms(running: Cluster, rate: int, seconds: float) -> list[float]:
     """Return how long each record took, but those of the first moments."""
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": running.bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 0, "queue.buffering.max.ms": 0}
+        {"bootstrap.servers": running.bootstrap, "log_level": 0, "enable.idempotence": True, "acks": "all", "linger.ms": 0}
     )
     found: list[float] = []
     began = time.perf_counter()
@@ -59,7 +59,7 @@ def main() -> int:
     for replicas in map(int, options.replicas.split(",")):
         for name in subjects():
             with cluster(name, 1 if replicas == 1 else 3, {"min.insync.replicas": "2"} if replicas == 3 else {}) as running:
-                admin = AdminClient({"bootstrap.servers": running.bootstrap})
+                admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
                 admin.create_topics([NewTopic(TOPIC, PARTITIONS, replicas)])[TOPIC].result(30)
                 found = delays_ms(running, options.rate, options.seconds)
                 p99 = quantiles(found, n=100)[98]

@@ -65,7 +65,7 @@ def silence(running: Cluster) -> float:
 
 def leader_of(running: Cluster) -> int:
     """Return who leads the partition."""
-    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
     described = admin.list_topics(TOPIC, timeout=30)
     return described.topics[TOPIC].partitions[0].leader
 
@@ -79,7 +79,7 @@ def main() -> int:
     for _ in range(options.rounds):
         for name in subjects():
             with cluster(name, 3, SETTINGS) as running:
-                admin = AdminClient({"bootstrap.servers": running.bootstrap})
+                admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
                 admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(30)
                 found[name].append(silence(running))
                 print(f"  {name:20s} {found[name][-1]:.2f} s", flush=True)

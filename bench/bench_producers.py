@@ -133,7 +133,7 @@ def main() -> int:
     warm, ids = range(FIRST_ID - 2000, FIRST_ID), range(FIRST_ID, FIRST_ID + options.producers)
     for name in subjects():
         with cluster(name) as running:
-            admin = AdminClient({"bootstrap.servers": running.bootstrap})
+            admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
             admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
             uvloop.run(write(running.bootstrap, warm, 1))
             pid = running.brokers[1]

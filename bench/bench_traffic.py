@@ -48,6 +48,7 @@ def produce(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": running.bootstrap,
+            "log_level": 0,
             "enable.idempotence": work.what == "idempotent",
             "acks": "all",
             "linger.ms": 5,
@@ -81,6 +82,7 @@ def consume(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": running.bootstrap,
+            "log_level": 0,
             "group.id": "bench",
             "enable.auto.commit": False,
             "fetch.max.bytes": 52_428_800,
@@ -122,7 +124,7 @@ def measure(name: str, replicas: int, seconds: float, rounds: int, figures: dict
         for size in SIZES:
             topic = TOPIC if name == SINK else f"{TOPIC}-{size}"
             if name != SINK:
-                admin = AdminClient({"bootstrap.servers": running.bootstrap})
+                admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
                 admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(30)
             produce(running, topic, Work("produce", size, replicas), WARM_UP_SECONDS)
             for work in (Work("produce", size, replicas), Work("idempotent", size, replicas)):
