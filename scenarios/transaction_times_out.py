@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24
 WORK_SECONDS = 12.0
-HURRIED = ProducerSettings(delivery_timeout_ms=1500, request_timeout_ms=700)
+HURRIED = ProducerSettings(delivery_timeout_ms=750, request_timeout_ms=700)
 """What is not acknowledged soon is given up, and its transaction aborted."""
 
 
@@ -50,12 +50,12 @@ async def _go_on_late(stage: Stage, deals: Deals, dealer: Dealer, seconds: float
     client = await dealer.begin_life()
     try:
         await client.begin()
-        await deals.send(stage, client, "early")
+        await deals.send(stage, client, "early", [0])
         await stage.sleep(0.3)
         client.freeze()
         await stage.sleep(seconds)
         client.thaw()
-        await deals.send(stage, client, "late")
+        await deals.send(stage, client, "late", [1, 2])
         await client.commit()
     except AbortNeeded:
         with suppress(AbortNeeded, ProducerFailed):
@@ -69,18 +69,17 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw requests that wait in the network for longer than their clients do; over sockets a broker that stands still."""
     if mode is not Mode.SIM:
         return (Fault(kind="pause", target="broker-1", trigger=AtTime(at_ms=random.randint(500, 3000)), params={"duration_ms": 2500}),)
-    return tuple(_late(random) for _ in range(random.randint(2, 5)))
+    return tuple(_late(random) for _ in range(random.randint(3, 8)))
 
 
 def _late(random: "Random") -> Fault:
-    api_key = random.choice((PRODUCE, PRODUCE, PRODUCE, ADD_PARTITIONS_TO_TXN))
-    trigger = OnFrame(api_key=api_key, nth=random.randint(1, 60), moment="before")
-    params: dict[str, Value] = {
-        "overtaken_by": random.choice((3, 6, 12)),
-        "same_client": random.random() < 0.5,
-        "after_ms": random.choice((5, 300, 1500)),
-        "duration_ms": 6000,
-    }
+    """A request to write is done when its client has given it up, and aborted; or a broker hears of a transaction when that is over."""
+    waits_ms = random.randint(700, 1600)
+    if random.random() < 0.4:
+        trigger = OnFrame(api_key=ADD_PARTITIONS_TO_TXN, is_response=True, nth=random.randint(1, 80), moment="before")
+        return Fault(kind="late-reply", target=AT_THE_TRIGGER, trigger=trigger, params={"duration_ms": waits_ms})
+    trigger = OnFrame(api_key=PRODUCE, nth=random.randint(1, 60), moment="before")
+    params: dict[str, Value] = {"overtaken_by": 1, "same_client": False, "after_ms": waits_ms, "duration_ms": 6000}
     return Fault(kind="overtaken-request", target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 

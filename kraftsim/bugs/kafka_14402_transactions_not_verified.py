@@ -31,5 +31,11 @@ BUG = Bug(
     title="transactions begin in partitions that no coordinator knows of",
     fixed_in=("3.6.0",),
     swap=lambda parts: parts.replacing(producer_state_manager=AsksNobody),
-    caught_by=("no-transaction-hangs", "settles-after-heal", "markers-agree-with-coordinators", "transactions-atomic"),
+    caught_by=(
+        "fenced-producers-write-nothing",
+        "no-transaction-hangs",
+        "settles-after-heal",
+        "markers-agree-with-coordinators",
+        "transactions-atomic",
+    ),
 )

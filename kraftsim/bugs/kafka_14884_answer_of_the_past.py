@@ -24,5 +24,11 @@ BUG = Bug(
     title="an answer about a transaction that is over begins another",
     fixed_in=("3.5.0", "3.6.0"),
     swap=lambda parts: parts.replacing(producer_state_manager=BelievesOldAnswers),
-    caught_by=("no-transaction-hangs", "settles-after-heal", "markers-agree-with-coordinators", "transactions-atomic"),
+    caught_by=(
+        "fenced-producers-write-nothing",
+        "no-transaction-hangs",
+        "settles-after-heal",
+        "markers-agree-with-coordinators",
+        "transactions-atomic",
+    ),
 )

@@ -5,7 +5,7 @@ another producer of the same transactional id. What was promised is judged from 
 Source: KIP-98.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kraftsim.cluster.copying import OFFSETS_TOPIC as OFFSETS_TOPIC
@@ -23,6 +23,8 @@ __all__ = ["AbortNeeded", "Dealer", "Deals", "ProducerFailed", "TransactionalCli
 TOPIC = "deals"
 WORKLOAD = {"dealers": 2, "transactions": 12, "records": 4, "pause_ms": 60}
 """The knobs that a story with deals has."""
+BREATH_SECONDS = 1.0
+"""An application that lost its transaction does not rush into the next one."""
 MUST_EXERCISE = (
     "transactions-atomic",
     "read-committed-reads-committed-only",
@@ -85,10 +87,11 @@ class Deals:
             uses_implicit_adding=self.uses_implicit_adding,
         )
 
-    async def send(self, stage: Stage, client: TransactionalClient, prefix: str) -> None:
+    async def send(self, stage: Stage, client: TransactionalClient, prefix: str, partitions: Sequence[int] = ()) -> None:
         """Send some records of one transaction, round the partitions."""
+        chosen = partitions or range(self.partitions)
         for index in range(stage.workload("records")):
-            await client.send(TOPIC, index % self.partitions, f"{client.transaction}.{prefix}{index}", b"deal")
+            await client.send(TOPIC, chosen[index % len(chosen)], f"{client.transaction}.{prefix}{index}", b"deal")
 
     async def trade(self, stage: Stage, number: int, *, commits: Callable[[int], bool] = lambda index: bool(index % 4)) -> None:
         """Be one application from first to last: most of its transactions are committed, some aborted."""
@@ -101,6 +104,7 @@ class Deals:
                     await self._deal(stage, client, commits=commits(index))
                 except AbortNeeded:
                     client = await self._after_abort(dealer, client)
+                    await stage.sleep(BREATH_SECONDS)
                 except ProducerFailed:
                     await client.close()
                     client = await self._born(dealer)
