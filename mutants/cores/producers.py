@@ -65,14 +65,14 @@ CORE = Core(
         _entry.mutant(
             "remembers-one-batch",
             "ProducerStateEntry.add_batch",
-            "[1 - self.retained_max :]",
+            "[PACKED.size * (1 - self.retained_max) :]",
             "[:0]",
             "of several batches under way only the last is known again",
         ),
         _entry.mutant(
             "keeps-batches-of-former-epochs",
             "ProducerStateEntry.take_epoch",
-            "self.last_sequence, self.last_offset, self.earlier = NO_SEQUENCE, NO_OFFSET, ()",
+            "self.last_sequence, self.last_offset, self.earlier = NO_SEQUENCE, NO_OFFSET, b\"\"",
             "pass",
             "a batch of a new epoch is taken for one of the old",
         ),

@@ -65,11 +65,11 @@ def test_the_range_answers_46_where_the_five_answer_45_or_an_offset():
 
 
 def test_memory_is_saved_where_producers_write_often():
-    """One batch costs the same either way; five cost two to four times as much as one, as long as the broker stays up."""
+    """One batch costs the same either way; five cost half as much again as one, as long as the broker stays up."""
     once, often = ([bytes_each(kind, 2000, batches) for kind in KINDS] for batches in (1, 5))
     assert once[0] == pytest.approx(once[1], rel=0.02)
     assert often[1] == pytest.approx(once[1], rel=0.02)
-    assert 2 < often[0] / often[1] < 4
+    assert 1.3 < often[0] / often[1] < 1.8
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -5,6 +5,7 @@ write seldom: the latest batch lies in the entry itself, and what costs more tha
 Source: org.apache.kafka.storage.internals.log.ProducerStateEntry, BatchMetadata.
 """
 
+from struct import Struct
 from typing import ClassVar
 
 import msgspec
@@ -18,6 +19,8 @@ NO_PRODUCER_EPOCH = -1
 NO_COORDINATOR_EPOCH = -1
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
+PACKED = Struct("<iqiq")
+"""The numbers of a batch, in the order of the fields of `RetainedBatch`: 24 bytes."""
 
 
 class RetainedBatch(msgspec.Struct, gc=False, eq=False):
@@ -58,33 +61,36 @@ class ProducerStateEntry(msgspec.Struct, gc=False, eq=False):
     offset_delta: int = 0
     max_timestamp: int = NO_TIMESTAMP
     """Both of the latest batch."""
-    earlier: tuple[RetainedBatch, ...] = ()
-    """The batches before the latest one, the oldest first."""
+    earlier: bytes = b""
+    """The batches before the latest one, the oldest first, packed: one object for all of them, whatever they are."""
 
     @property
     def retained(self) -> tuple[RetainedBatch, ...]:
         """All batches that are remembered, the oldest first."""
-        return () if self.last_offset == NO_OFFSET else (*self.earlier, self._latest())
+        if self.last_offset == NO_OFFSET:
+            return ()
+        return (*(RetainedBatch(*numbers) for numbers in PACKED.iter_unpack(self.earlier)), self._latest())
 
     def retained_copy(self, base_sequence: int, last_sequence: int) -> RetainedBatch | None:
         """Return the remembered batch with exactly these sequences, if there is one."""
         if last_sequence == self.last_sequence and self.last_offset != NO_OFFSET and base_sequence == self._first(last_sequence, self.offset_delta):
             return self._latest()
-        for batch in self.earlier:
-            if batch.last_sequence == last_sequence and self._first(last_sequence, batch.offset_delta) == base_sequence:
-                return batch
+        for numbers in PACKED.iter_unpack(self.earlier):
+            if numbers[0] == last_sequence and self._first(last_sequence, numbers[2]) == base_sequence:
+                return RetainedBatch(*numbers)
         return None
 
     def take_epoch(self, producer_epoch: int) -> None:
         """Enter an epoch; batches of another epoch are forgotten."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
-            self.last_sequence, self.last_offset, self.earlier = NO_SEQUENCE, NO_OFFSET, ()
+            self.last_sequence, self.last_offset, self.earlier = NO_SEQUENCE, NO_OFFSET, b""
 
     def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, max_timestamp: int) -> None:
         """Remember a batch of the present epoch; the sixth oldest drops out."""
         if self.last_offset != NO_OFFSET and self.retained_max > 1:
-            self.earlier = (*self.earlier, self._latest())[1 - self.retained_max :]
+            packed = PACKED.pack(self.last_sequence, self.last_offset, self.offset_delta, self.max_timestamp)
+            self.earlier = (self.earlier + packed)[PACKED.size * (1 - self.retained_max) :]
         self.last_sequence, self.last_offset, self.offset_delta = last_sequence, last_offset, offset_delta
         self.max_timestamp = self.last_timestamp = max_timestamp
 
