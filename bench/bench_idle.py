@@ -1,13 +1,13 @@
 """How fast virtual time runs, with the real codecs and the event log: clusters of 1 + 3 and of 3 + 3 nodes, idle, and under faults and load.
 
-python -m bench.bench_idle [--seconds 600] [--rounds 3] [--seeds 10] [--hour 3600]
+python -m bench.bench_idle [--seconds 600] [--rounds 3] [--seeds 10] [--hour 3600] [--scenario exactly_once_under_faults ...]
 """
 
 import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from kraftsim.cluster.scenario import SCENARIOS, Mode, scenario
@@ -28,6 +28,8 @@ LOADS: tuple[tuple[str, int, Mapping[str, int], str], ...] = (
     ("producer_ids_survive_failover", 1, {}, "producer_ids_survive_failover as it is"),
     ("every_line_exactly_once", 1, {}, "every_line_exactly_once as it is"),
     ("quorum_under_faults", 3, {}, "quorum_under_faults as it is"),
+    ("exactly_once_under_faults", 1, {}, "exactly_once_under_faults as it is: consume, transform, produce"),
+    ("coordinator_failover_in_every_state", 1, {}, "coordinator_failover_in_every_state as it is"),
 )
 """Scenario, controllers, knobs, and what to call it."""
 
@@ -65,10 +67,10 @@ def tell_idle(seconds: float, rounds: int) -> None:
             print(f"idle {controllers}+3, {'with frame events' if frame_events else 'default event log'}: {told(rates)}", flush=True)
 
 
-def tell_loads(seeds: int) -> None:
+def tell_loads(seeds: int, chosen: Sequence[str]) -> None:
     """Measure seed by seed, after one that is not counted; everything from the first node's start to the verdicts is in it."""
     for name, controllers, workload, words in LOADS:
-        if name not in SCENARIOS.files():
+        if name not in (chosen or SCENARIOS.files()):
             continue
         under_faults(name, controllers, workload, 999)
         runs = [under_faults(name, controllers, workload, seed) for seed in range(1, 1 + seeds)]
@@ -91,9 +93,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--hour", type=float, default=3600.0, help="how long the aiokafka producer is idle")
+    parser.add_argument("--scenario", nargs="+", default=[], help="only loads of these scenarios, and nothing idle")
     options = parser.parse_args()
-    tell_idle(options.seconds, options.rounds)
-    tell_loads(options.seeds)
+    if not options.scenario:
+        tell_idle(options.seconds, options.rounds)
+    tell_loads(options.seeds, options.scenario)
+    if options.scenario:
+        return 0
     return subprocess.run([sys.executable, "-m", "bench.aiokafka_hour", str(options.hour)], check=False).returncode
 
 

@@ -16,7 +16,9 @@ from tests.clients.copying.clusters import PARTITIONS, Brokers, create_topics, w
 from tests.clients.copying.readers import ByLibrdkafka
 
 pytestmark = pytest.mark.interop
-WRITERS, EACH = 3, 8000
+WRITERS = 3
+EACH = {"kafka-python": 6000, "franz-go": 24_000}
+"""Records of each writer: so many that they stream for about ten seconds."""
 SECONDS = 60.0
 Command = Callable[[Brokers, str], Sequence[str]]
 BY_KAFKA_PYTHON = f"""
@@ -27,11 +29,11 @@ producers = [
     for _ in range({WRITERS})
 ]
 sent = []
-for count in range({EACH}):
+for count in range({EACH["kafka-python"]}):
     for name, producer in enumerate(producers):
         sent.append(producer.send(sys.argv[2], b"%d" % count, b"%d.%d" % (name, count), partition=count % {PARTITIONS}))
     if count % 20 == 0:
-        time.sleep(0.01)
+        time.sleep(0.02)
 for each in sent:
     each.get({SECONDS})
 """
@@ -43,12 +45,12 @@ def writing(request: pytest.FixtureRequest, client: str) -> Command:
     if client == "kafka-python":
         return lambda brokers, topic: [sys.executable, "-c", BY_KAFKA_PYTHON, brokers.bootstrap, topic]
     program: Path = request.getfixturevalue("franz_go")
-    return lambda brokers, topic: [str(program), "write-keyed", brokers.bootstrap, topic, str(PARTITIONS), str(WRITERS), str(EACH)]
+    return lambda brokers, topic: [str(program), "write-keyed", brokers.bootstrap, topic, str(PARTITIONS), str(WRITERS), str(EACH[client])]
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "franz-go"])
 def test_every_record_is_there_once(three_brokers: Brokers, client: str, writing: Command):
-    topic = f"idempotent-{client}"
+    topic, each = f"idempotent-{client}", EACH[client]
     create_topics(three_brokers.bootstrap, topic)
     reader = ByLibrdkafka(three_brokers.bootstrap, topic)
     found: Counter[bytes] = Counter()
@@ -62,7 +64,7 @@ def test_every_record_is_there_once(three_brokers: Brokers, client: str, writing
     with subprocess.Popen(writing(three_brokers, topic), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as writer:
         try:
             for number, broker_id in enumerate(three_brokers.killable[:2], 1):
-                read_until(number * WRITERS * EACH // 8)
+                read_until(number * WRITERS * each // 8)
                 assert writer.poll() is None, "the kill comes while records stream in"
                 three_brokers.kill(broker_id)
                 time.sleep(0.5)
@@ -72,7 +74,7 @@ def test_every_record_is_there_once(three_brokers: Brokers, client: str, writing
         finally:
             writer.kill()
     assert writer.returncode == 0, said[-2000:]
-    read_until(WRITERS * EACH)
+    read_until(WRITERS * each)
     found.update(key for _, _, key in reader.read(0.5))
     reader.close()
-    assert found == Counter(b"%d.%d" % (name, count) for name in range(WRITERS) for count in range(EACH))
+    assert found == Counter(b"%d.%d" % (name, count) for name in range(WRITERS) for count in range(each))

@@ -11,6 +11,7 @@ import signal
 import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 BATCH = 40
@@ -30,7 +31,10 @@ class Copier(ConsumerRebalanceListener):
         self.bootstrap, self.group, self.source, self.sink = bootstrap, group, source, sink
         self.producers: dict[TopicPartition, AIOKafkaProducer] = {}
         self.count = 0
+        self.rebalances = 0
         self.is_over = asyncio.Event()
+        self.is_copying = asyncio.Lock()
+        """Held by a transaction, and by a rebalance, which must not take its producer away meanwhile."""
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap,
             group_id=group,
@@ -46,9 +50,11 @@ class Copier(ConsumerRebalanceListener):
 
     async def on_partitions_revoked(self, revoked) -> None:  # type: ignore[no-untyped-def]
         """Let the producers of partitions go: what they have open, their successors abort."""
-        for producer in self.producers.values():
-            await producer.stop()
-        self.producers.clear()
+        async with self.is_copying:
+            self.rebalances += 1
+            for producer in self.producers.values():
+                await producer.stop()
+            self.producers.clear()
 
     async def on_partitions_assigned(self, assigned) -> None:  # type: ignore[no-untyped-def]
         """Fence whoever had a partition, then ask where its group goes on."""
@@ -59,9 +65,12 @@ class Copier(ConsumerRebalanceListener):
             )
             await producer.start()
             self.producers[place] = producer
-            committed = await self.consumer.committed(place)
-            if committed is not None:
-                self.consumer.seek(place, committed)
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)  # the consumer itself would tell what it was told before the fences stood
+        await admin.start()
+        told = await admin.list_consumer_group_offsets(self.group, partitions=sorted(assigned))
+        await admin.close()
+        for place in sorted(assigned):
+            self.consumer.seek(place, max(told[place].offset, 0))
 
     async def run(self) -> None:
         """Copy until it is over."""
@@ -69,17 +78,18 @@ class Copier(ConsumerRebalanceListener):
         await self.consumer.start()
         while not self.is_over.is_set():
             faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
+            rebalances = self.rebalances
             found = await self.consumer.getmany(timeout_ms=100, max_records=BATCH)
             for place, records in found.items():
-                await self.copy(place, records)
+                async with self.is_copying:
+                    if rebalances == self.rebalances and place in self.producers:
+                        await self.copy(place, records)
         await self.consumer.stop()
         await self.on_partitions_revoked(())
 
     async def copy(self, place, records) -> None:  # type: ignore[no-untyped-def]
         """Copy some records in one transaction; begin again with them if it fails."""
-        producer = self.producers.get(place)
-        if producer is None:
-            return
+        producer = self.producers[place]
         self.count += 1
         try:
             async with producer.transaction():

@@ -3,9 +3,12 @@
 from typing import Protocol
 
 import kafka
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from tests.clients.copying.clusters import PARTITIONS, QUIET
+
+LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._NO_OFFSET)
+"""A reader that does not know where to go on would miss something."""
 
 
 class Reader(Protocol):
@@ -25,12 +28,16 @@ class ByLibrdkafka:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         settings = {"group.id": "unused", "enable.auto.commit": False, "isolation.level": "read_committed", "check.crcs": True}
+        settings["auto.offset.reset"] = "error"
         self._consumer = Consumer({**QUIET, **settings, "bootstrap.servers": bootstrap})
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
 
     def read(self, seconds: float) -> list[tuple[int, int, bytes]]:
         """Return what has come."""
         messages = self._consumer.consume(1000, seconds)
+        for message in messages:
+            error = message.error()
+            assert error is None or error.retriable() or error.code() not in LOST, f"{message.topic()}-{message.partition()}: {error}"
         return [(message.partition(), message.offset(), message.key()) for message in messages if message.error() is None]
 
     def close(self) -> None:

@@ -1,0 +1,120 @@
+"""The log of a group coordinator in the hands of the other side: what Apache Kafka's wrote ours reads, and what ours wrote Apache Kafka serves.
+
+Plain and transactional commits, of which one is aborted, one is overtaken by a later plain one, and one waits for its marker; since 4.0 a consumer
+group beside them.   Source: KIP-98, KIP-447, KIP-848.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kraftsim.conformance.consumer_talk import ConsumerTalk
+from kraftsim.conformance.group_talk import GroupTalk
+from kraftsim.conformance.k28_txn_offset_commit import settles, told
+from kraftsim.conformance.target import Target
+from kraftsim.conformance.transaction_talk import TransactionTalk
+from kraftsim.core.groups.group_settings import GroupSettings
+from kraftsim.core.groups.group_shard import GroupShard
+from kraftsim.core.groups.moment import Moment
+from protocol.batches import split_batches
+from protocol.errors import ErrorCode
+from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
+from tests.apache_kafka.harness import ApacheKafka
+from tests.cluster.running import QUICK_SESSIONS, running_processes
+
+pytestmark = pytest.mark.interop
+ONE_PARTITION = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", **QUICK_SESSIONS}
+LOG = "__consumer_offsets-0"
+LINES = {DEFAULT_RELEASE: "3.9", NEWEST_RELEASE: "4.4"}
+PENDING = (-1, int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
+EXPECTED = {0: (3, 0), 1: (5, 0), 2: (8, 0), 3: (4, 0), 4: PENDING}
+"""What is told of each partition: its offset and its error."""
+
+
+class Played:
+    """What was played: a classic group with offsets of five partitions, and perhaps a consumer group with one member."""
+
+    def __init__(self, target: Target, *, has_consumers: bool) -> None:
+        self.topic = target.topic(partitions=5)
+        self.talk = GroupTalk(target)
+        name, talk = self.topic.name, self.talk
+        committing, aborting, open_one = (TransactionTalk(target) for _ in range(3))
+        for producer in (committing, aborting, open_one):
+            producer.add_offsets(talk.group_id)
+        with talk.peer() as peer:
+            assert talk.commit(peer, [(name, 0)], offset=3) == [0]
+            assert talk.commit(peer, [(name, 3)], offset=4) == [0]
+            assert committing.commit(talk, [(name, 1), (name, 2)], 5) == [0, 0]
+            assert talk.commit(peer, [(name, 2)], offset=8) == [0]
+            assert aborting.commit(talk, [(name, 3)], 6) == [0]
+            assert open_one.commit(talk, [(name, 4)], 7) == [0]
+        committing.end(commits=True)
+        aborting.end(commits=False)
+        assert (settles(talk, name, 1), settles(talk, name, 3)) == (5, 4)
+        self.consumers = ""
+        if has_consumers:
+            with ConsumerTalk(target) as consumers:
+                member = consumers.member("a", self.topic)
+                member.join()
+                consumers.settle(member, wanted=[{self.topic.topic_id: (0, 1, 2, 3, 4)}])
+                self.consumers, self.epoch = consumers.group_id, member.epoch
+
+    def told_by(self, target: Target) -> dict[int, tuple[int, int]]:
+        """What a node tells of the group."""
+        self.talk.target, self.talk.address = target, target.address
+        return {number: told(self.talk, self.topic.name, number) for number in EXPECTED}
+
+
+@pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
+def test_our_groups_know_what_apache_kafkas_coordinator_wrote(release: str) -> None:
+    try:
+        with ApacheKafka(release, ONE_PARTITION) as kafka:
+            target = Target(kafka.bootstrap)
+            played = Played(target, has_consumers=release == NEWEST_RELEASE)
+            assert played.told_by(target) == EXPECTED
+            kafka.stop(cleanly=False)
+            written = b"".join(file.read_bytes() for file in sorted((kafka.data / LOG).glob("*.log")))
+    except Missing as lack:
+        pytest.skip(str(lack))
+    shard = GroupShard(GroupSettings())
+    for batch in split_batches(written):
+        shard.replay(batch)
+    shard.begin(Moment(0, 0))
+    found = shard.fetch_offsets(played.talk.group_id, [(played.topic.name, number) for number in EXPECTED], require_stable=True)
+    assert {each.partition[1]: (-1 if each.offset is None else each.offset.offset, int(each.error)) for each in found} == EXPECTED
+    if played.consumers:
+        group = shard.consumer_groups[played.consumers]
+        assert (group.state.value, group.group_epoch, group.assignment_epoch) == ("Stable", played.epoch, played.epoch)
+        assert {name: dict(member.assigned) for name, member in group.members.items()} == {"a": {played.topic.topic_id: (0, 1, 2, 3, 4)}}
+
+
+@pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
+def test_apache_kafkas_coordinator_knows_what_our_groups_wrote(release: str, tmp_path: Path) -> None:
+    with running_processes(tmp_path / "run", release=LINES[release], settings=ONE_PARTITION) as cluster:
+        target = Target(cluster.bootstrap)
+        played = Played(target, has_consumers=release == NEWEST_RELEASE)
+        assert played.told_by(target) == EXPECTED
+    ours = tmp_path / "run" / "data" / "broker-1" / LOG
+    try:
+        with ApacheKafka(release, ONE_PARTITION) as kafka:
+            GroupTalk(Target(kafka.bootstrap))
+            kafka.stop(cleanly=False)
+            theirs = kafka.data / LOG
+            for file in [file for file in theirs.iterdir() if file.name != "partition.metadata"]:
+                file.unlink()
+            for log in ours.glob("*.log"):
+                shutil.copy(log, theirs)
+            kafka.start()
+            target = Target(kafka.bootstrap)
+            again = GroupTalk(target)
+            assert played.told_by(target) == EXPECTED
+            if played.consumers:
+                asked = ConsumerGroupDescribeRequest(group_ids=[played.consumers])
+                with again.peer() as peer:
+                    group = peer.ask(asked, 1, ConsumerGroupDescribeResponse).groups[0]
+                assert [(member.member_id, member.member_epoch) for member in group.members] == [("a", played.epoch)]
+                assert (group.error_code, group.group_epoch, group.assignment_epoch) == (0, played.epoch, played.epoch)
+    except Missing as lack:
+        pytest.skip(str(lack))
