@@ -427,8 +427,9 @@ class PartitionReplica:
 
     def _take_high_watermark(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
-        self.producer_state.on_high_watermark(high_watermark)
-        self._tell_stable()
+        if self._bound_at is not None or self.producer_state.has_transactions:
+            self.producer_state.on_high_watermark(high_watermark)
+            self._tell_stable()
 
     def _tell_stable(self) -> None:
         """Say where readers of committed data end, if that has moved and a transaction has to do with it."""

@@ -50,6 +50,11 @@ class ProducerStateManager:
         """Where the oldest transaction begins that is open, or whose marker is not replicated yet; None if there is none."""
         return self._transactions.first_unstable_offset
 
+    @property
+    def has_transactions(self) -> bool:
+        """Whether some transaction is open, or its marker not replicated yet."""
+        return self._transactions.bind_readers
+
     def on_high_watermark(self, high_watermark: int) -> None:
         """Hear how far the log is replicated: transactions whose markers lie before that bind no reader any more."""
         self._transactions.on_high_watermark(high_watermark)

@@ -50,6 +50,11 @@ class PartitionTransactions:
         first_completed = min(each.first_offset for each in self._unreplicated)
         return first_completed if first_open is None else min(first_open, first_completed)
 
+    @property
+    def bind_readers(self) -> bool:
+        """Whether there are any that are not over on all replicas in sync."""
+        return bool(self._open or self._unreplicated)
+
     def is_open(self, producer_id: int) -> bool:
         """Tell whether a producer has a transaction under way here."""
         return producer_id in self._open
