@@ -75,7 +75,7 @@ def _answer(broker: Broker, call: Call, request: InitProducerIdRequest, result: 
         ProducerIdReturned(
             producer_id=result.producer_id,
             producer_epoch=result.producer_epoch,
-            fresh=result.producer_epoch == FIRST_PRODUCER_EPOCH,
+            fresh=result.is_fresh,
             transactional_id=request.transactional_id,
             client_id=call.client_id,
         )

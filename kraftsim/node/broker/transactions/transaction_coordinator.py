@@ -34,10 +34,11 @@ from protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The producer id and epoch to go on with."""
+    """The producer id and epoch to go on with. `is_fresh`: nobody was told this id before."""
 
     producer_id: int
     producer_epoch: int
+    is_fresh: bool = False
 
 
 OnIdentity = Callable[[Identity | Refusal], None]
@@ -145,7 +146,7 @@ class TransactionCoordinator:
             case MustAbort():
                 self.force_abort(led, entry, "initialised", lambda error: on_end(BUSY if error is ErrorCode.NONE else Refusal(error)))
             case TransactionFacts():
-                given = Identity(outcome.producer_id, outcome.producer_epoch)
+                given = Identity(outcome.producer_id, outcome.producer_epoch, is_first_of_its_id(entry.facts, outcome))
                 led.store(entry, outcome, lambda error: on_end(given if error is ErrorCode.NONE else Refusal(error)))
 
     # AddPartitionsToTxn, AddOffsetsToTxn ---------------------------------------------------------------------------------------------------
@@ -329,6 +330,11 @@ class TransactionCoordinator:
 
     def _now_ms(self) -> int:
         return self._world.clock.wall_ms()
+
+
+def is_first_of_its_id(before: TransactionFacts, given: TransactionFacts) -> bool:
+    """Tell whether an epoch is the first one of a producer id, and is not told again because its answer was lost."""
+    return given.producer_epoch == 0 and (before.producer_id, before.producer_epoch) != (given.producer_id, 0)
 
 
 def identity_after(facts: TransactionFacts) -> Identity:
