@@ -69,9 +69,12 @@ class ProduceVerification:
         self._retry_until_ms = clock.monotonic_ms() + min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
 
     def run(self, batches: Mapping[PartitionKey, RecordBatch]) -> None:
-        """Ask about the partitions of these batches, which are all of one producer."""
+        """Ask about the partitions of these batches, which are all of one producer.
+
+        Asked again while the transaction before is not complete, each time with new guards: the marker that ends it takes those before away.
+        """
         now_ms = self._clock.wall_ms()
-        verified = self._verified
+        verified = self._verified = Verified()
         for key, batch in batches.items():
             hosted = self._partitions.find(*key)
             if hosted is None:
@@ -85,17 +88,15 @@ class ProduceVerification:
             self._on_verified(verified)
             return
         batch = next(iter(batches.values()))
-        self._ask(batch.producer_id, batch.producer_epoch)
 
-    def _ask(self, producer_id: int, producer_epoch: int) -> None:
         def on_answer(errors: VerificationErrors) -> None:
             is_early = self._clock.monotonic_ms() < self._retry_until_ms
             if self._adds and is_early and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values():
-                asyncio.get_running_loop().call_later(self._retry_ms / 1000, self._ask, producer_id, producer_epoch)
+                asyncio.get_running_loop().call_later(self._retry_ms / 1000, self.run, batches)
                 return
             self._take(errors)
 
-        self._verifier.ask(self._transactional_id, producer_id, producer_epoch, tuple(self._verified.guards), on_answer, adds=self._adds)
+        self._verifier.ask(self._transactional_id, batch.producer_id, batch.producer_epoch, tuple(verified.guards), on_answer, adds=self._adds)
 
     def _take(self, errors: VerificationErrors) -> None:
         for key, error in errors.items():
