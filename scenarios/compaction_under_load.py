@@ -1,8 +1,8 @@
 """Compacted logs are cleaned again and again while writers fill them and brokers lose their power: of every key the last record stays.
 
 Writers write the same few keys over and over, in small segments; every broker cleans its own copy, leader or follower, whenever a little of it is
-dirty. Power goes right after a cleaning began to count, or at any other time, and takes what was not flushed; brokers are killed, too. At the end a
-reader finds of every key what was acknowledged last, or something later, on every replica.
+dirty. Power goes when segments are about to be swapped, while files are renamed, or at any other time, and takes what was not flushed; or brokers are
+killed. At the end a reader finds of every key what was acknowledged last, or something later, on every replica.
 Source: KIP-98, KIP-534; kafka.log.LogCleaner, LocalLog.replaceSegments.
 """
 
@@ -65,12 +65,14 @@ def _key(number: int, index: int) -> str:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw up to four losses of power or kills: at a time, right after a cleaning, or in the middle of one, when files are renamed and removed."""
-    return tuple(_fall(random, mode) for _ in range(random.randint(1, 4)))
-
-
-def _fall(random: "Random", mode: Mode) -> Fault:
+    """Draw up to four falls: one broker that loses its power again and again, or kills of any. What two lose at once nobody has promised to keep."""
     victim = random.choice(BROKERS)
+    loses_power = random.random() < 0.6
+    return tuple(_fall(random, mode, victim if loses_power else random.choice(BROKERS), loses_power) for _ in range(random.randint(1, 4)))
+
+
+def _fall(random: "Random", mode: Mode, victim: str, loses_power: bool) -> Fault:
+    """At a time, right after segments were swapped, or in the middle of it, when files are written, flushed and renamed."""
     trigger: Trigger = AtTime(at_ms=random.randint(500, int(WORK_SECONDS * 1000)))
     choice = random.random()
     if mode is not Mode.SIM:
@@ -79,8 +81,8 @@ def _fall(random: "Random", mode: Mode) -> Fault:
         operation = random.choice(("rename", "write", "flush"))
         trigger = OnDisk(operation=operation, file_class=FileClass.PARTITION_LOG, host=victim, nth=random.randint(1, 60), moment="after")
     elif choice < 0.7:
-        trigger = OnEvent(kind="LogCleaned", host=victim, nth=random.randint(1, 12))
-    return Fault(kind="restart", target=victim, trigger=trigger, params={"after_ms": random.randint(20, 3000), "power_loss": random.randint(0, 1)})
+        trigger = OnEvent(kind="SegmentsCleaned", host=victim, nth=random.randint(1, 20))
+    return Fault(kind="restart", target=victim, trigger=trigger, params={"after_ms": random.randint(20, 3000), "power_loss": int(loses_power)})
 
 
 SCENARIO = Scenario(
@@ -89,7 +91,6 @@ SCENARIO = Scenario(
     must_exercise=(
         "acknowledged-records-on-replicas",
         "acknowledged-records-in-final-log",
-        "replicas-equal",
         "partition-log-matching",
         "one-append-per-sequence",
         "settles-after-heal",
