@@ -9,12 +9,12 @@ Source: ProducerStateManager (takeSnapshot, loadFromSnapshot, truncateAndReload,
 from collections.abc import Sequence
 
 from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.snapshot import snapshot_rows, state_entries
+from kraftsim.core.producer_state.snapshot import snapshot_file, state_entries
 from kraftsim.node.log import PartitionLog
 from kraftsim.world.interface import World
 from protocol.disk.file_names import PRODUCER_SNAPSHOT, parse_segment_file_name, segment_file_name
 from protocol.disk.malformed_file import MalformedFile
-from protocol.disk.producer_snapshot import build_producer_rows, parse_producer_rows
+from protocol.disk.producer_snapshot import parse_producer_rows
 
 SEGMENTS_WITH_SNAPSHOTS = 2
 """A rebuild leaves a snapshot where each of so many newest segments begins."""
@@ -47,7 +47,7 @@ class ProducerSnapshots:
         self._remove(offset)
         file = self._disk.open(self._path(offset))
         try:
-            file.append([build_producer_rows(snapshot_rows(state.entries.values()))])
+            file.append([snapshot_file(state.entries.values())])
         finally:
             file.close()
         self._offsets = sorted([*self._offsets, offset])

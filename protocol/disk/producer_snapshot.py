@@ -5,7 +5,7 @@ Source: KIP-98, ProducerStateManager, ProducerSnapshot.json (a message of Kafka'
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -63,7 +63,11 @@ class ProducerRow(NamedTuple):
 
 def build_producer_rows(rows: Iterable[ProducerRow]) -> bytes:
     """Return the file."""
-    packed = [ROW.pack(*row) for row in rows]
+    return build_packed_rows([ROW.pack(*row) for row in rows])
+
+
+def build_packed_rows(packed: Sequence[bytes]) -> bytes:
+    """Return the file whose rows are packed already, by `ROW`."""
     counted = COUNT.pack(len(packed)) + b"".join(packed)
     return VERSION.to_bytes(PREFIX_BYTES) + crc32c(counted).to_bytes(4) + counted
 

@@ -3,7 +3,7 @@
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy
-from kraftsim.core.producer_state.snapshot import snapshot_rows, state_entries
+from kraftsim.core.producer_state.snapshot import snapshot_file, snapshot_rows, state_entries
 from kraftsim.core.producer_state.verdict import APPEND, Duplicate
 from protocol.batches import RecordBatch
 from protocol.disk.producer_snapshot import ProducerSnapshotEntry, build_producer_rows, parse_producer_rows, parse_producer_snapshot
@@ -24,7 +24,9 @@ def state_of(*batches: RecordBatch) -> ProducerStateManager:
 
 
 def stored(state: ProducerStateManager) -> bytes:
-    return build_producer_rows(snapshot_rows(state.entries.values()))
+    data = snapshot_file(state.entries.values())
+    assert data == build_producer_rows(snapshot_rows(state.entries.values()))
+    return data
 
 
 def through_a_file(state: ProducerStateManager, now_ms: int = 1000) -> ProducerStateManager:
