@@ -12,6 +12,7 @@ import pytest
 from kraftsim.conformance.consumer_talk import ConsumerTalk
 from kraftsim.conformance.group_talk import GroupTalk
 from kraftsim.conformance.k28_txn_offset_commit import settles, told
+from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_talk import TransactionTalk
 from kraftsim.core.groups.group_settings import GroupSettings
@@ -19,6 +20,7 @@ from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.groups.moment import Moment
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
+from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
 from tests.apache_kafka.harness import ApacheKafka
@@ -100,7 +102,7 @@ def test_apache_kafkas_coordinator_knows_what_our_groups_wrote(release: str, tmp
     try:
         with ApacheKafka(release, ONE_PARTITION) as kafka:
             GroupTalk(Target(kafka.bootstrap))
-            kafka.stop(cleanly=False)
+            kafka.stop()
             theirs = kafka.data / LOG
             for file in [file for file in theirs.iterdir() if file.name != "partition.metadata"]:
                 file.unlink()
@@ -109,6 +111,7 @@ def test_apache_kafkas_coordinator_knows_what_our_groups_wrote(release: str, tmp
             kafka.start()
             target = Target(kafka.bootstrap)
             again = GroupTalk(target)
+            wait_until_loaded(again)
             assert played.told_by(target) == EXPECTED
             if played.consumers:
                 asked = ConsumerGroupDescribeRequest(group_ids=[played.consumers])
@@ -118,3 +121,14 @@ def test_apache_kafkas_coordinator_knows_what_our_groups_wrote(release: str, tmp
                 assert (group.error_code, group.group_epoch, group.assignment_epoch) == (0, played.epoch, played.epoch)
     except Missing as lack:
         pytest.skip(str(lack))
+
+
+def wait_until_loaded(talk: GroupTalk) -> None:
+    """Ask until the coordinator has read its log: heartbeats are answered before."""
+    asked = OffsetFetchRequest(group_id=talk.group_id, topics=None)
+
+    def error() -> int:
+        with talk.peer() as peer:
+            return peer.ask(asked, 7, OffsetFetchResponse).error_code
+
+    settled(error, lambda code: code == 0, "the end of the loading")
