@@ -71,9 +71,8 @@ def coordinator_of(bootstrap: str) -> int:
 
 def fail_over(running: Cluster) -> float:
     """Return for how long nothing was committed."""
-    AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0}).create_topics([NewTopic("failover", 1, REPLICAS)])["failover"].result(
-        GIVE_UP_SECONDS
-    )
+    admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic("failover", 1, REPLICAS)])["failover"].result(GIVE_UP_SECONDS)
     committer = Committer(running.bootstrap)
     committer.start()
     time.sleep(BEFORE_SECONDS)

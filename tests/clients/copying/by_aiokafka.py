@@ -57,20 +57,38 @@ class Copier(ConsumerRebalanceListener):
             self.producers.clear()
 
     async def on_partitions_assigned(self, assigned) -> None:  # type: ignore[no-untyped-def]
-        """Fence whoever had a partition, then ask where its group goes on."""
+        """Fence whoever had a partition, then ask where its group goes on. What was read before that is read again."""
+        producers = {}
         for place in sorted(assigned):
             name = f"{self.group}-{place.partition}"
-            producer = AIOKafkaProducer(
+            producers[place] = AIOKafkaProducer(
                 bootstrap_servers=self.bootstrap, transactional_id=name, transaction_timeout_ms=5000, retry_backoff_ms=50, metadata_max_age_ms=1000
             )
-            await producer.start()
-            self.producers[place] = producer
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)  # the consumer itself would tell what it was told before the fences stood
+            await producers[place].start()
+        async with self.is_copying:
+            self.rebalances += 1
+            self.producers.update(producers)
+            await self.go_back()
+
+    async def go_back(self) -> None:
+        """Read on from where the group stands; no transaction may be under way."""
+        for place, offset in (await self.committed(sorted(self.producers))).items():
+            self.consumer.seek(place, max(offset, 0))
+
+    async def committed(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Ask where the group stands: the consumer itself would tell what it was told before the fences stood."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
-        told = await admin.list_consumer_group_offsets(self.group, partitions=sorted(assigned))
-        await admin.close()
-        for place in sorted(assigned):
-            self.consumer.seek(place, max(told[place].offset, 0))
+        try:
+            while places:
+                try:
+                    told = await admin.list_consumer_group_offsets(self.group, partitions=places)
+                    return {place: told[place].offset for place in places}
+                except (KafkaError, KeyError):
+                    await asyncio.sleep(0.1)
+        finally:
+            await admin.close()
+        return {}
 
     async def run(self) -> None:
         """Copy until it is over."""
@@ -80,10 +98,12 @@ class Copier(ConsumerRebalanceListener):
             faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
             rebalances = self.rebalances
             found = await self.consumer.getmany(timeout_ms=100, max_records=BATCH)
-            for place, records in found.items():
-                async with self.is_copying:
-                    if rebalances == self.rebalances and place in self.producers:
-                        await self.copy(place, records)
+            async with self.is_copying:
+                if found and rebalances != self.rebalances:
+                    await self.go_back()  # nobody knows whether this was read before or after
+                    continue
+                for place, records in found.items():
+                    await self.copy(place, records)
         await self.consumer.stop()
         await self.on_partitions_revoked(())
 
