@@ -1,5 +1,4 @@
-"""A leader is cut off right where a segment of its begins, cuts its log there when it is back, and leads again: no batch is called a duplicate that is
-gone.
+"""A leader is cut off where a segment begins, cuts its log there when it is back, and leads again: what is gone is called no duplicate.
 
 Two brokers hold both replicas of each partition, and both must be in sync. Whoever rolls a segment, and writes down its producers for that, is alone
 from this moment: the batch that it rolled for is in its log and nowhere else. The other one takes over and refuses all that comes, for it is alone

@@ -1,8 +1,8 @@
 """The producer state moves when a batch is judged, before the batch is in the log.
 
-A segment is rolled for the batch, and the snapshot of the producers taken there already knows it. Whoever loads it without having the batch takes its
-repetition for one: it is acknowledged and lost. A crash does not lead there, for what was not flushed is read again. A cut of the log does: of a leader
-that rolled a segment for a batch, was deposed before anybody had copied it, cut its log where the segment begins, and led again.
+A segment is rolled for the batch, and the snapshot of the producers taken there already knows it. Whoever loads it without having the batch takes
+its repetition for one: it is acknowledged and lost. A crash does not lead there, for what was not flushed is read again. A cut of the log does: of a
+leader that rolled a segment for a batch, was deposed before anybody had copied it, cut its log where the segment begins, and led again.
 
 Source: KAFKA-6683, fixed by copying the producer's entry for an append (kafka.log.ProducerAppendInfo).
 """

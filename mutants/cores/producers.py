@@ -72,7 +72,7 @@ CORE = Core(
         _entry.mutant(
             "keeps-batches-of-former-epochs",
             "ProducerStateEntry.take_epoch",
-            "self.last_sequence, self.last_offset, self.earlier = NO_SEQUENCE, NO_OFFSET, b\"\"",
+            'self.last_sequence, self.last_offset, self.earlier = NO_SEQUENCE, NO_OFFSET, b""',
             "pass",
             "a batch of a new epoch is taken for one of the old",
         ),
