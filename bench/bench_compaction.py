@@ -1,0 +1,106 @@
+"""How fast a broker compacts a log, and how long it keeps everybody else waiting while it does.
+
+One partition is cleaned in one process, as the broker's cleaner does it: keys are read, segments written anew, flushed and swapped. Each turn of the
+event loop that lasted is counted; a client has to wait at most for the longest. The page cache is warm.
+
+make bench ARGS=compaction, or python -m bench.bench_compaction [--mebibytes 256] [--value-bytes 1000] [--records-per-batch 16] [--keys 20000]
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kraftsim.core.partitions.cleaning import CleaningRules, LogExtent, OffsetMap, cleanable
+from kraftsim.core.partitions.segments import SegmentSettings
+from kraftsim.node.broker.log_cleaner import WITHOUT_LIMIT, CleaningPace
+from kraftsim.node.log import PartitionLog
+from kraftsim.node.log_cleaning import CleanedLog, LogToClean, clean_log
+from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.world.real.world import RealWorld, real_world
+from protocol.batches import RecordBatch, build_batch
+from protocol.records import Record
+
+MEBIBYTE = 1 << 20
+SEGMENT_BYTES = 64 * MEBIBYTE
+MAP_BYTES = 128 * MEBIBYTE
+
+
+class TurnWatch:
+    """Measures how late a task is woken that wants to run in every turn."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(0)
+            self.longest_s = max(self.longest_s, time.perf_counter() - began)
+
+
+def filled(world: RealWorld, mebibytes: int, value_bytes: int, records_per_batch: int, keys: int) -> PartitionLog:
+    """Write a log in which the keys come round and round."""
+    log = PartitionLog(world, "t", 0, SegmentSettings(segment_bytes=SEGMENT_BYTES))
+    log.recover(lambda batch: None)
+    number = 0
+    while log.size_bytes < mebibytes * MEBIBYTE:
+        records = [Record(timestamp=1, key=b"key-%08d" % ((number + each) % keys), value=bytes(value_bytes)) for each in range(records_per_batch)]
+        number += records_per_batch
+        batch, offset = RecordBatch(build_batch(records)), log.log_end_offset
+        log.append(
+            batch.with_base_offset(offset, 0),
+            first_offset=offset,
+            last_offset=offset + batch.last_offset_delta,
+            size_bytes=batch.size_bytes,
+            max_timestamp=1,
+            leader_epoch=0,
+        )
+    return log
+
+
+async def cleaned(log: PartitionLog, world: RealWorld, watch: TurnWatch) -> CleanedLog:
+    """Clean all of the log that may be cleaned."""
+    rules, end_offset = CleaningRules(is_compacted=True, segment_bytes=SEGMENT_BYTES), log.log_end_offset
+    extent = LogExtent(segments=log.segments, log_start_offset=0, log_end_offset=end_offset, last_stable_offset=end_offset)
+    now_ms = world.clock.wall_ms()
+    found = cleanable(extent, rules, checkpoint_offset=None, now_ms=now_ms)
+    work = LogToClean(log=log, snapshots=ProducerSnapshots(world, log.directory), rules=rules, found=found, lasts=dict)
+    watching = asyncio.get_running_loop().create_task(watch.run())
+    try:
+        return await clean_log(work, OffsetMap(MAP_BYTES, 0.9), CleaningPace(log.gate, WITHOUT_LIMIT), now_ms=now_ms)
+    finally:
+        watching.cancel()
+
+
+def main() -> int:
+    """Print megabytes per second, what is left, and the longest turn."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, default in (("--mebibytes", 256), ("--value-bytes", 1000), ("--records-per-batch", 16), ("--keys", 20000)):
+        parser.add_argument(name, type=int, default=default)
+    asked = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="bench-compaction-"))
+    try:
+        world = real_world(run="bench", node="broker-1", incarnation=1, data_dir=root / "data", events_dir=root / "events", seed=1)
+        log = filled(world, asked.mebibytes, asked.value_bytes, asked.records_per_batch, asked.keys)
+        before, watch = log.size_bytes, TurnWatch()
+        began, used = time.perf_counter(), time.process_time()
+        done = asyncio.run(cleaned(log, world, watch))
+        took_s, cpu_s = time.perf_counter() - began, time.process_time() - used
+        size = done.counts.read_bytes / MEBIBYTE
+        print(f"{before / MEBIBYTE:.0f} MiB with {done.keys} keys: {done.counts.read_records} records read, {done.counts.kept_records} kept")
+        print(f"{size / took_s:.0f} MiB/s, {done.counts.read_records / took_s:.0f} records/s ({cpu_s:.1f} s of CPU, both passes)")
+        print(f"longest turn: {watch.longest_s * 1000:.1f} ms")
+        log.close()
+        world.close()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
