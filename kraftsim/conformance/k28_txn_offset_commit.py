@@ -4,6 +4,7 @@ Source: KIP-98, KIP-447, KIP-890; kafka.coordinator.group.GroupCoordinator.{hand
 and 4.4.0.
 """
 
+from kraftsim.conformance.consumer_talk import ConsumerTalk
 from kraftsim.conformance.expect import expect_equal
 from kraftsim.conformance.group_talk import JOIN_VERSION, GroupTalk
 from kraftsim.conformance.requirement import Requirements
@@ -289,3 +290,30 @@ def kept(target: Target) -> None:
                 row = peer.ask(fetch, STABLE_SINCE, OffsetFetchResponse).topics[0].partitions[0]
             epoch = 3 if version >= LEADER_EPOCH_SINCE else -1
             expect_equal((row.metadata, row.committed_leader_epoch), ("" if version else "größer", epoch), f"version {version}")
+
+
+@REQUIREMENTS.that(
+    15, "version 6 calls topics by their ids (100 for one that is not there), and knows errors 69 and 113", source="KIP-1319", since="4.4"
+)
+def by_id(target: Target) -> None:
+    topic = target.topic()
+    producer, talk = TransactionTalk(target), GroupTalk(target)
+    producer.add_offsets(talk.group_id)
+    for what, topic_id, member_id, generation_id, error in (
+        ("a generation of no group", topic.topic_id, "x", 1, ErrorCode.GROUP_ID_NOT_FOUND),
+        ("an id that is not there", bytes(15) + b"x", "", -1, ErrorCode.UNKNOWN_TOPIC_ID),
+        ("nobody", topic.topic_id, "", -1, ErrorCode.NONE),
+    ):
+        asked = producer.commit_request(talk, [("", 0)], 5, member_id=member_id, generation_id=generation_id)
+        asked.topics[0].topic_id = topic_id
+        expect_equal(producer.put(talk, asked, BY_NAME_UNTIL + 1), [int(error)], what)
+    producer.end(commits=True)
+    expect_equal(settles(talk, topic.name), 5, "what is committed")
+    with ConsumerTalk(target) as consumers:
+        member = consumers.member("a", topic)
+        member.join()
+        producer.add_offsets(consumers.group_id)
+        asked = producer.commit_request(consumers.classic, [("", 0)], 5, member_id="a", generation_id=member.epoch + 1)
+        asked.topics[0].topic_id = topic.topic_id
+        expect_equal(producer.put(consumers.classic, asked, BY_NAME_UNTIL + 1), [int(ErrorCode.STALE_MEMBER_EPOCH)], "another epoch")
+    producer.end(commits=False)

@@ -191,7 +191,7 @@ class GroupShard:
         """Return the group that a transaction commits for. Up to 3.9 one that nobody knows is made, whoever is to be refused then."""
         group = self.find(asked.group_id)
         if group is None and asked.generation_id >= 0 and not self._settings.makes_group_unjudged:
-            return ErrorCode.ILLEGAL_GENERATION
+            return ErrorCode.GROUP_ID_NOT_FOUND if asked.knows_epochs else ErrorCode.ILLEGAL_GENERATION
         return group or self._new_group(asked.group_id, now.wall_ms)
 
     def end_transaction(self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool) -> None:

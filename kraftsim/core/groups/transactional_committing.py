@@ -33,6 +33,8 @@ class TransactionalCommitAsked(Struct, frozen=True, kw_only=True):
     member_id: str
     group_instance_id: str | None
     offsets: Sequence[OffsetAsked]
+    knows_epochs: bool = False
+    """Whether the client knows STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (version 6)."""
 
 
 class TransactionalCommitting:
@@ -59,7 +61,7 @@ class TransactionalCommitting:
         """
         if isinstance(group, ConsumerGroup):
             stale = group.refuse_commit(asked.member_id, asked.generation_id, None)
-            return ErrorCode.ILLEGAL_GENERATION if stale is ErrorCode.STALE_MEMBER_EPOCH else stale
+            return ErrorCode.ILLEGAL_GENERATION if stale is ErrorCode.STALE_MEMBER_EPOCH and not asked.knows_epochs else stale
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if asked.generation_id < 0 and (group.is_in(GroupState.EMPTY) or (not asked.member_id and asked.group_instance_id is None)):

@@ -55,6 +55,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         offsets=[each for _, each in known],
+        knows_epochs=call.api_version >= FIRST_VERSION_WITH_TOPIC_IDS,
     )
     later = Deferred()
 
