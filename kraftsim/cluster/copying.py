@@ -60,9 +60,9 @@ class Copying:
     session_timeout_ms: int = 6000
     transaction_timeout_ms: int = 6000
     records_per_transaction: int = 20
-    names_member: bool = True
-    require_stable: bool = True
     uses_implicit_adding: bool = True
+    old_members: tuple[int, ...] = ()
+    """Members that are clients of before KIP-447: they name no member, and do not wait for stable offsets."""
     copiers: dict[int, Copier] = field(default_factory=dict)
     _is_done: bool = False
 
@@ -93,7 +93,7 @@ class Copying:
             pauses=stage.workload("pauses"),
             are_over=until,
         )
-        copier = Copier(workplace, self.settings(), mishaps=mishaps, is_done=lambda: self._is_done)
+        copier = Copier(workplace, self.settings(is_old=number in self.old_members), mishaps=mishaps, is_done=lambda: self._is_done)
         self.copiers[number] = copier
         await workplace.run(copier.live())
 
@@ -111,7 +111,7 @@ class Copying:
     async def run(self, stage: Stage, *, until: Callable[[], bool] = lambda: True) -> None:
         """Be all writers and all members, until everything is copied."""
         members = (self.copy(stage, number, until=until) for number in range(1, stage.workload("copiers") + 1))
-        await stage.gather(self.all_copied(stage), *members)
+        await stage.gather(self.all_copied(stage), self.watch(stage), *members)
 
     async def audit(self, stage: Stage) -> None:
         """Wait until every transaction is decided, read the copy, and compare. Raises StoryFailed unless every record is there exactly once."""
@@ -132,8 +132,22 @@ class Copying:
         """Return the numbers of the writers."""
         return range(1, stage.workload("writers") + 1)
 
-    def settings(self) -> CopierSettings:
-        """Return what every member is told."""
+    async def watch(self, stage: Stage) -> None:
+        """Read the copy while it is made, as whoever waits for committed records does; what is read is judged from the events."""
+        workplace = stage.workplace("watcher")
+        settings = GroupSettings(group_id="watchers", topics=(OUTPUT,), session_timeout_ms=self.session_timeout_ms)
+        consumer = workplace.group_consumer("watcher", settings)
+
+        async def look() -> None:
+            await consumer.start()
+            while not self._is_done:
+                await consumer.poll()
+            await consumer.close()
+
+        await workplace.run(look())
+
+    def settings(self, *, is_old: bool = False) -> CopierSettings:
+        """Return what a member is told."""
         group = GroupSettings(
             group_id=GROUP,
             topics=(INPUT,),
@@ -150,7 +164,7 @@ class Copying:
             variant=self.variant,
             transaction_timeout_ms=self.transaction_timeout_ms,
             records_per_transaction=self.records_per_transaction,
-            names_member=self.names_member,
-            require_stable=self.require_stable,
+            names_member=not is_old,
+            require_stable=not is_old,
             producer=producer,
         )

@@ -1,8 +1,9 @@
 """What a coordinator writes about a transactional id is a walk through the states: each record may follow the one before it.
 
-Nothing is completed that was not decided, a decision that is committed stands, and producer id and epoch go on as an end or a fence lets them: by two
-at most, one for a fence and one for the end (KIP-890). A record may be there twice: an append whose answer was late is made again.
-Source: KIP-98, KIP-360, KIP-890; kafka.coordinator.transaction.TransactionMetadata.validPreviousStates; KAFKA-9666, KAFKA-10080.
+Nothing is completed that was not decided, a decision that is committed stands, and producer id and epoch go on as an end or a fence lets them: by
+two at most, one for a fence and one for the end (KIP-890). A record may be there twice, where an append whose answer was late is made again; an end
+that was seen to be committed is not written again. Source: KIP-98, KIP-360, KIP-890;
+kafka.coordinator.transaction.TransactionMetadata.validPreviousStates; KAFKA-9666, KAFKA-10080.
 """
 
 from itertools import pairwise
@@ -74,6 +75,9 @@ class States:
             was_decided = before.status in (PREPARE_COMMIT, PREPARE_ABORT)
             if not was_decided or (partition, before.offset) in self._committed:
                 return f"state {after.status} follows state {before.status}"
+        are_committed = (partition, before.offset) in self._committed and (partition, after.offset) in self._committed
+        if after.status == before.status and after.status in (COMPLETE_COMMIT, COMPLETE_ABORT) and are_committed:
+            return f"state {after.status} was entered twice"
         if not 0 <= after.producer_epoch <= LARGEST_EPOCH and after.status != FORGOTTEN:
             return f"epoch {after.producer_epoch} is none"
         if after.producer_id == before.producer_id and not 0 <= after.producer_epoch - before.producer_epoch <= LARGEST_STEP:
@@ -87,6 +91,8 @@ _OBJECTION = f"""
         WHEN NOT ({_ALLOWED})
             AND (before_status NOT IN ({PREPARE_COMMIT}, {PREPARE_ABORT}) OR committed_offset IS NOT NULL)
         THEN concat('state ', status, ' follows state ', before_status)
+        WHEN status = before_status AND status IN ({COMPLETE_COMMIT}, {COMPLETE_ABORT}) AND committed_offset IS NOT NULL AND is_committed
+        THEN concat('state ', status, ' was entered twice')
         WHEN (producer_epoch < 0 OR producer_epoch > {LARGEST_EPOCH}) AND status <> {FORGOTTEN} THEN concat('epoch ', producer_epoch, ' is none')
         WHEN producer_id = before_id AND (producer_epoch < before_epoch OR producer_epoch - before_epoch > {LARGEST_STEP})
         THEN concat('epoch ', producer_epoch, ' follows epoch ', before_epoch)
@@ -113,8 +119,9 @@ INVARIANT = Invariant(
         ), committed AS (
             SELECT DISTINCT run, partition, t.offset AS committed_offset FROM transaction_state_changed AS t
         ), judged AS (
-            SELECT p.*, c.committed_offset FROM pair AS p
+            SELECT p.*, c.committed_offset, d.committed_offset IS NOT NULL AS is_committed FROM pair AS p
             LEFT JOIN committed AS c ON c.run = p.run AND c.partition = p.partition AND c.committed_offset = p.before_offset
+            LEFT JOIN committed AS d ON d.run = p.run AND d.partition = p.partition AND d.committed_offset = p.at_offset
             WHERE before_status IS NOT NULL
         ), objected AS (
             SELECT *, {_OBJECTION} AS why FROM judged

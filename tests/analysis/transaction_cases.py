@@ -368,6 +368,7 @@ TRANSACTION_ROWS: list[Row] = [
     # --- states
     ("two transactions", STATES, states(0, 1, 1, 2, 4, 1, 3, 5, 0), OK, 9),
     ("a record twice", STATES, states(0, 1, 2, 2, 4, 4), OK, 6),
+    ("an end twice", STATES, [*on(ONE, changed(3), changed(4)), *states(0, 1, 2, 4, 4)], VIOLATED, 5, ("id/4",), (("final.1.3", "final.1.4"),)),
     ("completed without a decision", STATES, states(0, 1, 4), VIOLATED, 3, ("id/2",), (("final.1.1", "final.1.2"),)),
     ("a decision that was never committed", STATES, states(0, 1, 2, 3, 5), OK, 5),
     ("another decision", STATES, [*on(ONE, changed(2)), *states(0, 1, 2, 3, 5)], VIOLATED, 5, ("id/3",), (("final.1.2", "final.1.3"),)),
