@@ -1,7 +1,7 @@
 """Transactional batches on their way into partitions: who is asked first, and what the producer is told.   Source: KIP-890."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnReques
 from protocol.messages.k26_end_txn import EndTxnRequest
 from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.node.brokers import NOW, Client, Cluster, batch, running_cluster
-from tests.node.test_markers import read, seen
+from tests.node.test_markers import client_of_same, read, seen
 
 ONE_COPY = {"transaction_state_log_replication_factor": "1", "transaction_state_log_min_isr": "1", "transaction_state_log_num_partitions": "4"}
 RETRIABLE = (
@@ -130,6 +130,30 @@ def test_records_that_the_coordinator_does_not_expect_are_not_written(version: i
         assert (await producer.produce(0, 1, version=version)).error_code == 0
 
     on_one_broker(work)
+
+
+def test_a_transaction_begins_while_the_one_before_ends() -> None:
+    """EndTxn is answered before the marker is written; the next Produce is asked about again and again, each time with a guard of its own."""
+
+    async def work(producer: Producer) -> None:
+        writer = replace(producer, client=await client_of_same(producer.client))
+        assert (await writer.produce(0, version=12)).error_code == 0
+
+        async def first_of_the_next() -> PartitionProduceResponse:
+            while ErrorCode((answer := await writer.produce(0, version=12)).error_code) is ErrorCode.INVALID_PRODUCER_EPOCH:
+                pass  # the transaction before has not begun to end
+            return answer
+
+        for writer.epoch in range(1, 8):
+            _, answer = await asyncio.gather(producer.end(version=5), first_of_the_next())
+            assert (producer.epoch, ErrorCode(answer.error_code)) == (writer.epoch, ErrorCode.NONE)
+        await producer.end(version=5)
+
+    cluster = on_one_broker(work, release_name="4.0")
+    asked = [(each.adds, ErrorCode(each.error_code)) for each in cluster.noted(TransactionVerified)]
+    assert asked.count((True, ErrorCode.NONE)) == 8
+    assert asked.count((True, ErrorCode.CONCURRENT_TRANSACTIONS)) > 0, "the story does not show what it is about"
+    assert not [each for each in cluster.noted(ProduceRefused) if each.error_code == ErrorCode.INVALID_TXN_STATE]
 
 
 def test_what_may_be_different_soon_is_not_enough_replicas() -> None:

@@ -55,6 +55,8 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 
+CORDONED = "cordoned.log.dirs"
+ALL_DIRECTORIES = "*"
 HEARTBEAT_SHARE = 2
 """A heartbeat is given up after half a session: the next one still comes in time."""
 
@@ -196,7 +198,9 @@ class Broker:
             supported_features=self.parts.release.supported_features,
             previous_broker_epoch=previous_broker_epoch,
         )
-        self._lifecycle = Lifecycle(self.shell, self._heartbeats, registration, lambda: self._metadata.published_offset, lambda: raft.trouble)
+        self._lifecycle = Lifecycle(
+            self.shell, self._heartbeats, registration, lambda: self._metadata.published_offset, lambda: raft.trouble, self._cordoned_directories
+        )
         raft.begin()
         raft.run()
         snapshots = self.parts.snapshotting(self.shell, raft, self.parts.metadata_image)
@@ -375,6 +379,13 @@ class Broker:
                 await self._lifecycle.may_stop.wait()
         except TimeoutError:
             return
+
+    def _cordoned_directories(self) -> list[bytes] | None:
+        """Return the directories that get no new partitions: those that `cordoned.log.dirs` names, `*` all of them (KIP-1066)."""
+        if not self.image.metadata_level.has_cordons:
+            return None
+        named = [path.strip() for path in (self.settings().value(CORDONED) or "").split(",")]
+        return [each.directory_id for each in self.partitions.directories.online if ALL_DIRECTORIES in named or each.path in named]
 
     def _quorum_level(self) -> int:
         return 0 if self._raft is None else self._raft.quorum.voters.kraft_version

@@ -58,6 +58,7 @@ class Lifecycle:
         registration: Registration,
         applied_offset: Callable[[], int],
         quorum_trouble: Callable[[], str | None],
+        cordoned: Callable[[], list[bytes] | None],
     ) -> None:
         self._shell = shell
         self._config = shell.config
@@ -65,6 +66,8 @@ class Lifecycle:
         self._registration = registration
         self._applied_offset = applied_offset
         self._quorum_trouble = quorum_trouble
+        self._cordoned = cordoned
+        """Directories that get no new partitions; None where the cluster does not know of that (KIP-1066)."""
         self._chance = shell.world.random("heartbeat jitter")
         self._is_ready_to_unfence = False
         self._failure_count = 0
@@ -166,6 +169,7 @@ class Lifecycle:
             want_fence=not self._is_ready_to_unfence,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._offline_directories),
+            cordoned_log_dirs=self._cordoned(),
         )
         try:
             answer: Message = await self._channel.request(request)
