@@ -279,3 +279,38 @@ def test_a_broker_that_comes_back_knows_open_and_aborted_transactions(power_loss
         cluster.simulation.restart("broker-1")
         cluster.wait_ready("broker-1")
         cluster.run(after)
+
+
+@pytest.mark.parametrize(("release_name", "waits"), [("3.5", True), ("3.9", False), ("4.1", True)])
+def test_who_asks_from_behind_an_open_transaction_waits_or_not_by_release(release_name: str, waits: bool) -> None:
+    """3.8 and 3.9 answer at once, with nothing; whoever asks from where readers end waits in all of them."""
+    with running_cluster(release_name=release_name, **UNVERIFIED) as cluster:
+
+        async def work(client: Client) -> None:
+            await client.create_topic("t")
+            records = batch(3, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+            assert (await client.produce(records, version=9, transactional_id="T")).error_code == 0
+            loop = asyncio.get_running_loop()
+            for offset, is_waiting in ((0, True), (1, waits), (3, waits)):
+                started = loop.time()
+                assert seen(await read(client, offset, max_wait_ms=500))[0] == []
+                assert (loop.time() - started >= 0.5) is is_waiting, offset
+
+        cluster.run(work)
+
+
+def test_what_lies_in_an_older_segment_is_not_worth_a_wait() -> None:
+    """However little it is; the rest of the last segment is."""
+
+    async def work(client: Client) -> None:
+        await client.create_topic("t2", segment_bytes="300")
+        loop = asyncio.get_running_loop()
+        for _ in range(4):
+            await client.produce(batch(1, value=bytes(150)), "t2")
+        for offset, waits in ((0, False), (3, True)):
+            started = loop.time()
+            answer = await client.fetch(offset, "t2", max_wait_ms=500, min_bytes=1 << 20)
+            assert len(list(split_batches(bytes(answer.records or b"")))) == 1
+            assert (loop.time() - started >= 0.5) is waits, offset
+
+    on_one_broker(work)

@@ -273,6 +273,8 @@ class FetchReader:
         """Read whole batches; the first one that the request gets may be larger than it allows, or a consumer would never get past it."""
         end_offset = bounds.end_offset if self._follower_id < 0 else min(bounds.end_offset, hosted.copied_end_offset)
         if end_offset <= bounds.first_offset:
+            if self._follower_id < 0:
+                self._places.append((hosted, bounds))
             return EMPTY
         throttle = self._broker.throttles.leader
         is_held_back = self._follower_id >= 0 and throttle.is_set and throttle.holds(hosted.topic, hosted.partition)
