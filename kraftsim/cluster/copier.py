@@ -127,7 +127,7 @@ class Copier:
             consumer.on_assigned = self._open_tasks
             consumer.on_released = consumer.on_lost = self._close_tasks
         else:
-            await self._producer(None, f"{self._settings.id_prefix}-{self._workplace.name}")
+            await self._producer(None, f"{self._settings.id_prefix}-thread-{self._workplace.name}")
         await consumer.start()
         while not self._is_done():
             records = await consumer.poll()
@@ -176,7 +176,7 @@ class Copier:
         """Take the transactional id of each partition: whoever held it is fenced before anybody asks where the group goes on."""
         for where in partitions:
             if where not in self._producers:
-                await self._producer(where, f"{self._settings.id_prefix}-{where.topic}-{where.partition}")
+                await self._producer(where, f"{self._settings.id_prefix}-task-{where.partition}")
 
     async def _close_tasks(self, partitions: tuple[TopicPartition, ...]) -> None:
         for where in partitions:

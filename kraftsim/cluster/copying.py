@@ -14,11 +14,12 @@ from kraftsim.cluster.scenario import LivenessLost, ProducerSettings, Stage, Sto
 from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, RANGE
 from kraftsim.core.clients.membership_steps import GroupSettings
 from kraftsim.core.clients.transaction_steps import TransactionalSettings
-from kraftsim.events.transactional_clients import CopyExpected, CopyRead
+from kraftsim.events.transactional_clients import CopiesCounted, CopyExpected, CopyRead
 
 __all__ = ["COOPERATIVE_STICKY", "RANGE", "Copier", "Copying", "Mishaps", "Point", "Variant"]
 
-INPUT, OUTPUT, GROUP = "copy-in", "copy-out", "copiers"
+COPY = "copy"
+INPUT = f"{COPY}-in"
 OFFSETS_TOPIC = "__consumer_offsets"
 WORKLOAD = {"copiers": 3, "writers": 2, "records_per_writer": 100, "pause_ms": 30, "crashes": 0, "pauses": 0}
 """The knobs that a story with a copy has; crashes and pauses are per thousand points passed."""
@@ -53,6 +54,7 @@ MUST_EXERCISE = (
 class Copying:
     """One application and what it copies. `copiers` are its members by their number, once they live."""
 
+    name: str = COPY
     partitions: int = 4
     replicas: int = 3
     variant: Variant = Variant.PER_THREAD
@@ -64,20 +66,36 @@ class Copying:
     old_members: tuple[int, ...] = ()
     """Members that are clients of before KIP-447: they name no member, and do not wait for stable offsets."""
     copiers: dict[int, Copier] = field(default_factory=dict)
+    _is_filled: bool = False
     _is_done: bool = False
+
+    @property
+    def input_topic(self) -> str:
+        """What is copied."""
+        return f"{self.name}-in"
+
+    @property
+    def output_topic(self) -> str:
+        """The copy."""
+        return f"{self.name}-out"
+
+    @property
+    def group_id(self) -> str:
+        """Whose members copy."""
+        return f"{self.name}-group"
 
     async def open(self, stage: Stage) -> None:
         """Create the topics."""
-        await stage.create_topic(INPUT, self.partitions, self.replicas)
-        await stage.create_topic(OUTPUT, self.partitions, self.replicas)
-        stage.note(CopyExpected(input_topic=INPUT, output_topic=OUTPUT))
+        await stage.create_topic(self.input_topic, self.partitions, self.replicas)
+        await stage.create_topic(self.output_topic, self.partitions, self.replicas)
+        stage.note(CopyExpected(input_topic=self.input_topic, output_topic=self.output_topic))
 
     async def write(self, stage: Stage, number: int) -> None:
         """Be one writer of the input."""
-        writer = stage.producer(f"writer-{number}")
+        writer = stage.producer(self._called(f"writer-{number}"))
         await writer.start()
         for index in range(stage.workload("records_per_writer")):
-            await writer.send(INPUT, index % self.partitions, f"{number}.{index}", b"line %d" % index)
+            await writer.send(self.input_topic, index % self.partitions, f"{number}.{index}", b"line %d" % index)
             await stage.sleep(stage.workload("pause_ms") / 1000)
         left = await writer.flush(CALLS_SECONDS)
         await writer.close()
@@ -86,7 +104,7 @@ class Copying:
 
     async def copy(self, stage: Stage, number: int, *, until: Callable[[], bool] = lambda: True) -> None:
         """Be one member until everything is copied. It is struck as the knobs say until mishaps are over."""
-        workplace = stage.workplace(f"copier-{number}")
+        workplace = stage.workplace(self._called(f"copier-{number}"))
         mishaps = Mishaps(
             random=stage.random(f"copier-{number}"),
             crashes=stage.workload("crashes"),
@@ -97,14 +115,36 @@ class Copying:
         self.copiers[number] = copier
         await workplace.run(copier.live())
 
+    async def fill(self, stage: Stage) -> None:
+        """Write the whole input, once."""
+        if not self._is_filled:
+            self._is_filled = True
+            await stage.gather(*(self.write(stage, number) for number in self.writers(stage)))
+
+    def count(self, stage: Stage, seconds: float) -> None:
+        """Note what the members have opened and done in so many seconds."""
+        costs = [copier.costs for copier in self.copiers.values()]
+        stage.note(
+            CopiesCounted(
+                variant=self.variant.value,
+                input_partitions=self.partitions,
+                threads=len(costs),
+                producers=sum(each.producers for each in costs),
+                connections=sum(each.connections for each in costs),
+                transactions=sum(each.transactions for each in costs),
+                records=sum(each.records for each in costs),
+                virtual_ms=int(seconds * 1000),
+            )
+        )
+
     async def all_copied(self, stage: Stage) -> None:
         """Write everything, wait until the group has committed all of it, and let the members end."""
-        await stage.gather(*(self.write(stage, number) for number in self.writers(stage)))
+        await self.fill(stage)
         questions = stage.questions("counter")
         ends: dict[int, int] = {}
         while len(ends) < self.partitions:
-            ends = await questions.ends(INPUT)
-        await questions.until_copied(GROUP, INPUT, ends)
+            ends = await questions.ends(self.input_topic)
+        await questions.until_copied(self.group_id, self.input_topic, ends)
         questions.close()
         self._is_done = True
 
@@ -115,18 +155,22 @@ class Copying:
 
     async def audit(self, stage: Stage) -> None:
         """Wait until every transaction is decided, read the copy, and compare. Raises StoryFailed unless every record is there exactly once."""
-        await transactions_settle(stage, (INPUT, OUTPUT, OFFSETS_TOPIC))
+        await transactions_settle(stage, (self.input_topic, self.output_topic, OFFSETS_TOPIC))
         questions = stage.questions("auditor-of-offsets")
-        await questions.committed(GROUP, INPUT, self.partitions)
+        await questions.committed(self.group_id, self.input_topic, self.partitions)
         questions.close()
-        reader = stage.reader("auditor", read_committed=True)
-        read = Counter(record.key for record in await reader.read_all(OUTPUT, range(self.partitions)))
-        stage.note(CopyRead(client_id="auditor", topic=OUTPUT))
+        reader = stage.reader(self._called("auditor"), read_committed=True)
+        read = Counter(record.key for record in await reader.read_all(self.output_topic, range(self.partitions)))
+        stage.note(CopyRead(client_id=self._called("auditor"), topic=self.output_topic))
         await reader.close()
         sent = [f"{number}.{index}" for number in self.writers(stage) for index in range(stage.workload("records_per_writer"))]
         lost, doubled = sum(not read[key] for key in sent), sum(read[key] > 1 for key in sent)
         if lost or doubled:
             raise StoryFailed(f"of {len(sent)} records {lost} were not copied and {doubled} more than once")
+
+    def _called(self, client: str) -> str:
+        """Return the name of a client: another application's are told apart by its own."""
+        return client if self.name == COPY else f"{self.name}-{client}"
 
     def writers(self, stage: Stage) -> range:
         """Return the numbers of the writers."""
@@ -134,9 +178,9 @@ class Copying:
 
     async def watch(self, stage: Stage) -> None:
         """Read the copy while it is made, as whoever waits for committed records does; what is read is judged from the events."""
-        workplace = stage.workplace("watcher")
-        settings = GroupSettings(group_id="watchers", topics=(OUTPUT,), session_timeout_ms=self.session_timeout_ms)
-        consumer = workplace.group_consumer("watcher", settings)
+        workplace = stage.workplace(self._called("watcher"))
+        settings = GroupSettings(group_id=f"{self.name}-watchers", topics=(self.output_topic,), session_timeout_ms=self.session_timeout_ms)
+        consumer = workplace.group_consumer(self._called("watcher"), settings)
 
         async def look() -> None:
             await consumer.start()
@@ -149,8 +193,8 @@ class Copying:
     def settings(self, *, is_old: bool = False) -> CopierSettings:
         """Return what a member is told."""
         group = GroupSettings(
-            group_id=GROUP,
-            topics=(INPUT,),
+            group_id=self.group_id,
+            topics=(self.input_topic,),
             assignor=self.assignor,
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=self.session_timeout_ms // 4,
@@ -158,8 +202,9 @@ class Copying:
         )
         producer = TransactionalSettings(transactional_id="", producer=replace(PATIENT), uses_implicit_adding=self.uses_implicit_adding)
         return CopierSettings(
-            input_topic=INPUT,
-            output_topic=OUTPUT,
+            input_topic=self.input_topic,
+            output_topic=self.output_topic,
+            id_prefix=self.name,
             group=group,
             variant=self.variant,
             transaction_timeout_ms=self.transaction_timeout_ms,

@@ -157,8 +157,6 @@ class CopiesCounted(Event):
     threads: int
     producers: int
     connections: int
-    requests: int
     transactions: int
     records: int
     virtual_ms: int
-    buffered_bytes: int
