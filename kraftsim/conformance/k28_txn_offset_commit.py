@@ -317,3 +317,13 @@ def by_id(target: Target) -> None:
         asked.topics[0].topic_id = topic.topic_id
         expect_equal(producer.put(consumers.classic, asked, BY_NAME_UNTIL + 1), [int(ErrorCode.STALE_MEMBER_EPOCH)], "another epoch")
     producer.end(commits=False)
+
+
+@REQUIREMENTS.that(16, "since version 5 offsets need not be added to the transaction before they are committed", source="KIP-890", since="4.0")
+def added(target: Target) -> None:
+    topic = target.topic().name
+    producer, talk = TransactionTalk(target), GroupTalk(target)
+    expect_equal(producer.commit(talk, [(topic, 0)], 5, version=ADDS_SINCE), [0], "a commit")
+    expect_equal(told(talk, topic), UNSTABLE, "before the end")
+    producer.end(commits=True)
+    expect_equal(settles(talk, topic), 5, "after the end")

@@ -58,7 +58,8 @@ class TransactionalCommits:
             on_answer(refused(asked, early))
             return
         producer = asked.producer
-        guard = led.hosted.begin_verification(producer.producer_id, producer.producer_epoch, NO_SEQUENCE, self._clock.wall_ms())
+        adds = api_version >= ADDS_SINCE
+        guard = led.hosted.begin_verification(producer.producer_id, producer.producer_epoch, NO_SEQUENCE, self._clock.wall_ms(), adds=adds)
         if isinstance(guard, Refusal):
             on_answer(refused(asked, TOLD.get(guard.error, guard.error)))
         elif guard is None:
