@@ -42,7 +42,7 @@ class Copier(ConsumerRebalanceListener):
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            session_timeout_ms=1500,
+            session_timeout_ms=2500,
             heartbeat_interval_ms=300,
             metadata_max_age_ms=1000,
             retry_backoff_ms=50,
@@ -99,8 +99,8 @@ class Copier(ConsumerRebalanceListener):
             rebalances = self.rebalances
             found = await self.consumer.getmany(timeout_ms=100, max_records=BATCH)
             async with self.is_copying:
-                if found and rebalances != self.rebalances:
-                    await self.go_back()  # nobody knows whether this was read before or after
+                if found and (rebalances != self.rebalances or not found.keys() <= self.producers.keys()):
+                    await self.go_back()  # a rebalance came or is under way: nobody knows from where this was read
                     continue
                 for place, records in found.items():
                     await self.copy(place, records)

@@ -39,7 +39,7 @@ class Copier:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            session_timeout_ms=1500,
+            session_timeout_ms=2500,
             heartbeat_interval_ms=300,
             retry_backoff_ms=50,
             metadata_max_age_ms=2000,

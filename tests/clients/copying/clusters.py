@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.apache_kafka.harness import ApacheKafka
-from tests.cluster.running import QUICK_SESSIONS, running_processes
+from tests.cluster.running import running_processes
 
 SECONDS = 60.0
 REPLICAS = 3
@@ -24,7 +24,8 @@ PARTITIONS = 4
 QUIET = {"log_level": 0}
 SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 SETTINGS = {
-    **QUICK_SESSIONS,
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "250",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",

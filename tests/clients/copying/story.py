@@ -261,7 +261,7 @@ def trouble_of_every_kind(copying: Copying, *, goes_on_without: bool = True) -> 
     with copying.without(copying.transaction_coordinator(copying.transactional_id("1"))):
         while_it_is_away()
     copying.begin("2")
-    copying.pause_member("1", 2.2)
+    copying.pause_member("1", 3.2)
     copying.read_more(80)
     with copying.without(copying.coordinator()):
         while_it_is_away()

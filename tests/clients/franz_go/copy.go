@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	session = 1500 * time.Millisecond
+	session = 2500 * time.Millisecond
 	beat    = 300 * time.Millisecond
 	batch   = 40
 	whim    = 7
