@@ -13,6 +13,7 @@ import msgspec
 from docs.mutants_page import mutants_page
 from docs.probes_page import probes_page
 from docs.protocol_pages import pages as protocol_pages
+from docs.releases_page import releases_page
 from kraftsim.catalogue import Catalogue
 from kraftsim.cli.fault_kinds import families
 from kraftsim.cli.kinds import listing
@@ -181,6 +182,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "catalogue.md": catalogue,
     "command-line.md": command_line,
     "mutants.md": mutants_page,
+    "releases.md": releases_page,
     "probes.md": probes_page,
     **protocol_pages(),
 }
