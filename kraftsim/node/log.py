@@ -217,6 +217,10 @@ class PartitionLog(LogReader):
         self.epochs.truncate_to(self.log_end_offset)
         return cut_bytes
 
+    def roll_by(self, settings: SegmentSettings) -> None:
+        """Let other settings say when segments roll, from the next batch on."""
+        self._segments.settings = settings
+
     def begin_cleaned(self, base_offset: int, now_ms: int) -> CleanedSegment:
         """Begin to write what shall take the place of the segment that begins here, and of some after it. `now_ms` is the wall clock."""
         interval_bytes = self._segments.settings.index_interval_bytes

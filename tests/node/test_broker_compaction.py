@@ -11,6 +11,7 @@ import pytest
 from kraftsim.events.nodes import LogCleaned
 from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.disk.offset_checkpoint import parse_offset_checkpoint
+from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.records import Record
 from tests.node.brokers import NOW, Client, Cluster, running_cluster
 
@@ -131,3 +132,24 @@ def test_what_is_overdue_is_cleaned_however_little_it_is() -> None:
         cluster.run(writing("t", range(6000, 6001)))
         cluster.simulation.run_for(3)
         assert cluster.noted(LogCleaned) and len([keys for offset, keys in left(cluster, "t-0") if offset < 10 and keys]) == 3
+
+
+def test_a_topic_may_become_compacted_and_roll_sooner_while_it_is_written() -> None:
+    """cleanup.policy, segment.bytes and min.cleanable.dirty.ratio count at once."""
+    with running_cluster(**FAST) as cluster:
+        cluster.run(lambda client: client.create_topic("t"))
+        cluster.run(writing("t", range(20)))
+        cluster.simulation.run_for(3)
+        assert not cluster.noted(LogCleaned)
+
+        async def alter(client: Client) -> int:
+            configs = [AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in COMPACTED.items()]
+            answer = await client.ask(
+                IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)])
+            )
+            return int(answer.responses[0].error_code)
+
+        assert cluster.run(alter) == 0
+        cluster.run(writing("t", range(20, 40)))
+        cluster.simulation.run_for(3)
+        assert cluster.noted(LogCleaned) and len([keys for offset, keys in left(cluster, "t-0") if offset < 20 and keys]) <= 3

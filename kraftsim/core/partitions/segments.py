@@ -170,8 +170,12 @@ class SegmentList:
 
     @property
     def settings(self) -> SegmentSettings:
-        """When segments roll, and how dense their indexes are."""
+        """When segments roll, and how dense their indexes are: it may be replaced at any time, and counts from the next batch on."""
         return self._settings
+
+    @settings.setter
+    def settings(self, settings: SegmentSettings) -> None:
+        self._settings = settings
 
     @property
     def segments(self) -> Sequence[Segment]:

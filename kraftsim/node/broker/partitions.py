@@ -294,13 +294,14 @@ class Partitions:
         return registered is not None and registered.incarnation_id == self._incarnation_id
 
     def _apply_settings(self, image: MetadataImage, changed: Collection[tuple[int, str]]) -> None:
-        """Let the present settings hold for partitions whose topic, or whose broker, has other ones (those of segments from the next opening on)."""
+        """Let the present settings hold for partitions whose topic, or whose broker, has other ones."""
         concerns_all = any(resource in changed for resource in ((BROKER_RESOURCE, ALL_BROKERS), (BROKER_RESOURCE, str(self._config.node_id))))
         for hosted in self._hosted.values():
             registered = image.partition(hosted.topic, hosted.partition)
             if registered is not None and (concerns_all or (TOPIC_RESOURCE, hosted.topic) in changed):
                 hosted.settings = self._settings(image, hosted.topic, len(registered.replicas))
                 hosted.replica.rules = hosted.settings.rules
+                hosted.log.roll_by(hosted.settings.segments)
             if concerns_all:
                 hosted.replica.producer_state.go_by(self._producer_policy(image))
 
