@@ -5,12 +5,13 @@ Source: kafka.log.{LogCleanerManagerTest, LogCleanerTest}, KIP-58 (min.compactio
 
 import pytest
 
-from kraftsim.core.partitions.cleaned_batches import BatchCleaner, LastOfProducer
+from kraftsim.core.partitions.cleaned_batches import BatchCleaner, KeyScan, LastOfProducer, Retention
 from kraftsim.core.partitions.cleaning import CleaningRules, LogExtent, OffsetMap, cleanable, groups
 from kraftsim.core.partitions.segments import Segment
-from protocol.batches import RecordBatch, build_batch
+from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
+from protocol.malformed_batches import MalformedRecord
 from protocol.records import Record
-from tests.core.batches import make_batch, make_marker
+from tests.core.batches import doctored, make_batch, make_marker
 
 RULES = CleaningRules(is_compacted=True)
 NOW = 10_000
@@ -153,3 +154,29 @@ def test_a_marker_stays_as_long_as_anything_of_its_transaction_and_then_for_a_wh
     left = later.clean(RecordBatch(stamped))
     assert left is not None and RecordBatch(left).record_count == 0
     assert later.clean(RecordBatch(left)) is not None
+
+
+def numbered_at_will() -> dict[str, RecordBatch]:
+    """Batches with sound checksums whose records say other offsets than they have."""
+    keys = (b"key-0", b"one", b"two")
+    whole = RecordBatch(build_batch([Record(timestamp=1, key=key, value=b"v") for key in keys], base_offset=10))
+    bodies = [
+        bytes(RecordBatch(build_batch([Record(offset=10 + number, timestamp=1, key=key, value=b"v")], base_offset=10)).view()[HEADER_SIZE_BYTES:])
+        for number, key in enumerate(keys)
+    ]
+    first, second, third = bodies
+    return {
+        "backwards": doctored(whole, base_offset=10, records=third + second + first),
+        "twice": doctored(whole, base_offset=10, records=second + second + first),
+        "beyond": doctored(whole, base_offset=10, records=third, last_offset_delta=0, record_count=1),
+    }
+
+
+@pytest.mark.parametrize("what", ["backwards", "twice", "beyond"])
+def test_records_that_a_client_numbered_at_will_are_not_built_anew(what: str) -> None:
+    """Their log is not cleaned, and nobody falls over them; one beyond its batch must not stand for what comes later."""
+    batch = numbered_at_will()[what]
+    with pytest.raises(MalformedRecord):
+        KeyScan(OffsetMap(1 << 20, 0.9), 0, ()).take(batch)
+        control = cleaner({})
+        control._left(batch, list(batch.records()), False, owes_horizon=True, retention=Retention.DELETE_EMPTY)

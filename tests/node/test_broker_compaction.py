@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.nodes import LogCleaned
+from kraftsim.events.nodes import CleaningFailed, LogCleaned
 from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.disk.offset_checkpoint import parse_offset_checkpoint
 from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.records import Record
+from tests.core.batches import doctored
+from tests.core.test_cleaning import numbered_at_will
 from tests.node.brokers import NOW, Client, Cluster, running_cluster
 
 FAST = {"log.cleaner.backoff.ms": "1000"}
@@ -153,3 +155,23 @@ def test_a_topic_may_become_compacted_and_roll_sooner_while_it_is_written() -> N
         cluster.run(writing("t", range(20, 40)))
         cluster.simulation.run_for(3)
         assert cluster.noted(LogCleaned) and len([keys for offset, keys in left(cluster, "t-0") if offset < 20 and keys]) <= 3
+
+
+@pytest.mark.parametrize("what", ["backwards", "twice", "beyond"])
+def test_a_client_that_numbers_its_records_at_will_stops_the_cleaner_and_nothing_else(what: str) -> None:
+    """Leaders do not look at offsets inside of batches, in Apache Kafka neither: its cleaner leaves such a partition alone, too."""
+    with running_cluster(**FAST) as cluster:
+        cluster.run(lambda client: client.create_topic("t", **COMPACTED))
+
+        async def write(client: Client) -> int:
+            bad = numbered_at_will()[what]
+            data = doctored(bad, base_offset=0, base_sequence=0)
+            return (await client.produce(bytes(data.view()))).error_code
+
+        assert cluster.run(write) == 0
+        cluster.run(writing("t", range(40), keys=2))
+        cluster.simulation.run_for(5)
+        cluster.run(writing("t", range(40, 60), keys=2))
+        (failed, *_) = cluster.noted(CleaningFailed)
+        assert (failed.topic, failed.partition) == ("t", 0) and "offset" in failed.reason
+        assert cluster.is_running("broker-1") and not cluster.brokers["broker-1"].shell.is_dead

@@ -17,6 +17,7 @@ from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.transactions import marker_of
 from protocol.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
 from protocol.disk.transaction_index import AbortedTransaction
+from protocol.malformed_batches import MalformedRecord
 from protocol.records import Record
 
 NO_DATA: Final = -1
@@ -107,8 +108,10 @@ class KeyScan:
         """Look at the next batch; False if the map has no room for all of its keys: then no more is looked at. Raises MalformedBatch."""
         may_go = self._transactions.may_go(batch)
         if not batch.is_control and not may_go:
-            offsets, first_offset = self._offsets, self._first_offset
+            offsets, first_offset, last_offset = self._offsets, self._first_offset, batch.last_offset
             for record in batch.records():
+                if record.offset > last_offset:
+                    raise MalformedRecord(f"a record at offset {record.offset} in a batch that ends at {last_offset}", batch.position)
                 if record.key is not None and record.offset >= first_offset and not offsets.put(record.key, record.offset):
                     return False
         if batch.last_offset >= self._first_offset:
@@ -202,6 +205,7 @@ class BatchCleaner:
         horizon_ms = self._horizon_ms if owes_horizon and batch.delete_horizon_ms is None else batch.delete_horizon_ms
         if is_whole and horizon_ms == batch.delete_horizon_ms:
             return batch.view()
+        _require_order(batch, kept)
         return build_batch(
             kept,
             base_offset=batch.base_offset,
@@ -216,3 +220,12 @@ class BatchCleaner:
             delete_horizon_ms=horizon_ms,
             last_offset=batch.last_offset,
         )
+
+
+def _require_order(batch: RecordBatch, records: Iterable[Record]) -> None:
+    """Raise MalformedRecord where a client numbered the records of its batch at will: no leader looks at that, and no batch can be built of them."""
+    next_offset = batch.base_offset
+    for record in records:
+        if not next_offset <= record.offset <= batch.last_offset:
+            raise MalformedRecord(f"a record at offset {record.offset} where {next_offset} to {batch.last_offset} would be in order", batch.position)
+        next_offset = record.offset + 1
