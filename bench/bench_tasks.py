@@ -2,7 +2,7 @@
 
 python -m bench.bench_tasks [--partitions 10 100 1000] [--plot docs/tasks.svg]
 
-Three threads copy a topic of three brokers exactly once in simulation, with two records in each partition; times are virtual, of the simulated network
+Three threads copy a topic of three brokers exactly once in simulation, two records in each partition; times are virtual, of the simulated network
 and disks. Prints the table in Markdown.
 """
 
@@ -85,9 +85,8 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
-    print(
-        "| input partitions | variant | producers | connections | transactions | records per transaction | transactions/s | records/s | seconds | CPU s |"
-    )
+    columns = ("input partitions", "variant", "producers", "connections", "transactions", "records each", "transactions/s", "records/s", "s", "CPU s")
+    print(f"| {' | '.join(columns)} |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     events: list[CopiesCounted] = []
     for partitions in options.partitions:

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from kraftsim.core.clients.producer_steps import (
     AskMetadata,
+    Identity,
     IdentityTaken,
     OutgoingRecord,
     RecordDelivered,
@@ -128,6 +129,13 @@ class TransactionalClient:
     def is_in_transaction(self) -> bool:
         """Whether a transaction is open, or must be aborted."""
         return self._rules.state in (ProducerState.IN_TRANSACTION, ProducerState.ABORTABLE_ERROR)
+
+    @property
+    def next_identity(self) -> Identity:
+        """The producer id with the epoch after the present one, which nobody has been given yet."""
+        identity = self._rules.identity
+        assert identity is not None, "the client has begun"
+        return Identity(identity.producer_id, identity.producer_epoch + 1)
 
     async def init(self) -> None:
         """Take the transactional id: what its former holder left open is aborted, and the holder fenced."""

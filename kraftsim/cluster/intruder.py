@@ -1,0 +1,65 @@
+"""A client that keeps to no rule: it writes into a transaction under an epoch that nobody gave it, and ends transactions as an administrator may.
+
+Source: KIP-664 (kafka-transactions.sh abort), KIP-890.
+"""
+
+from kraftsim.cluster.workplace import Workplace
+from kraftsim.core.clients.producer_steps import Identity
+from kraftsim.node.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
+from protocol.batches import build_batch
+from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.records import Record
+
+EXPLICIT_PRODUCE = 11
+ADMIN_COORDINATOR_EPOCH = 0
+
+
+class Intruder:
+    """Writes to the leader of one partition."""
+
+    def __init__(self, workplace: Workplace, topic: str, partition: int) -> None:
+        self._topic = topic
+        self._partition = partition
+        identity = ClientIdentity(client_id=workplace.name, bootstrap=tuple(workplace.bootstrap))
+        self._connections = ClusterConnections(workplace.world, identity)
+
+    async def write(self, transactional_id: str, identity: Identity) -> ErrorCode:
+        """Write one record into a transaction, as a producer of an older client does; return what the leader says. Raises OSError kinds."""
+        batch = build_batch(
+            [Record(0, 0, b"intruder", b"", ())],
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=self._partition, records=batch)])
+        request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=[data])
+        connection = await self._connections.to_broker(await self._leader())
+        answer = await connection.request(request, api_version=EXPLICIT_PRODUCE)
+        assert isinstance(answer, ProduceResponse), "Produce was asked"
+        return error_of(answer.responses[0].partition_responses[0].error_code)
+
+    async def abort(self, identity: Identity) -> ErrorCode:
+        """End a transaction by hand; return what the leader says. Raises OSError kinds."""
+        topics = [WritableTxnMarkerTopic(name=self._topic, partition_indexes=[self._partition])]
+        marker = WritableTxnMarker(producer_id=identity.producer_id, producer_epoch=identity.producer_epoch, transaction_result=False, topics=topics)
+        marker.coordinator_epoch = ADMIN_COORDINATOR_EPOCH
+        connection = await self._connections.to_broker(await self._leader())
+        answer = await connection.request(WriteTxnMarkersRequest(markers=[marker]))
+        assert isinstance(answer, WriteTxnMarkersResponse), "WriteTxnMarkers was asked"
+        return error_of(answer.markers[0].topics[0].partitions[0].error_code)
+
+    def close(self) -> None:
+        """End the client."""
+        self._connections.close()
+
+    async def _leader(self) -> int:
+        found = await self._connections.metadata([self._topic])
+        return found.topics[0].partitions[self._partition].leader_id
