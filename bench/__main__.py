@@ -1,7 +1,8 @@
 """`make bench`: every measurement, one after the other; `make bench ARGS=ids` runs one, ARGS="failover --rounds 20" tells it more.
 
 python -m bench [NAME ...] [OPTIONS OF A BENCH]
-names: codec import records frames copies start quorum_start ids failover writes partitions produce variants shrink idle bugs
+names: codec import records frames copies start quorum_start ids failover writes partitions produce
+       traffic latency producers leader_failover variants shrink idle bugs
 """
 
 import subprocess
