@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from docs.mutants_page import mutants_page
+from docs.personas_page import personas_page
 from docs.probes_page import probes_page
 from docs.protocol_pages import pages as protocol_pages
-from docs.releases_page import releases_page
 from kraftsim.catalogue import Catalogue
 from kraftsim.cli.fault_kinds import families
 from kraftsim.cli.kinds import listing
@@ -182,7 +182,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "catalogue.md": catalogue,
     "command-line.md": command_line,
     "mutants.md": mutants_page,
-    "releases.md": releases_page,
+    "personas.md": personas_page,
     "probes.md": probes_page,
     **protocol_pages(),
 }

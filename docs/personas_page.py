@@ -17,7 +17,7 @@ from kraftsim.releases.traits import Trait
 METADATA_VERSION = "metadata.version"
 
 
-def releases_page() -> str:
+def personas_page() -> str:
     """Return the page."""
     lines = [
         "# Releases\n",
