@@ -1,0 +1,261 @@
+"""The rules of the own transactional producer: states, questions, errors, epochs."""
+
+import pytest
+
+from kraftsim.core.clients.producer_steps import (
+    Identity,
+    IdentityTaken,
+    MetadataArrived,
+    OutgoingRecord,
+    PartitionAnswer,
+    ProduceAnswered,
+    ProducerSettings,
+    RecordGiven,
+    RecordGivenUp,
+    SendProduce,
+    TimePassed,
+    TopicPartition,
+)
+from kraftsim.core.clients.transaction_steps import (
+    AbortAsked,
+    AddOffsets,
+    AddPartitions,
+    Answered,
+    BeginAsked,
+    CommitAsked,
+    CommitOffsets,
+    CoordinatorFound,
+    CoordinatorKind,
+    EndTransaction,
+    FindCoordinator,
+    GroupIdentity,
+    InitAsked,
+    InitProducerId,
+    OffsetsGiven,
+    Outcome,
+    ProducerState,
+    Question,
+    QuestionLost,
+    SendQuestion,
+    TransactionalEffect,
+    TransactionalInput,
+    TransactionalSettings,
+    TransactionSettled,
+)
+from kraftsim.core.clients.transactional_producer import TransactionalProducer
+from protocol.errors import ErrorCode
+
+HERE = TopicPartition("t", 0)
+BROKER, COORDINATOR, GROUPS = 1, 2, 3
+FIRST = Identity(4000, 0)
+GROUP = GroupIdentity("g", 3, "m")
+
+
+class Script:
+    """A producer under test, and everything it wanted so far."""
+
+    def __init__(self, transaction_version: int = 0) -> None:
+        self.now_ms = 1000
+        self.version = transaction_version
+        producer = ProducerSettings(linger_ms=0, delivery_timeout_ms=5000)
+        self.rules = TransactionalProducer(TransactionalSettings(transactional_id="id", producer=producer))
+        self.asked: list[Question] = []
+        self.sent: list[SendProduce] = []
+        self.settled: list[TransactionSettled] = []
+        self.given_up: list[RecordGivenUp] = []
+        self.identities: list[Identity] = []
+        self.finds: list[CoordinatorKind] = []
+
+    def step(self, happened: TransactionalInput) -> list[TransactionalEffect]:
+        effects = self.rules.step(happened, self.now_ms)
+        for effect in effects:
+            match effect:
+                case SendQuestion(question=question):
+                    self.asked.append(question)
+                case SendProduce():
+                    self.sent.append(effect)
+                case TransactionSettled():
+                    self.settled.append(effect)
+                case RecordGivenUp():
+                    self.given_up.append(effect)
+                case IdentityTaken(identity):
+                    self.identities.append(identity)
+                case FindCoordinator(kind=kind):
+                    self.finds.append(kind)
+                    broker_id = COORDINATOR if kind is CoordinatorKind.TRANSACTION else GROUPS
+                    self.step(CoordinatorFound(kind=kind, broker_id=broker_id, transaction_version=self.version))
+        return effects
+
+    def ready(self) -> "Script":
+        self.step(InitAsked())
+        self.step(Answered(error_code=ErrorCode.NONE, identity=FIRST))
+        return self
+
+    def begun(self) -> "Script":
+        """In a transaction, with one record in its partition's log."""
+        self.ready().step(BeginAsked())
+        self.give("a")
+        if not self.version:
+            self.say()
+        self.step(MetadataArrived({HERE: BROKER}))
+        self.produced()
+        return self
+
+    def give(self, key: str) -> None:
+        self.step(RecordGiven(OutgoingRecord(where=HERE, key=key, value=b"v", timestamp_ms=0)))
+
+    def say(self, error: ErrorCode = ErrorCode.NONE, identity: Identity | None = None) -> None:
+        """Answer the question under way; of partitions each says the same."""
+        question = self.asked[-1]
+        if isinstance(question, AddPartitions):
+            self.step(Answered(error_code=ErrorCode.NONE, errors=dict.fromkeys(question.partitions, error)))
+        elif isinstance(question, CommitOffsets):
+            self.step(Answered(error_code=ErrorCode.NONE, errors=dict.fromkeys((where for where, _ in question.offsets), error)))
+        else:
+            self.step(Answered(error_code=error, identity=identity))
+
+    def produced(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        request = self.sent[-1]
+        answers = tuple(PartitionAnswer(where=batch.where, error_code=error, base_offset=7) for batch in request.batches)
+        self.step(ProduceAnswered(request.request_id, answers))
+
+    def later(self, ms: int = 200) -> None:
+        self.now_ms += ms
+        self.step(TimePassed())
+
+    @property
+    def kinds(self) -> list[str]:
+        return [type(question).__name__ for question in self.asked]
+
+
+def test_a_partition_is_added_before_it_is_written_to():
+    """transaction.version 0 and 1 (KIP-98)."""
+    script = Script().ready()
+    script.step(BeginAsked())
+    script.step(MetadataArrived({HERE: BROKER}))
+    script.give("a")
+    assert script.kinds == ["InitProducerId", "AddPartitions"] and not script.sent
+    script.say()
+    script.step(MetadataArrived({HERE: BROKER}))
+    assert [batch.identity for batch in script.sent[0].batches] == [FIRST]
+
+
+def test_with_version_2_nothing_is_added_and_each_end_brings_an_epoch():
+    """KIP-890 part 2: EndTxn's answer names the next epoch, under which sequences begin at 0."""
+    script = Script(transaction_version=2).begun()
+    assert script.kinds == ["InitProducerId"]
+    script.step(CommitAsked())
+    script.say(identity=Identity(4000, 1))
+    assert script.rules.state is ProducerState.READY
+    script.step(BeginAsked())
+    script.give("b")
+    assert [(batch.identity, batch.base_sequence) for batch in script.sent[-1].batches] == [(Identity(4000, 1), 0)]
+
+
+def test_a_commit_waits_for_its_records_and_sequences_go_on_after_it():
+    script = Script().begun()
+    script.give("b")
+    script.step(CommitAsked())
+    assert script.kinds[-1] == "AddPartitions"
+    script.produced()
+    assert script.asked[-1] == EndTransaction(transactional_id="id", identity=FIRST, is_commit=True)
+    script.say()
+    assert [each.outcome for each in script.settled] == [Outcome.COMMITTED]
+    script.step(BeginAsked())
+    script.give("c")
+    script.say()
+    assert script.sent[-1].batches[0].base_sequence == 2
+
+
+def test_offsets_are_added_once_and_committed_at_the_groups_coordinator():
+    """AddOffsetsToTxn once per group and transaction, then TxnOffsetCommit (KIP-447 names the member)."""
+    script = Script().begun()
+    for offset in (5, 6):
+        script.step(OffsetsGiven(group=GROUP, offsets={HERE: offset}))
+        while script.rules.has_offsets_to_send:
+            script.say()
+    assert script.kinds[2:] == ["AddOffsets", "CommitOffsets", "CommitOffsets"]
+    assert isinstance(script.asked[2], AddOffsets) and script.finds == [CoordinatorKind.TRANSACTION, CoordinatorKind.GROUP]
+
+
+def test_a_transaction_of_which_nobody_heard_ends_without_a_question():
+    script = Script().ready()
+    script.step(BeginAsked())
+    script.step(CommitAsked())
+    assert [each.outcome for each in script.settled] == [Outcome.COMMITTED]
+    assert script.kinds == ["InitProducerId"]
+
+
+@pytest.mark.parametrize(
+    "error, state",
+    [
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ProducerState.COMMITTING),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ProducerState.COMMITTING),
+        (ErrorCode.NOT_COORDINATOR, ProducerState.COMMITTING),
+        (ErrorCode.PRODUCER_FENCED, ProducerState.FATAL_ERROR),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ProducerState.FATAL_ERROR),
+        (ErrorCode.INVALID_TXN_STATE, ProducerState.FATAL_ERROR),
+        (ErrorCode.TRANSACTION_ABORTABLE, ProducerState.ABORTABLE_ERROR),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ProducerState.ABORTABLE_ERROR),
+    ],
+)
+def test_an_answer_to_end_txn_decides_the_state(error, state):
+    """TransactionManager.EndTxnHandler."""
+    script = Script().begun()
+    script.step(CommitAsked())
+    script.say(error)
+    assert script.rules.state is state
+    script.later()
+    assert (script.kinds.count("EndTransaction") == 2) is (state is ProducerState.COMMITTING)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID])
+def test_a_fenced_member_aborts_and_lives_on(error):
+    """CommitFailedException: what KIP-447 calls fenced does not end the producer."""
+    script = Script().begun()
+    script.step(OffsetsGiven(group=GROUP, offsets={HERE: 5}))
+    script.say()
+    script.say(error)
+    assert script.rules.state is ProducerState.ABORTABLE_ERROR
+    script.step(AbortAsked())
+    script.say()
+    assert script.rules.state is ProducerState.READY
+    assert [each.outcome for each in script.settled] == [Outcome.ABORTED]
+
+
+def test_a_lost_sequence_costs_the_transaction_and_brings_the_next_epoch():
+    """KIP-360: a batch whose fate is unknown is given up; after the abort InitProducerId names the present epoch."""
+    script = Script().begun()
+    script.give("b")
+    script.step(MetadataArrived({HERE: BROKER}))
+    script.produced(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    script.now_ms += 6000
+    script.step(TimePassed())
+    assert script.rules.state is ProducerState.ABORTABLE_ERROR and [each.record.key for each in script.given_up] == ["b"]
+    script.step(AbortAsked())
+    script.say()
+    assert script.asked[-1] == InitProducerId(transactional_id="id", transaction_timeout_ms=60_000, identity=FIRST)
+    script.say(identity=Identity(4000, 1))
+    assert script.rules.state is ProducerState.READY and script.identities == [FIRST, Identity(4000, 1)]
+
+
+def test_fenced_by_a_partition_is_asked_of_the_coordinator():
+    """KIP-588: INVALID_PRODUCER_EPOCH from Produce costs the transaction; the coordinator says whether the producer is fenced."""
+    script = Script().begun()
+    script.give("b")
+    script.produced(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert script.rules.state is ProducerState.ABORTABLE_ERROR
+    script.step(AbortAsked())
+    script.say(ErrorCode.PRODUCER_FENCED)
+    assert script.rules.state is ProducerState.FATAL_ERROR
+    assert [each.outcome for each in script.settled] == [Outcome.UNKNOWN]
+
+
+def test_a_question_that_gets_lost_is_asked_again_of_whoever_coordinates_now():
+    script = Script().begun()
+    script.step(CommitAsked())
+    script.step(QuestionLost())
+    assert script.rules.wake_at_ms is not None
+    script.later()
+    assert script.finds == [CoordinatorKind.TRANSACTION, CoordinatorKind.TRANSACTION]
+    assert script.kinds[-2:] == ["EndTransaction", "EndTransaction"]
