@@ -14,6 +14,7 @@ from kraftsim.core.partitions.cleaned_batches import lasts_of
 from kraftsim.core.partitions.cleaning import Cleanable, LogExtent, OffsetMap, cleanable
 from kraftsim.events.nodes import CleaningFailed, LogCleaned, SegmentsCleaned
 from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.log import PartitionLog
 from kraftsim.node.log_cleaning import CleanedLog, CleaningCalledOff, LogToClean, clean_log
 from kraftsim.node.log_gate import LogGate
 from kraftsim.node.shell import NodeShell
@@ -78,14 +79,18 @@ class LogCleaner:
     async def clean_dirtiest(self) -> bool:
         """Clean the log that needs it most, delete what is too old of compacted logs, and tell whether there was one to clean."""
         now_ms = self._shell.world.clock.wall_ms()
-        dirtiest: tuple[float, HostedPartition, Cleanable] | None = None
+        dirtiest: tuple[float, HostedPartition, Cleanable, tuple[PartitionLog, int]] | None = None
         for hosted in self._hosted():
+            as_it_was = (hosted.log, hosted.log.cut_count)
             found = await self._look_at(hosted, now_ms)
             if found is not None and (dirtiest is None or found.ratio > dirtiest[0]):
-                dirtiest = (found.ratio, hosted, found)
+                dirtiest = (found.ratio, hosted, found, as_it_was)
         has_cleaned = False
-        if dirtiest is not None and dirtiest[1].log.gate.is_free and dirtiest[1].log.is_open:
-            has_cleaned = await self._clean(dirtiest[1], dirtiest[2], now_ms)
+        if dirtiest is not None:
+            _, hosted, found, as_it_was = dirtiest
+            is_as_it_was = (hosted.log, hosted.log.cut_count) == as_it_was  # others were looked at since
+            if is_as_it_was and hosted.log.is_open and hosted.log.gate.is_free:
+                has_cleaned = await self._clean(hosted, found, now_ms)
         for hosted in self._hosted():
             if hosted.settings.cleaning.is_compacted and hosted.log.is_open and hosted.log.gate.is_free:
                 await self._delete_expired(hosted)

@@ -208,10 +208,10 @@ class Partitions:
     async def move(self, topic: str, partition: int, home: LogDirectory) -> bool:
         """Let a replica lie in a directory: move it there, or remember it for a replica that is not here yet. False for one that is not here."""
         key = (topic, partition)
-        hosted = self._hosted.get(key)
         under_way = self.moves.of(key)
         if under_way is not None and under_way.home is not home:
             await self.moves.cancel(key)
+        hosted = self._hosted.get(key)
         if hosted is None:
             self._wishes[key] = home.path
             return False
