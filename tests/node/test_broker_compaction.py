@@ -175,3 +175,17 @@ def test_a_client_that_numbers_its_records_at_will_stops_the_cleaner_and_nothing
         (failed, *_) = cluster.noted(CleaningFailed)
         assert (failed.topic, failed.partition) == ("t", 0) and "offset" in failed.reason
         assert cluster.is_running("broker-1") and not cluster.brokers["broker-1"].shell.is_dead
+
+
+def test_a_cleaner_that_keeps_below_its_limit_holds_nobody_up() -> None:
+    """With log.cleaner.io.max.bytes.per.second at 1 it would be at it for days; the broker stops within seconds, and the log is sound."""
+    with running_cluster(**FAST, log_cleaner_io_max_bytes_per_second="1") as cluster:
+        cluster.run(lambda client: client.create_topic("t", **{**COMPACTED, "segment_bytes": "100000", "max_message_bytes": "100000"}))
+        cluster.run(writing("t", range(8), value=b"v" * 50_000, keys=2))
+        cluster.simulation.run_for(5)
+        assert not cluster.noted(LogCleaned)
+        before = cluster.simulation.now_ns
+        cluster.stop("broker-1")
+        assert cluster.simulation.now_ns - before < 5e9
+        assert not [name for name in cluster.simulation.world_of("broker-1").disk.list("t-0") if name.endswith((".cleaned", ".swap"))]
+        assert len(left(cluster, "t-0")) == 8

@@ -21,7 +21,11 @@ from kraftsim.node.shell import NodeShell
 
 TURN_BYTES: Final = 128 * 1024
 """So much is read before others get a turn: some milliseconds of work."""
+NAP_SECONDS_MAX: Final = 0.1
+"""Whoever wants the log for himself waits no longer for a cleaner that keeps below its limit."""
 WITHOUT_LIMIT: Final = 1e300
+SLOWEST: Final = 1e-3
+"""Bytes per second, in place of none at all."""
 
 
 class CleaningPace:
@@ -29,7 +33,7 @@ class CleaningPace:
 
     def __init__(self, gate: LogGate, bytes_per_second: float) -> None:
         self._gate = gate
-        self._bytes_per_second = bytes_per_second
+        self._bytes_per_second = max(bytes_per_second, SLOWEST)
         self._bytes = 0
 
     async def spend(self, size_bytes: int) -> None:
@@ -37,7 +41,11 @@ class CleaningPace:
         self._bytes += size_bytes
         if self._bytes >= TURN_BYTES:
             spent, self._bytes = self._bytes, 0
-            await asyncio.sleep(spent / self._bytes_per_second if self._bytes_per_second < WITHOUT_LIMIT else 0)
+            left_s = spent / self._bytes_per_second if self._bytes_per_second < WITHOUT_LIMIT else 0.0
+            while left_s > NAP_SECONDS_MAX and not self._gate.is_wanted:
+                await asyncio.sleep(NAP_SECONDS_MAX)
+                left_s -= NAP_SECONDS_MAX
+            await asyncio.sleep(min(left_s, NAP_SECONDS_MAX))
         if self._gate.is_wanted:
             raise CleaningCalledOff
 
