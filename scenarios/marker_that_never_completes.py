@@ -8,10 +8,10 @@ Source: KIP-890; asked of Apache Kafka 3.9.1 and 4.4.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, Deals
+from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, AbortNeeded, Deals, ProducerFailed
 from kraftsim.cluster.intruder import Intruder
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ async def play(stage: Stage) -> None:
             await deals.send(stage, client, "a")
             await stage.sleep(0.5)
             await intruder.write("deals-1", client.next_identity)
-            await client.commit()
+            try:
+                await client.commit()
+            except (AbortNeeded, ProducerFailed) as end:
+                raise StoryFailed(f"the marker of the transaction before never came: {end}") from end
         await client.close()
 
     await under_faults(stage, dealer.workplace.run(work()), seconds=1.0)

@@ -43,9 +43,12 @@ async def _round(stage: Stage, deals: Deals, number: int) -> None:
 
 async def _stand_still(stage: Stage, deals: Deals, first: Dealer, second: Dealer, point: str, is_fenced: list[bool]) -> None:
     zombie = await first.begin_life()
-    await zombie.begin()
-    await deals.send(stage, zombie, "a")
-    await zombie.commit()
+    try:
+        await zombie.begin()
+        await deals.send(stage, zombie, "a")
+        await zombie.commit()
+    except AbortNeeded:
+        await zombie.abort()
     await zombie.begin()
     if point != "begun":
         await deals.send(stage, zombie, "b")
@@ -74,7 +77,10 @@ async def _take_over(stage: Stage, deals: Deals, dealer: Dealer) -> None:
             await deals.send(stage, client, "d")
             await client.commit()
         except AbortNeeded:
-            await client.abort()
+            try:
+                await client.abort()
+            except ProducerFailed:
+                break
     await client.close()
 
 
