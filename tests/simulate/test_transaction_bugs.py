@@ -1,0 +1,39 @@
+"""Historical bugs of transactions are found by the stories of exactly-once, and without them the same seeds are clean."""
+
+import pytest
+
+from kraftsim.bugs.bug import bug
+from kraftsim.explore.run import play
+
+FINDINGS = [
+    ("KAFKA-5247", "old_and_new_clients_commit_offsets", 1, "group-offsets-equal-log"),
+    ("KAFKA-5376", "exactly_once_under_faults", 2, "read-committed-reads-committed-only"),
+    ("KAFKA-6119", "transaction_times_out", 1, "transactions-atomic"),
+    ("KAFKA-9346", "exactly_once_under_faults", 2, "offsets-told-are-stable"),
+    ("KAFKA-9807", "exactly_once_under_faults", 1, "last-stable-offset-before-open-transactions"),
+    ("KAFKA-10080", "coordinator_failover_in_every_state", 2, "transaction-states-follow"),
+    ("KAFKA-14402", "transaction_times_out", 2, "fenced-producers-write-nothing"),
+    ("KAFKA-17754", "end_of_a_transaction_comes_late", 3, "read-committed-reads-committed-only"),
+]
+
+
+@pytest.mark.parametrize("name, scenario, seed, invariant", FINDINGS)
+def test_a_bug_that_is_put_back_is_found(name, scenario, seed, invariant):
+    """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
+    result = play(scenario, seed=seed, bugs=(name,))
+    assert invariant in result.invariants_violated, "\n".join(result.lines())
+    assert invariant in bug(name).caught_by
+
+
+@pytest.mark.parametrize("scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS}))
+def test_without_a_bug_the_seeds_are_clean(scenario, seed):
+    """With KAFKA-17754 the clean run is of transaction.version 2: the same requests come late, and end nothing."""
+    result = play(scenario, seed=seed)
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+
+
+def test_a_record_of_a_too_new_epoch_keeps_a_marker_out_before_4_0():
+    """Asked of Apache Kafka 3.9.1: the transaction never ends. Since 4.0 the record is refused, and the story comes true."""
+    stuck = play("marker_that_never_completes", seed=1, settings={"kraftsim.release": "3.9"})
+    assert stuck.trouble is not None and "marker" in stuck.trouble
+    assert play("marker_that_never_completes", seed=1).outcome == "ok"
