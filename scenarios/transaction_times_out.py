@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
 PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24
+BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 12.0
 HURRIED = ProducerSettings(delivery_timeout_ms=750, request_timeout_ms=700)
 """What is not acknowledged soon is given up, and its transaction aborted."""
@@ -76,8 +77,9 @@ def _late(random: "Random") -> Fault:
     """A request to write is done when its client has given it up, and aborted; or a broker hears of a transaction when that is over."""
     waits_ms = random.randint(700, 1600)
     if random.random() < 0.4:
-        trigger = OnFrame(api_key=ADD_PARTITIONS_TO_TXN, is_response=True, nth=random.randint(1, 80), moment="before")
-        return Fault(kind="late-reply", target=AT_THE_TRIGGER, trigger=trigger, params={"duration_ms": waits_ms})
+        asker = random.choice(BROKERS)
+        trigger = OnFrame(api_key=ADD_PARTITIONS_TO_TXN, is_response=True, client=asker, nth=random.randint(1, 20), moment="before")
+        return Fault(kind="late-reply", target=AT_THE_TRIGGER, trigger=trigger, params={"duration_ms": waits_ms + 200})
     trigger = OnFrame(api_key=PRODUCE, nth=random.randint(1, 60), moment="before")
     params: dict[str, Value] = {"overtaken_by": 1, "same_client": False, "after_ms": waits_ms, "duration_ms": 6000}
     return Fault(kind="overtaken-request", target=AT_THE_TRIGGER, trigger=trigger, params=params)

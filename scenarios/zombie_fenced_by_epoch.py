@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
-WORK_SECONDS = 6.0
+WORK_SECONDS = 10.0
 POINTS = ("begun", "sent", "sent more")
 
 
@@ -88,10 +88,19 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw up to three deaths of brokers, at the changes of a transaction's state where those can be waited for."""
     if mode is not Mode.SIM:
         return tuple(_restart(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, 5000))) for _ in range(random.randint(0, 1)))
+    if random.random() < 0.4:
+        return _lonely(random)
     moments = ("TransactionStateChanged", "MarkerAppended", "ProducerFenced", "TransactionAbortForced")
     return tuple(
         _restart(random, AT_THE_TRIGGER, OnEvent(kind=random.choice(moments), nth=random.randint(1, 12))) for _ in range(random.randint(0, 3))
     )
+
+
+def _lonely(random: "Random") -> tuple[Fault, ...]:
+    """Two brokers stand still for so long that the third is alone in sync: nothing can be written about transactions, and so nobody fenced."""
+    at_ms, duration_ms = random.randint(100, 600), random.randint(6000, 9000)
+    two = random.sample(BROKERS, 2)
+    return tuple(Fault(kind="pause", target=each, trigger=AtTime(at_ms=at_ms), params={"duration_ms": duration_ms}) for each in two)
 
 
 def _restart(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
