@@ -30,6 +30,7 @@ BENCHES = {
     "variants": "five batches of each producer, or the latest one (KIP-758): memory, answers, harm",
     "transactions": "transactions per second and the latency of commits, by librdkafka, beside Apache Kafka",
     "copying": "MB/s of consume-transform-produce, exactly once, by librdkafka, beside Apache Kafka",
+    "tasks": "what a producer per task costs beside a producer per thread, at 10, 100 and 1,000 partitions",
     "coordinator_failover": "from kill -9 of a transaction coordinator to the next commit, beside Apache Kafka",
     "shrink": "from 40 faults to what a failure needs: faults left, and CPU seconds",
     "proxy": "what the proxy in front of the nodes costs: requests, and records by librdkafka, with and without it",
