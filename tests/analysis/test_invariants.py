@@ -43,7 +43,7 @@ from tests.analysis.happenings import (
 from tests.analysis.history import History
 from tests.analysis.oracle_by_duckdb import found_by_duckdb, found_of_all_by_duckdb
 from tests.analysis.replica_cases import note_replicas
-from tests.analysis.transaction_cases import note_transactions
+from tests.analysis.transaction_notes import note_transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

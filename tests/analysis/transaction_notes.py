@@ -1,0 +1,121 @@
+"""Drawn histories of transactions: as they should be but for a slip now and then, so that check and SQL of an invariant can be compared."""
+
+from collections.abc import Callable
+from random import Random
+
+from kraftsim.events.event import Event
+from tests.analysis.history import History
+from tests.analysis.transaction_cases import (
+    OFFSETS,
+    ONE,
+    PID,
+    TWO,
+    acknowledged,
+    appended,
+    asked,
+    batch,
+    changed,
+    copied,
+    dropped,
+    ended,
+    expected,
+    filled,
+    logged,
+    marked,
+    marker,
+    materialised,
+    pending,
+    quiet,
+    read,
+    sent,
+    stable,
+    state,
+    taken,
+    through,
+    told,
+)
+
+
+def note_transactions(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let a producer copy records in transactions, mostly as it should, and a reader judge."""
+
+    def note(node: str, *events: Event) -> None:
+        for event in events:
+            history.note(node, event)
+
+    note("harness", expected())
+    note("c", taken(0))
+    walk: list[tuple[int, int, str]] = [(0, 0, "")]
+    log: list[tuple[int, int, bool | None]] = []
+    offsets: list[tuple[int, int]] = []
+    seen: list[tuple[str, int]] = []
+    end_offset, epoch = 0, 0
+    for number in range(1, random.randrange(2, 7)):
+        name, is_commit = f"c/{number}", random.random() < 0.7
+        if random.random() < 0.3:
+            epoch += 1
+            note("c", taken(epoch + (1 if slip() else 0)))
+            walk.append((0, epoch, ""))
+        walk.append((1, epoch, "out-1" if slip() else "out-0"))
+        first = end_offset
+        for _ in range(random.randrange(1, 3)):
+            key = f"k{end_offset}"
+            note("w", filled(f"f{end_offset}"))
+            note("c", sent(key, name), acknowledged(key, end_offset))
+            note(ONE, appended(end_offset, end_offset, epoch=epoch))
+            if not slip():
+                note(TWO, copied(end_offset, end_offset, epoch=epoch))
+            if is_commit != slip():
+                seen.append((key, end_offset))
+                seen.append((f"f{end_offset}", 1000 + end_offset))
+            else:
+                seen.append((f"f{end_offset}", 2000 + end_offset))
+            log.append((end_offset, epoch, None))
+            end_offset += 1
+        note(ONE, stable(end_offset if slip() else first))
+        note(ONE, pending(number, 2 * number))
+        if slip():
+            note(ONE, told(number, 2 * number))
+        note("c", asked(name, is_commit=is_commit))
+        walk += [(2 if is_commit else 3, epoch, ""), (4 if is_commit else 5, epoch, "")]
+        note("coordinator", changed(len(walk) - 2))
+        if not slip():
+            note(ONE, marked(end_offset, is_commit=is_commit, epoch=epoch))
+            note(TWO, marked(end_offset, is_commit=is_commit, epoch=epoch))
+            log.append((end_offset, epoch, is_commit != slip()))
+        end_offset += 1
+        note(ONE, stable(end_offset))
+        note(ONE, materialised(number, 2 * number) if is_commit else dropped(number, 2 * number))
+        note("c", ended(name, "committed" if is_commit != slip() else "aborted", epoch=epoch))
+        if is_commit:
+            offsets.append((number, 2 * number))
+        if offsets:
+            note(ONE, told(offsets[-1][0] + (1 if slip() else 0), offsets[-1][1]))
+    for key, offset in seen:
+        for _ in range(0 if slip() else 1):
+            note("a", read(key, offset + (7 if slip() else 0)))
+    note("a", *([] if random.random() < 0.1 else [through()]), quiet())
+    _note_left(history, random, slip, walk, log, offsets)
+
+
+def _note_left(
+    history: History,
+    random: Random,
+    slip: Callable[[], bool],
+    walk: list[tuple[int, int, str]],
+    log: list[tuple[int, int, bool | None]],
+    offsets: list[tuple[int, int]],
+) -> None:
+    """Note what is on the disks then."""
+    for broker in (ONE, TWO):
+        for offset, epoch, is_commit in log:
+            if is_commit is None:
+                history.note("final", batch(offset, epoch=max(0, epoch - (1 if slip() else 0)), broker=broker))
+            else:
+                history.note("final", marker(offset, epoch=epoch, is_commit=is_commit, coordinator_epoch=1 if slip() else 0, broker=broker))
+        for offset, (status, epoch, partitions) in enumerate(walk):
+            shown = random.randrange(6) if slip() else status
+            history.note("final", state(offset, shown, epoch=epoch + (3 if slip() else 0), partitions=partitions, broker=broker))
+        for committed_offset, log_offset in offsets:
+            history.note("final", logged(committed_offset, log_offset, PID, broker))
+            history.note("final", marker(log_offset + 1, topic=OFFSETS, is_commit=not slip(), broker=broker, producer_id=PID))
