@@ -48,8 +48,8 @@ def expected() -> Event:
     return CopyExpected(input_topic="in", output_topic="out")
 
 
-def filled(key: str) -> Event:
-    return RecordAcknowledged(client_id="w", topic="in", partition=0, record_key=key, offset=0)
+def filled(key: str, offset: int = 0) -> Event:
+    return RecordAcknowledged(client_id="w", topic="in", partition=0, record_key=key, offset=offset)
 
 
 def sent(key: str, transaction: str) -> Event:

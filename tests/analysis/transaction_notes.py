@@ -4,6 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.event import Event
+from tests.analysis.happenings import final_log, final_record
 from tests.analysis.history import History
 from tests.analysis.transaction_cases import (
     OFFSETS,
@@ -60,7 +61,7 @@ def note_transactions(history: History, random: Random, slip: Callable[[], bool]
         first = end_offset
         for _ in range(random.randrange(1, 3)):
             key = f"k{end_offset}"
-            note("w", filled(f"f{end_offset}"))
+            note("w", filled(f"f{end_offset}", end_offset))
             note("c", sent(key, name), acknowledged(key, end_offset))
             note(ONE, appended(end_offset, end_offset, epoch=epoch))
             if not slip():
@@ -107,6 +108,11 @@ def _note_left(
     offsets: list[tuple[int, int]],
 ) -> None:
     """Note what is on the disks then."""
+    data = [offset for offset, _, is_commit in log if is_commit is None]
+    for topic, letter in (("in", "f"), ("out", "k")):
+        history.note("final", final_log(len(log), len(data), topic=topic))
+        for offset in data:
+            history.note("final", final_record(offset, f"{letter}{offset}", topic=topic))
     for broker in (ONE, TWO):
         for offset, epoch, is_commit in log:
             if is_commit is None:
