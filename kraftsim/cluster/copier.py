@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.workplace import Workplace
 from kraftsim.core.clients.membership_steps import GroupSettings
 from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.transaction_steps import TransactionalSettings
+from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.node.clients import AbortNeeded, GroupConsumerClient, MembershipFailed, ProducerFailed, ReadRecord, TransactionalClient
 
 if TYPE_CHECKING:
@@ -131,13 +131,15 @@ class Copier:
         await consumer.start()
         while not self._is_done():
             records = await consumer.poll()
+            # Whoever is expelled later is nobody, and nobody is fenced: what was read is committed in the name under which it was read.
+            group = consumer.group
             await self._pass(Point.POLLED)
             for first in range(0, len(records), self._settings.records_per_transaction):
-                if not await self._copy(consumer, records[first : first + self._settings.records_per_transaction]):
+                if not await self._copy(consumer, group, records[first : first + self._settings.records_per_transaction]):
                     break
         await self._end(leaves=True)
 
-    async def _copy(self, consumer: GroupConsumerClient, records: Sequence[ReadRecord]) -> bool:
+    async def _copy(self, consumer: GroupConsumerClient, group: GroupIdentity, records: Sequence[ReadRecord]) -> bool:
         """Copy records, in one transaction for each producer; tell whether all went well. After an abort the consumer reads them again."""
         by_producer: dict[TopicPartition | None, list[ReadRecord]] = {}
         for record in records:
@@ -148,15 +150,14 @@ class Copier:
             if producer is None:
                 return False
             try:
-                await self._transaction(producer, consumer, its)
+                await self._transaction(producer, group, its)
             except AbortNeeded:
                 await producer.abort()
                 consumer.rewind()
                 return False
         return True
 
-    async def _transaction(self, producer: TransactionalClient, consumer: GroupConsumerClient, records: Sequence[ReadRecord]) -> None:
-        group = consumer.group
+    async def _transaction(self, producer: TransactionalClient, group: GroupIdentity, records: Sequence[ReadRecord]) -> None:
         await producer.begin()
         await self._pass(Point.BEGUN)
         for record in records:
