@@ -131,12 +131,13 @@ def some_of(*choices: str) -> Check:
 
 
 def some_words_of(*choices: str) -> Check:
-    """The same since 4.2: what is between two commas must be something (KIP-1161)."""
+    """The same since 4.2: what is between two commas must be something (KIP-1161); the first that is wrong is told."""
     any_of = some_of(*choices)
 
     def check(value: Value) -> str | tuple[str | None, str] | None:
         assert isinstance(value, tuple), "this check is for lists"
-        return (None, "Configuration '{name}' values must not be empty.") if "" in value else any_of(value)
+        wrong = next((part for part in value if part not in choices), None)
+        return (None, "Configuration '{name}' values must not be empty.") if wrong == "" else any_of(value)
 
     return check
 
