@@ -53,7 +53,7 @@ test-virtual: # what is played in virtual time or not in time at all
 	$(PYTEST) -m "not interop" $(VIRTUAL)
 
 test-real: # everything else
-	$(PYTEST) -m "not interop" $(filter-out tests/house $(VIRTUAL),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
+	$(PYTEST) -m "not interop" $(filter-out tests/house tests/__pycache__ $(VIRTUAL),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
 
 interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven are there
 	$(PYTEST) -m interop $(ARGS)
