@@ -284,6 +284,7 @@ class ListThem:
         asked = ListTransactionsRequest(state_filters=list(self.states), producer_id_filters=[talk.producer(who).producer_id for who in self.of])
         if version >= 1:
             asked.duration_filter = self.longer_than_ms
+            pause_until(give_up_at(), self.words())  # what began in this millisecond lasts no longer than 0 ms yet
         answer = talk.peer.ask(asked, version, ListTransactionsResponse)
         own = {producer.transactional_id: who for who, producer in talk.producers.items() if who != NOBODY}
         rows = sorted(f"{own[row.transactional_id]} {row.transaction_state}" for row in answer.transaction_states if row.transactional_id in own)
