@@ -89,6 +89,8 @@ def judge(requirement: Requirement, target: Target, seconds: float = CHECK_SECON
         unmet = Unmet("an answer is malformed", "an answer that can be read", str(trouble))
     else:
         return Finding(requirement=requirement, verdict=Verdict.MET, seconds=time.monotonic() - started)
+    finally:
+        target.end()
     return Finding(
         requirement=requirement,
         verdict=Verdict.UNMET,

@@ -67,9 +67,16 @@ class Target:
         self.transcript = Transcript()
         self._give_up_at = time.monotonic() + seconds
 
+    def end(self) -> None:
+        """End a check: what is asked from here on has no limit of its time."""
+        self._give_up_at = None
+
     def peer(self, address: str | None = None, timeout_seconds: float = ANSWER_SECONDS) -> Peer:
-        """Return a new connection to the node, or to another one of its cluster."""
-        host, port = split_address(address or self.address)
+        """Return a new connection to the node, or to another one of its cluster. Raises Unmet for an address that is none, which a node has told."""
+        try:
+            host, port = split_address(address or self.address)
+        except ValueError as strange:
+            raise Unmet("an address is none", "HOST:PORT", str(address)) from strange
         return Peer(host, port, timeout_seconds, self._give_up_at, self.transcript)
 
     def controller_peer(self) -> Peer:
