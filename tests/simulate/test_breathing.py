@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftsim.explore.run import play
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.world.simulated import Simulation
@@ -53,7 +54,7 @@ def test_every_place_of_a_node_is_come_by(place: str, visited: dict[str, set[str
 
 @pytest.fixture(scope="module")
 def visited() -> dict[str, set[str]]:
-    """Return by which nodes each place was come by while a leader was lost."""
+    """Return by which nodes each place was come by while a leader was lost, and while transactions timed out."""
     found: dict[str, set[str]] = {place: set() for place in PLACES}
     breathe = SimulatedWorld.breathe
 
@@ -65,6 +66,7 @@ def visited() -> dict[str, set[str]]:
         patch.setattr(SimulatedWorld, "breathe", noted)
         with struck_cluster() as cluster:
             cluster.strike("restart", cluster.leader, {"after_ms": 3000})
+        assert play("transaction_times_out", seed=2).outcome == "ok"
     return found
 
 
