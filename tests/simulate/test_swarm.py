@@ -149,7 +149,8 @@ def test_a_terrain_names_hosts_and_events_that_there_are(each):
     from kraftsim.explore.request import RunRequest
 
     terrain = each.terrain
-    names = RunRequest(scenario=each, mode=Mode.SIM, seed=1).spec(port=1).node_names
+    most = max(each.controllers_drawn, default=each.controllers)
+    names = RunRequest(scenario=each, mode=Mode.SIM, seed=1, controllers=most).spec(port=1).node_names
     assert set(terrain.nodes) <= set(names) and terrain.of(CONTROLLERS)
     assert {moment.kind for moment in terrain.moments} <= set(EVENTS)
     for moment in terrain.moments:
