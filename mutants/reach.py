@@ -10,6 +10,7 @@ ALLOCATION = "controller_failover_during_allocation"
 PRODUCERS = "producer_ids_survive_failover"
 ANSWERS = "answers_get_lost"
 POWER = "power_fails_again_and_again"
+EXACTLY_ONCE = "exactly_once_under_faults"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (POWER, QUORUM),
@@ -19,6 +20,7 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "partitions": (ANSWERS, PRODUCERS),
     "clients": (ANSWERS, PRODUCERS),
     "metadata": (POWER, ALLOCATION, PRODUCERS),
+    "transactions": (EXACTLY_ONCE,),
 }
 
 

@@ -2,7 +2,6 @@
 
 from mutants.mutant import Core, Workshop
 
-STORIES = ("exactly_once_under_faults",)
 _rules = Workshop("transactions", "kraftsim.core.transactions.transaction_rules")
 _queue = Workshop("transactions", "kraftsim.core.transactions.marker_queue")
 _records = Workshop("transactions", "kraftsim.core.transactions.transaction_records")
@@ -16,7 +15,6 @@ CORE = Core(
             "else epoch + 1",
             "else epoch",
             "a producer whose transaction was aborted goes on as if nothing had happened (KAFKA-6119)",
-            scenarios=STORIES,
         ),
         _rules.mutant(
             "take-over-fences-nobody",
@@ -24,7 +22,6 @@ CORE = Core(
             "(producer_id, epoch + 1), NO_PRODUCER_EPOCH",
             "(producer_id, max(epoch, 0)), NO_PRODUCER_EPOCH",
             "two producers of one transactional id have one epoch",
-            scenarios=STORIES,
         ),
         _rules.mutant(
             "begins-while-markers-are-missing",
@@ -32,7 +29,6 @@ CORE = Core(
             " or entry.facts.state in PREPARED",
             "",
             "the next transaction begins before the one before is over",
-            scenarios=STORIES,
         ),
         _rules.mutant(
             "every-end-commits",
@@ -40,7 +36,6 @@ CORE = Core(
             "PREPARE_COMMIT if is_commit else PREPARE_ABORT",
             "PREPARE_COMMIT",
             "what a producer aborts is read all the same",
-            scenarios=STORIES,
         ),
         _queue.mutant(
             "markers-of-the-other-verdict",
@@ -48,7 +43,6 @@ CORE = Core(
             "is PREPARE_COMMIT",
             "is not PREPARE_COMMIT",
             "what is committed is not read, and what is aborted is",
-            scenarios=STORIES,
         ),
         _queue.mutant(
             "lost-markers-are-forgotten",
@@ -56,7 +50,6 @@ CORE = Core(
             "self._wait(marker)",
             "self.cancel(marker.ended)",
             "a transaction whose markers met a dead broker is never over",
-            scenarios=STORIES,
         ),
         _queue.mutant(
             "over-before-its-markers",
@@ -64,7 +57,6 @@ CORE = Core(
             " and not ended.entry.facts.partitions",
             "",
             "a transaction is over while readers still wait for its markers",
-            scenarios=STORIES,
         ),
         _queue.mutant(
             "refused-markers-count",
@@ -72,7 +64,6 @@ CORE = Core(
             "if error is ErrorCode.NONE or error in WITHOUT_MARKER:",
             "if error not in OVERTAKEN:",
             "a marker that no leader wrote is taken for written",
-            scenarios=STORIES,
         ),
         _coordinator.mutant(
             "nobody-ends-what-is-decided",
@@ -80,7 +71,6 @@ CORE = Core(
             "self._send_markers(led, entry)",
             "pass",
             "what is decided when a coordinator falls is never ended",
-            scenarios=STORIES,
         ),
         _records.mutant(
             "partitions-are-not-read-back",
@@ -88,7 +78,6 @@ CORE = Core(
             "partitions=partitions,",
             "partitions=(),",
             "another coordinator ends a transaction without markers",
-            scenarios=STORIES,
         ),
     )
 )
