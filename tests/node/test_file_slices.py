@@ -10,8 +10,7 @@ from typing import cast
 
 import pytest
 
-from kraftsim.node import connection
-from kraftsim.node import log as log_module
+from kraftsim.node import connection, log_reading
 from kraftsim.node.call import Answer, Call, Deferred, Encoded
 from kraftsim.world.interface import File
 from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -237,7 +236,7 @@ def open_descriptors() -> int:
 
 def test_a_slice_of_a_log_is_what_a_read_returns(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole batches of odd sizes, over segments, up to any limit and end, with and without a first batch that is too large."""
-    monkeypatch.setattr(log_module, "SLICE_BYTES_MIN", 1)
+    monkeypatch.setattr(log_reading, "SLICE_BYTES_MIN", 1)
     world = make_world()
     log, _, _ = opened(world, SMALL)
     dice = Random(4)
