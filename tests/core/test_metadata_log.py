@@ -184,7 +184,7 @@ def propose(state: ControllerState, operation: str, number: int, next_offset: in
             return state.decide_fence_stale(now_ms)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(operations, st.data())
 def test_the_log_alone_makes_the_state(story: list[tuple[str, int]], data: st.DataObject) -> None:
     """A fresh controller, an image fed with the bytes, and a controller that reverted to a cut all know what the log up to there says."""
