@@ -374,12 +374,18 @@ class Story:
         return self._draw.choice(there) if there and self._draw.random() < 0.97 else (self._draw.choice(TOPICS), 7)
 
 
+OF_ITS_OWN = '"errorCode": -1,'
+LONG_ENOUGH = 100
+"""So many steps were the same before."""
+
+
 @pytest.mark.parametrize("patch", [DEFAULT_RELEASE, NEWEST_RELEASE])
 @pytest.mark.parametrize("seed", range(int(os.environ.get("STORIES", 3))))
 def test_two_controllers_tell_the_same_story(seed, patch, tmp_path):
     """Field by field, messages included; records by kind, version and content.
 
-    Not with 4.1.2, whose controller gives up when a directory fails that once held a partition of a topic that is gone.
+    Not with 4.1.2, whose controller gives up when a directory fails that once held a partition of a topic that is gone. A story ends where Apache
+    Kafka's controller fails by itself: 4.4.0 answers a move with error -1 now and then.
     """
     with both_controllers(tmp_path, patch) as (apache, ours):
         story, history = Story(seed, apache, patch), []
@@ -388,5 +394,8 @@ def test_two_controllers_tell_the_same_story(seed, patch, tmp_path):
             name, asked = begun[step] if step < len(begun) else story.go_on()
             there, here = apache.tell(asked), ours.tell(asked)
             history.append(name)
+            if OF_ITS_OWN in there.answer and OF_ITS_OWN not in here.answer:
+                assert step > LONG_ENOUGH, f"Apache Kafka failed by itself in step {step} of seed {seed}, {name}"
+                return
             assert here == there, f"step {step} of seed {seed}, {name}: {asked(apache)}\nafter {history[-12:]}"
         assert apache.partitions() == ours.partitions()
