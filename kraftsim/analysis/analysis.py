@@ -67,13 +67,12 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return EXIT_CODES[self.verdict]
 
     def lines(self) -> list[str]:
-        """Return a summary of at most forty lines, the worst first."""
+        """Return a summary of at most forty lines, the worst first; how to see it again is never left out."""
         lines = [f"{printable(self.facts.title)}: {self.verdict}", *(f"  {line.strip()}" for line in map(printable, self.ingest.lines()))]
         for judgement in sorted(self.judgements, key=lambda each: WORST_FIRST.index(each.outcome)):
             lines += judgement.lines()
-        if self.facts.command and self.verdict is not Outcome.OK:
-            lines.append(f"  replay: {printable(self.facts.command)}")
-        if len(lines) <= SUMMARY_LINES_MAX:
-            return lines
-        left_out = len(lines) - SUMMARY_LINES_MAX + 1
-        return [*lines[: SUMMARY_LINES_MAX - 1], f"  ... and {left_out} lines more: see --json, or the report"]
+        replay = [f"  replay: {printable(self.facts.command)}"] if self.facts.command and self.verdict is not Outcome.OK else []
+        if len(lines) + len(replay) <= SUMMARY_LINES_MAX:
+            return [*lines, *replay]
+        shown = SUMMARY_LINES_MAX - len(replay) - 1
+        return [*lines[:shown], f"  ... and {len(lines) - shown} lines more: see --json, or the report", *replay]

@@ -9,7 +9,7 @@ Source: KIP-98 and the meaning of acks=all; Jepsen's "lost write" (jepsen.tests.
 from kraftsim.events.clients import RecordAcknowledged
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalLog, FinalRecord
-from kraftsim.invariants.cleaned_logs import CLEANED_WATCHES, CleanedLogs, cleaned
+from kraftsim.invariants.cleaned_logs import CLEANED_UNTIL, CLEANED_WATCHES, CleanedLogs
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.unclean_elections import UNCLEAN, UNCLEAN_WATCHES, UncleanElections, not_lost
 from kraftsim.invariants.verdict import Verdict, Violation
@@ -75,16 +75,17 @@ INVARIANT = Invariant(
     check=FinalRecords,
     examined="SELECT run, count(*) FROM record_acknowledged GROUP BY run",
     violations=f"""
-        WITH {UNCLEAN}, log AS (
+        WITH {UNCLEAN}, {CLEANED_UNTIL}, log AS (
             SELECT run, topic, partition, min(log_start_offset) AS log_start_offset
             FROM final_log WHERE record_count >= 0 GROUP BY run, topic, partition
         ), lost AS (
             SELECT a.run, a.topic, a.partition, a.record_key, a.offset AS told_offset, a.position
             FROM record_acknowledged AS a JOIN log ON a.run = log.run AND a.topic = log.topic AND a.partition = log.partition
+            LEFT JOIN cleaned_until AS c ON a.run = c.run AND a.topic = c.topic AND a.partition = c.partition
             WHERE greatest(a.offset, 0) >= log.log_start_offset AND NOT EXISTS (
                 SELECT 1 FROM final_record AS f
                 WHERE f.run = a.run AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
-                    AND (a.offset = -1 OR f.offset = a.offset OR (f.offset > a.offset AND {cleaned("a", "a.offset")}))
+                    AND (a.offset = -1 OR f.offset = a.offset OR (f.offset > a.offset AND c.cleaned_offset > a.offset))
             ) AND {not_lost("a", "a.offset")}
         )
         SELECT

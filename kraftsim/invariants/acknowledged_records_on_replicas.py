@@ -9,7 +9,7 @@ Source: KIP-98 and the meaning of acks=all; org.apache.kafka.common.errors.NotEn
 from kraftsim.events.clients import RecordAcknowledged
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalLog, FinalRecord, ReplicaInSync
-from kraftsim.invariants.cleaned_logs import CLEANED_WATCHES, CleanedLogs, cleaned
+from kraftsim.invariants.cleaned_logs import CLEANED_UNTIL, CLEANED_WATCHES, CleanedLogs
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.unclean_elections import UNCLEAN, UNCLEAN_WATCHES, UncleanElections, not_lost
 from kraftsim.invariants.verdict import Verdict, Violation
@@ -83,7 +83,7 @@ INVARIANT = Invariant(
         GROUP BY a.run
     """,
     violations=f"""
-        WITH {UNCLEAN}, told AS (
+        WITH {UNCLEAN}, {CLEANED_UNTIL}, told AS (
             SELECT run, topic, partition, record_key, r.offset AS told_offset, min(position) AS position
             FROM record_acknowledged AS r GROUP BY run, topic, partition, record_key, r.offset
         ), replica AS (
@@ -101,10 +101,11 @@ INVARIANT = Invariant(
             a.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
         FROM told AS a JOIN replica AS r ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
+        LEFT JOIN cleaned_until AS c ON a.run = c.run AND a.topic = c.topic AND a.partition = c.partition
         WHERE greatest(a.told_offset, 0) >= r.log_start_offset AND NOT EXISTS (
             SELECT 1 FROM final_record AS f
             WHERE f.run = a.run AND f.broker = r.broker AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
-                AND (a.told_offset = -1 OR f.offset = a.told_offset OR (f.offset > a.told_offset AND {cleaned("a", "a.told_offset")}))
+                AND (a.told_offset = -1 OR f.offset = a.told_offset OR (f.offset > a.told_offset AND c.cleaned_offset > a.told_offset))
         ) AND {not_lost("a", "a.told_offset")}
     """,
     undecidable=f"""

@@ -33,6 +33,14 @@ class CleanedLogs:
         return self.has_passed(log, offset) and any(later > offset for later in offsets_of_key)
 
 
+CLEANED_UNTIL = """
+    cleaned_until AS (
+        SELECT run, topic, partition, max(next_offset) AS cleaned_offset FROM segments_cleaned GROUP BY run, topic, partition
+    )
+"""
+"""The same in SQL, to be joined where the condition below would be within a subquery: of what is around it, Spark knows only the next query."""
+
+
 def cleaned(row: str, offset: str, *, before: str | None = None) -> str:
     """Return the condition, in SQL, that a row's log was cleaned at an offset; `before`: by then, as a position in the history."""
     by_then = "" if before is None else f" AND c.position < {before}"

@@ -70,13 +70,18 @@ _TOLD = """
     told AS (
         SELECT run, topic, partition, leader_epoch, max(high_watermark) AS high_watermark
         FROM partition_high_watermark_moved WHERE is_leader GROUP BY run, topic, partition, leader_epoch
+    ), elected AS (
+        SELECT
+            e.run, e.topic, e.partition, e.leader_epoch, e.next_offset, e.node, e.incarnation, e.n, e.position,
+            max(u.leader_epoch) AS unclean_epoch
+        FROM leader_elected AS e LEFT JOIN unclean AS u
+            ON u.run = e.run AND u.topic = e.topic AND u.partition = e.partition AND u.leader_epoch <= e.leader_epoch
+        GROUP BY e.run, e.topic, e.partition, e.leader_epoch, e.next_offset, e.node, e.incarnation, e.n, e.position
     )
 """
 _EARLIER = """
-    told.run = e.run AND told.topic = e.topic AND told.partition = e.partition AND told.leader_epoch < e.leader_epoch AND NOT EXISTS (
-        SELECT 1 FROM unclean AS u WHERE u.run = e.run AND u.topic = e.topic AND u.partition = e.partition
-            AND u.leader_epoch > told.leader_epoch AND u.leader_epoch <= e.leader_epoch
-    )
+    told.run = e.run AND told.topic = e.topic AND told.partition = e.partition AND told.leader_epoch < e.leader_epoch
+        AND (e.unclean_epoch IS NULL OR told.leader_epoch >= e.unclean_epoch)
 """
 
 INVARIANT = Invariant(
@@ -86,7 +91,7 @@ INVARIANT = Invariant(
     watches=(LeaderElected, PartitionHighWatermarkMoved, PartitionChanged),
     check=HasWhatWasTold,
     examined=f"""
-        WITH {UNCLEAN}, {_TOLD} SELECT e.run, count(*) FROM leader_elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run
+        WITH {UNCLEAN}, {_TOLD} SELECT e.run, count(*) FROM elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run
     """,
     violations=f"""
         WITH {UNCLEAN}, {_TOLD}
@@ -99,6 +104,6 @@ INVARIANT = Invariant(
             ) AS message,
             e.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM leader_elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER} AND told.high_watermark > e.next_offset)
+        FROM elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER} AND told.high_watermark > e.next_offset)
     """,
 )
