@@ -23,7 +23,7 @@ def copier(*, in_group: bool) -> Command:
         words = ["--broker-list", copying.bootstrap, "--input-topic", copying.input, "--output-topic", copying.output]
         words += ["--consumer-group", copying.group, "--transactional-id", copying.transactional_id(name)]
         words += ["--transaction-size", "40", "--transaction-timeout", "5000", "--enable-random-aborts"]
-        words += ["--group-mode", "--use-group-metadata"] if in_group else ["--input-partition", name]
+        words += ["--input-partition", *((ALL, "--group-mode", "--use-group-metadata") if in_group else (name,))]
         return java_command(DEFAULT_RELEASE, COPIER, *words, jvm=COPIER_JVM)
 
     return command
