@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-virtual test-real interop oracle probes streams tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-virtual test-real interop exactly-once oracle probes streams tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -57,6 +57,9 @@ test-real: # everything else
 
 interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven are there
 	$(PYTEST) -m interop $(ARGS)
+
+exactly-once: setup ## Let the real clients copy exactly once on Apache Kafka itself, too, while members and brokers die
+	KRAFTSIM_EXACTLY_ONCE=1 $(PYTEST) -m interop tests/clients/test_exactly_once_*.py tests/clients/test_idempotent_under_faults.py $(ARGS)
 
 oracle: setup ## Put every requirement to Apache Kafka itself, 3.9 and the newest, from Maven
 	$(BIN)/python -m tests.apache_kafka.oracle $(ARGS)

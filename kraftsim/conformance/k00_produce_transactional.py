@@ -97,7 +97,7 @@ def beside(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    7, "without a transactional id the request is error 53, with two producers error 49, for every partition", source=HANDLER, since="3.5"
+    7, "without a transactional id the request is error 53, with two producers error 49, for every partition", source=HANDLER, since="3.6"
 )
 def whole_requests(target: Target) -> None:
     topic = target.topic(partitions=2)

@@ -122,7 +122,7 @@ def not_woken(target: Target) -> None:
         asked.isolation_level = isolation
         before = time.monotonic()
         fetch_one(target, topic, asked, version)
-        expect_equal(time.monotonic() - before >= SHORT_MS / 1000, waits, f"isolation {isolation}: waited to the end")
+        expect_equal(time.monotonic() - before >= WAITED_S, waits, f"isolation {isolation}: waited to the end")
 
 
 @REQUIREMENTS.that(6, "ListOffsets ends for them where Fetch does", source="KIP-98; Partition.fetchOffsetForTimestamp")
@@ -164,6 +164,10 @@ def without_a_list(target: Target) -> None:
     expect_equal((beyond.last_stable_offset, beyond.aborted_transactions), (-1, None), "beyond the end: last stable offset, list")
 
 
+WAITED_S = SHORT_MS / 1000 * 0.8
+"""Whoever took so long has waited: clocks tick apart."""
+
+
 def _waits_behind(target: Target, *, waits: bool) -> None:
     topic = target.topic()
     told = TransactionAt(target, topic)
@@ -174,7 +178,7 @@ def _waits_behind(target: Target, *, waits: bool) -> None:
         asked.isolation_level = READ_COMMITTED
         before = time.monotonic()
         expect_equal(seen(fetch_one(target, topic, asked, version))[0], [], f"from offset {offset}: batches")
-        expect_equal(time.monotonic() - before >= SHORT_MS / 1000, is_waiting, f"from offset {offset}: waited to the end")
+        expect_equal(time.monotonic() - before >= WAITED_S, is_waiting, f"from offset {offset}: waited to the end")
 
 
 @REQUIREMENTS.that(
@@ -196,7 +200,7 @@ def older_segments(target: Target) -> None:
         asked = fetch_request(topic, version, offset, max_wait_ms=SHORT_MS, min_bytes=SEGMENT_BYTES)
         before = time.monotonic()
         expect_equal(seen(fetch_one(target, topic, asked, version))[0], [offset], f"from offset {offset}: batches")
-        expect_equal(time.monotonic() - before >= SHORT_MS / 1000, waits, f"from offset {offset}: waited to the end")
+        expect_equal(time.monotonic() - before >= WAITED_S, waits, f"from offset {offset}: waited to the end")
 
 
 @REQUIREMENTS.that(11, "who asks from behind the last stable offset waits like everybody", source="DelayedFetch.tryComplete", since="4.0")

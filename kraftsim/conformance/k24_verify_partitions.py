@@ -45,14 +45,14 @@ def members(target: Target) -> None:
         expect_equal(verified(transactional_id, producer, [(topic, 0), (topic, 1)], version), [0, 120], f"version {version}")
 
 
-@REQUIREMENTS.that(2, "a partition of the transaction is 0, another one 48, each by itself", source="KIP-890", until="3.7")
+@REQUIREMENTS.that(2, "a partition of the transaction is 0, another one 48, each by itself", source="KIP-890", since="3.6", until="3.7")
 def members_before(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     for version in versions(target):
         expect_equal(verified(transactional_id, producer, [(topic, 0), (topic, 1)], version), [0, 48], f"version {version}")
 
 
-@REQUIREMENTS.that(3, "a question adds nothing", source=VERIFIES)
+@REQUIREMENTS.that(3, "a question adds nothing", source=VERIFIES, since="3.6")
 def asks_only(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     for version in versions(target):
@@ -60,7 +60,7 @@ def asks_only(target: Target) -> None:
         expect_equal(partitions_of(transactional_id.described()), [(topic, 0)], f"version {version}: partitions")
 
 
-@REQUIREMENTS.that(4, "an id that nobody has initialised, and another producer id, are error 49", source=VERIFIES)
+@REQUIREMENTS.that(4, "an id that nobody has initialised, and another producer id, are error 49", source=VERIFIES, since="3.6")
 def unknown(target: Target) -> None:
     transactional_id, (_, epoch), topic = _ongoing(target)
     nobody = TransactionalId(target)
@@ -69,7 +69,7 @@ def unknown(target: Target) -> None:
         expect_equal(verified(transactional_id, (NOBODYS_PRODUCER_ID, epoch), [(topic, 0)], version), [49], f"version {version}: another's")
 
 
-@REQUIREMENTS.that(5, "any other epoch is error 90", source=VERIFIES)
+@REQUIREMENTS.that(5, "any other epoch is error 90", source=VERIFIES, since="3.6")
 def other_epochs(target: Target) -> None:
     transactional_id, (producer_id, epoch), topic = _ongoing(target)
     for version in versions(target):
@@ -77,14 +77,14 @@ def other_epochs(target: Target) -> None:
             expect_equal(verified(transactional_id, (producer_id, other), [(topic, 0)], version), [90], f"version {version}, epoch {other}")
 
 
-@REQUIREMENTS.that(6, "an empty id is error 42", source=VERIFIES)
+@REQUIREMENTS.that(6, "an empty id is error 42", source=VERIFIES, since="3.6")
 def empty(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     for version in versions(target):
         expect_equal(verified(transactional_id, producer, [(topic, 0)], version, name=""), [42], f"version {version}")
 
 
-@REQUIREMENTS.that(7, "a partition that is not there is error 3, and the others are 55", source=HANDLER)
+@REQUIREMENTS.that(7, "a partition that is not there is error 3, and the others are 55", source=HANDLER, since="3.6")
 def not_there(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     for version in versions(target):
@@ -114,7 +114,7 @@ def adds(target: Target) -> None:
         expect_equal(partitions_of(transactional_id.described()), [(topic, 0), (topic, 1)], f"version {version}: partitions")
 
 
-@REQUIREMENTS.that(10, "one transaction that is refused does not touch the others of its request", source="KIP-890")
+@REQUIREMENTS.that(10, "one transaction that is refused does not touch the others of its request", source="KIP-890", since="3.6")
 def each_by_itself(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     nobody = target.fresh_name("transaction")

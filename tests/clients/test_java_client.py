@@ -109,16 +109,3 @@ def test_broker_api_versions_understands_every_broker(cluster: ProcessCluster):
     expected = {"Produce": 11, "Fetch": 17, "ListOffsets": 9, "Metadata": 12, "ApiVersions": 4, "CreateTopics": 7, "InitProducerId": 5}
     assert usable >= {(name, str(newest)) for name, newest in expected.items()}
     assert "ERROR" not in said and "UNKNOWN" not in said
-
-
-NOT_BUILT = {"LIST_TRANSACTIONS": ("org.apache.kafka.tools.TransactionsCommand", "list")}
-"""API -> tool that needs it, and its words."""
-
-
-@pytest.mark.parametrize("api", NOT_BUILT)
-def test_a_tool_that_needs_an_api_that_is_not_built_yet_says_so_at_once(cluster: ProcessCluster, api: str):
-    """A row whose API is built fails here: move it to a test of its own."""
-    main_class, *words = NOT_BUILT[api]
-    done = run_java(DEFAULT_RELEASE, main_class, "--bootstrap-server", cluster.bootstrap, *words)
-    assert done.returncode == 1
-    assert f"The node does not support {api}" in done.stdout + done.stderr
