@@ -168,12 +168,12 @@ WAITED_S = SHORT_MS / 1000 * 0.8
 """Whoever took so long has waited: clocks tick apart."""
 
 
-def _waits_behind(target: Target, *, waits: bool) -> None:
+def _at_once_behind(target: Target) -> None:
     topic = target.topic()
     told = TransactionAt(target, topic)
     told.wrote(0, 3)
     version = min(target.newest(ApiKey.FETCH), 12)
-    for offset, is_waiting in ((0, True), (1, waits), (3, waits)):
+    for offset, is_waiting in ((0, True), (1, False), (3, False)):
         asked = fetch_request(topic, version, offset, max_wait_ms=SHORT_MS)
         asked.isolation_level = READ_COMMITTED
         before = time.monotonic()
@@ -185,7 +185,7 @@ def _waits_behind(target: Target, *, waits: bool) -> None:
     9, "who asks from behind the last stable offset is answered at once, with nothing", source="DelayedFetch.tryComplete", since="3.8", until="3.9"
 )
 def at_once_behind_it(target: Target) -> None:
-    _waits_behind(target, waits=False)
+    _at_once_behind(target)
 
 
 @REQUIREMENTS.that(10, "what lies in an older segment is answered at once, however little it is", source="DelayedFetch.tryComplete")
@@ -201,8 +201,3 @@ def older_segments(target: Target) -> None:
         before = time.monotonic()
         expect_equal(seen(fetch_one(target, topic, asked, version))[0], [offset], f"from offset {offset}: batches")
         expect_equal(time.monotonic() - before >= WAITED_S, waits, f"from offset {offset}: waited to the end")
-
-
-@REQUIREMENTS.that(11, "who asks from behind the last stable offset waits like everybody", source="DelayedFetch.tryComplete", since="4.0")
-def waits_behind_it(target: Target) -> None:
-    _waits_behind(target, waits=True)
