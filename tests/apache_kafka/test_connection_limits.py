@@ -11,7 +11,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.peer import Peer, PeerClosed
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import run_java
 
 pytestmark = pytest.mark.interop
@@ -26,10 +26,7 @@ Tool = Callable[..., str]
 @pytest.fixture(scope="module")
 def broker() -> Iterator[str]:
     """The address of one broker."""
-    try:
-        class_path(DEFAULT_RELEASE)
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path(DEFAULT_RELEASE)
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1))) as cluster:
         yield cluster.bootstrap
 

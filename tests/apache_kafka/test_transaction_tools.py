@@ -10,7 +10,7 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.marker_talk import TransactionAt, described_producer, read_at, seen
 from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import run_java
 
 pytestmark = pytest.mark.interop
@@ -23,10 +23,7 @@ Tool = Callable[..., list[dict[str, str]]]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[Tool, Target]]:
     """Run the tool against one broker, and return the lines of the table that it printed, by the words above them."""
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1), settings=UNVERIFIED)) as running:
 
         def tool(*words: str) -> list[dict[str, str]]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
-from tests.apache_kafka.class_path import Missing
 from tests.clients.copying.clusters import Brokers, OurBrokers, our_brokers, their_brokers
 from tests.clients.copying.noting import note_copies
 from tests.clients.copying.story import Copying
@@ -59,11 +58,8 @@ def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         return
     if not os.environ.get("KRAFTSIM_EXACTLY_ONCE"):
         pytest.skip("Apache Kafka is put to the same by `make exactly-once`")
-    try:
-        with their_brokers() as theirs:
-            yield theirs
-    except Missing as lack:
-        pytest.skip(str(lack))
+    with their_brokers() as theirs:
+        yield theirs
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from kraftsim.world.real.world import RealWorld, real_world
 from protocol.batches import COMPRESSION_MASK, RecordBatch, split_batches
 from protocol.disk.offset_checkpoint import parse_offset_checkpoint
 from protocol.disk.transaction_index import parse_transaction_index
-from tests.apache_kafka.class_path import Missing, class_path
+from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log
 from tests.clients.test_disk_formats import WRONG
 from tests.node.compaction_lab import SEGMENTS, KeyedLog, opened, told
@@ -47,10 +47,7 @@ class Left(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def java_is_there() -> Iterator[None]:
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     yield
 
 

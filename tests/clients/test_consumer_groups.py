@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
 
 from kraftsim.cluster.processes import ProcessCluster
-from tests.apache_kafka.class_path import Missing
 from tests.apache_kafka.harness import QUICK_JVM, TOOLS, TOOLS_OF_4, java_command
 from tests.clients.test_groups import QUIET, SECONDS, ConfluentMember, committed, created, reading, shared, wait_for, write
 from tests.cluster.running import QUICK_SESSIONS, come_back, running_processes
@@ -107,10 +106,7 @@ def console_command(cluster: ProcessCluster, topic: str, group: str, count: int)
     """The command of Apache Kafka's console consumer in such a group. Skips where there is no Java or no Maven."""
     words = ["--bootstrap-server", cluster.bootstrap, "--topic", topic, "--group", group, "--from-beginning", "--max-messages", str(count)]
     options = ["--timeout-ms", "30000", "--consumer-property", "group.protocol=consumer"]
-    try:
-        return java_command(TOOLS_OF_4, TOOLS["console-consumer"], *words, *options, jvm=QUICK_JVM)
-    except Missing as lack:
-        pytest.skip(str(lack))
+    return java_command(TOOLS_OF_4, TOOLS["console-consumer"], *words, *options, jvm=QUICK_JVM)
 
 
 def console_consumer(cluster: ProcessCluster, topic: str, group: str, count: int) -> str:

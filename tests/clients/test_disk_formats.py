@@ -14,7 +14,7 @@ from protocol.batches import RecordBatch, split_batches
 from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
 from protocol.disk.meta_properties import parse_meta_properties
 from protocol.metadata.registry import parse_record
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log, run_tool
 from tests.cluster.asking import asking
 from tests.cluster.running import QUICK_SESSIONS, running_processes
@@ -30,10 +30,7 @@ WRONG = ("Mismatches", "mismatch", "out of order", "Exception", "isvalid: false"
 
 @pytest.fixture(scope="module", autouse=True)
 def java_is_there() -> Iterator[None]:
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     yield
 
 

@@ -22,7 +22,7 @@ from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import ApacheKafka
 from tests.cluster.running import QUICK_SESSIONS, running_processes
 
@@ -71,15 +71,12 @@ class Played:
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
 def test_our_groups_know_what_apache_kafkas_coordinator_wrote(release: str) -> None:
-    try:
-        with ApacheKafka(release, ONE_PARTITION) as kafka:
-            target = Target(kafka.bootstrap)
-            played = Played(target, has_consumers=release == NEWEST_RELEASE)
-            assert played.told_by(target) == EXPECTED
-            kafka.stop(cleanly=False)
-            written = b"".join(file.read_bytes() for file in sorted((kafka.data / LOG).glob("*.log")))
-    except Missing as lack:
-        pytest.skip(str(lack))
+    with ApacheKafka(release, ONE_PARTITION) as kafka:
+        target = Target(kafka.bootstrap)
+        played = Played(target, has_consumers=release == NEWEST_RELEASE)
+        assert played.told_by(target) == EXPECTED
+        kafka.stop(cleanly=False)
+        written = b"".join(file.read_bytes() for file in sorted((kafka.data / LOG).glob("*.log")))
     shard = GroupShard(GroupSettings())
     for batch in split_batches(written):
         shard.replay(batch)
@@ -99,28 +96,25 @@ def test_apache_kafkas_coordinator_knows_what_our_groups_wrote(release: str, tmp
         played = Played(target, has_consumers=release == NEWEST_RELEASE)
         assert played.told_by(target) == EXPECTED
     ours = tmp_path / "run" / "data" / "broker-1" / LOG
-    try:
-        with ApacheKafka(release, ONE_PARTITION) as kafka:
-            GroupTalk(Target(kafka.bootstrap))
-            kafka.stop()
-            theirs = kafka.data / LOG
-            for file in [file for file in theirs.iterdir() if file.name != "partition.metadata"]:
-                file.unlink()
-            for log in ours.glob("*.log"):
-                shutil.copy(log, theirs)
-            kafka.start()
-            target = Target(kafka.bootstrap)
-            again = GroupTalk(target)
-            wait_until_loaded(again)
-            assert played.told_by(target) == EXPECTED
-            if played.consumers:
-                asked = ConsumerGroupDescribeRequest(group_ids=[played.consumers])
-                with again.peer() as peer:
-                    group = peer.ask(asked, 1, ConsumerGroupDescribeResponse).groups[0]
-                assert [(member.member_id, member.member_epoch) for member in group.members] == [("a", played.epoch)]
-                assert (group.error_code, group.group_epoch, group.assignment_epoch) == (0, played.epoch, played.epoch)
-    except Missing as lack:
-        pytest.skip(str(lack))
+    with ApacheKafka(release, ONE_PARTITION) as kafka:
+        GroupTalk(Target(kafka.bootstrap))
+        kafka.stop()
+        theirs = kafka.data / LOG
+        for file in [file for file in theirs.iterdir() if file.name != "partition.metadata"]:
+            file.unlink()
+        for log in ours.glob("*.log"):
+            shutil.copy(log, theirs)
+        kafka.start()
+        target = Target(kafka.bootstrap)
+        again = GroupTalk(target)
+        wait_until_loaded(again)
+        assert played.told_by(target) == EXPECTED
+        if played.consumers:
+            asked = ConsumerGroupDescribeRequest(group_ids=[played.consumers])
+            with again.peer() as peer:
+                group = peer.ask(asked, 1, ConsumerGroupDescribeResponse).groups[0]
+            assert [(member.member_id, member.member_epoch) for member in group.members] == [("a", played.epoch)]
+            assert (group.error_code, group.group_epoch, group.assignment_epoch) == (0, played.epoch, played.epoch)
 
 
 def wait_until_loaded(talk: GroupTalk) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
 from protocol.compression import Compression
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import TOOLS, run_java, run_tool
 from tests.clients.disks import batches_on_disk
 from tests.cluster.running import come_back, create_topic, noted, wait_until_known
@@ -19,10 +19,7 @@ pytestmark = pytest.mark.interop
 
 @pytest.fixture(autouse=True, scope="module")
 def java_is_there() -> Iterator[None]:
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     yield
 
 

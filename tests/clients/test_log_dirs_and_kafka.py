@@ -14,7 +14,7 @@ from protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from tests.apache_kafka.class_path import Missing, class_path
+from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka
 from tests.cluster.asking import Asker, asking, batch_of
 from tests.cluster.running import QUICK_SESSIONS, running_processes
@@ -28,10 +28,7 @@ PATIENCE_SECONDS = 30.0
 
 @pytest.fixture(autouse=True)
 def java() -> Iterator[None]:
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     yield
 
 

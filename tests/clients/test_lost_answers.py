@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 
 from kraftsim.cluster.processes import ProcessCluster
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import run_tool
 from tests.cluster.asking import asking
 from tests.cluster.lossy_relay import LossyRelay
@@ -70,10 +70,7 @@ def by_kafka_python(bootstrap: str, topic: str) -> None:
 
 
 def by_java(bootstrap: str, topic: str) -> None:
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     words = ["--topic", topic, "--num-records", str(RECORDS), "--payload-monotonic", "--throughput", "1000"]
     properties = [f"bootstrap.servers={bootstrap}", "linger.ms=1", "retry.backoff.ms=20", "reconnect.backoff.ms=20"]
     assert f"{RECORDS} records sent" in run_tool(DEFAULT_RELEASE, "producer-performance", *words, "--producer-props", *properties)

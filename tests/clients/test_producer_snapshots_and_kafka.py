@@ -13,7 +13,7 @@ from protocol.batches import build_batch
 from protocol.disk.producer_snapshot import parse_producer_snapshot
 from protocol.errors import ErrorCode
 from protocol.records import Record
-from tests.apache_kafka.class_path import Missing, class_path
+from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log
 from tests.cluster.asking import Asker, asking
 from tests.cluster.running import QUICK_SESSIONS, address_of, come_back, running_processes
@@ -28,10 +28,7 @@ END = BATCHES * len(PRODUCERS) * 2
 
 @pytest.fixture(autouse=True)
 def java_is_there() -> Iterator[None]:
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     yield
 
 

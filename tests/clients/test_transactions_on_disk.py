@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.messages.k01_fetch import READ_UNCOMMITTED
 from protocol.records import Record
-from tests.apache_kafka.class_path import Missing, class_path
+from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log
 from tests.cluster.running import QUICK_SESSIONS, come_back, running_processes
 
@@ -33,10 +33,7 @@ TOLD = ([0, 2, 3, 4, 5, 6], 7, 8, [(5, 0), (5, 5)])
 
 @pytest.fixture(autouse=True)
 def java_is_there() -> Iterator[None]:
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     yield
 
 

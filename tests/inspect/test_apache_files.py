@@ -30,7 +30,7 @@ from protocol.message_set_builder import build_message_set
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 from protocol.metadata.registry import build_record
 from protocol.records import Record
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, Missing, class_path
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import ApacheKafka, run_java
 from tests.cluster.asking import asking
 from tests.cluster.running import running_processes
@@ -47,10 +47,7 @@ TOPICS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def java_is_there() -> Iterator[None]:
-    try:
-        class_path()
-    except Missing as lack:
-        pytest.skip(str(lack))
+    class_path()
     yield
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kraftsim.core.partitions.segments import SegmentSettings
-from tests.apache_kafka.class_path import Missing, class_path
+from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import dump_log
 from tests.node.conftest import MakeWorld, data_batch
 from tests.node.test_log import append, opened
@@ -16,10 +16,7 @@ pytestmark = pytest.mark.interop
 
 def test_kafka_reads_our_segments_and_indexes(make_world: MakeWorld, tmp_path: Path) -> None:
     """Every batch with its offsets and a valid checksum; both indexes agree with the log."""
-    try:
-        class_path()
-    except Missing as missing:
-        pytest.skip(str(missing))
+    class_path()
     log, _, _ = opened(make_world(), SegmentSettings(segment_bytes=20_000, index_interval_bytes=500))
     for _ in range(300):
         first = log.log_end_offset

@@ -18,7 +18,7 @@ from protocol.message_set_builder import build_message_set
 from protocol.message_sets import AnyBatch, split_any_batches
 from protocol.offset_assignment import AssignedRecords, LogFormat, assign_offsets
 from protocol.records import NO_TIMESTAMP, Record
-from tests.apache_kafka.class_path import Missing, class_path, java
+from tests.apache_kafka.class_path import class_path, java
 from tests.wire.record_samples import OLD_CODECS, RECORDS, TIME, logged, produced
 
 HERE = Path(__file__).parent
@@ -32,10 +32,7 @@ pytestmark = pytest.mark.interop
 
 def asked(lines: Sequence[str]) -> list[str]:
     """Return Apache Kafka's answer to each line (RecordFormats.java)."""
-    try:
-        program, jars = java(), ":".join(map(str, class_path()))
-    except Missing as reason:
-        pytest.skip(str(reason))
+    program, jars = java(), ":".join(map(str, class_path()))
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run([program, "-cp", jars, HERE / "RecordFormats.java"], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -19,7 +19,7 @@ from protocol.message_codec import compiled
 from protocol.records import Record
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
-from tests.apache_kafka.class_path import Missing, class_path, java
+from tests.apache_kafka.class_path import class_path, java
 
 HERE = Path(__file__).parent
 EXAMPLES_PER_VERSION = 10
@@ -55,10 +55,7 @@ def test_kio_reads_and_builds_messages_that_stand_alone_alike(cls: type) -> None
 @pytest.mark.interop
 def test_a_java_client_reads_our_batches_in_every_codec() -> None:
     """Its readers are stricter than others: lz4 blocks must be independent, and record counts and checksums fit."""
-    try:
-        program, jars = java(), ":".join(map(str, class_path()))
-    except Missing as reason:
-        pytest.skip(str(reason))
+    program, jars = java(), ":".join(map(str, class_path()))
     values = [b"", b"value", b"value " * 30_000, bytes(97 + number * number % 26 for number in range(100_000))]
     records = [Record(timestamp=1_700_000_000_000 + number, key=b"k", value=value, headers=(("h", b"x"),)) for number, value in enumerate(values)]
     batches = [
