@@ -93,7 +93,7 @@ fuzz: setup ## Throw bytes at everything that reads bytes, SECONDS=60 for each t
 	$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
 identity: setup ## Play seeds in four processes under two hash seeds and compare the event logs byte by byte; ARGS="--seeds 2000"
-	$(BIN)/kraftsim sweep quorum_under_faults --check-identity $(ARGS)
+	$(BIN)/kraftsim sweep quorum_under_faults --check-identity --work ids_per_asker=250 --work ids_after=200 $(ARGS)
 
 raft-properties: setup ## Play the seven properties of Kafka's RaftEventSimulationTest over real frames; ARGS="--seeds 1000"
 	$(BIN)/python -m tests.simulate.raft_properties $(ARGS)

@@ -20,8 +20,9 @@ from kraftsim.campaign.errand import OK
 from kraftsim.campaign.repeat import Answer, Order
 from kraftsim.campaign.summary import FaultCounts, add_faults
 from kraftsim.campaign.sweep import Progress, Report
-from kraftsim.cluster.scenario import scenario
+from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.divergence import compare
+from kraftsim.explore.request import RunRequest
 from kraftsim.releases.catalogue import DEFAULT_RELEASE
 
 HASH_SEEDS = ("0", "12345")
@@ -133,17 +134,20 @@ def check_identity(
     release: str | None = None,
     bugs: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
+    workload: Mapping[str, int] | None = None,
     is_over: Callable[[], bool] = lambda: False,
     report: Report | None = None,
 ) -> IdentityResult:
     """Play every seed of every scenario in four processes and compare the event logs. `is_over` and `report` are as for a campaign.
 
-    Raises KeyError for a scenario or bug that does not exist, RuntimeError if a process dies.
+    `workload` turns knobs of the scenarios: a run that asks for less costs less, and its faults strike all the same.
+    Raises KeyError for a scenario or bug that does not exist, ValueError for a knob that a scenario does not have, RuntimeError if a process dies.
     """
     for name in bugs:
         bug(name)
-    terms = {"release": release or DEFAULT_RELEASE, "bugs": tuple(bugs), "settings": dict(settings or {})}
-    chosen = tuple(scenario(name).name for name in names)
+    knobs = dict(workload or {})
+    chosen = tuple(RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=0, workload=knobs).scenario.name for name in names)
+    terms = {"release": release or DEFAULT_RELEASE, "bugs": tuple(bugs), "settings": dict(settings or {}), "workload": knobs}
     orders = [msgspec.convert({"name": name, "seed": seed, **terms}, Order) for seed in seeds for name in chosen]
     progress = Progress(total=len(orders))
     differing: list[Difference] = []

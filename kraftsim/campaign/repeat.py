@@ -6,6 +6,7 @@ Started by `identity` under a hash seed of its own: `python -m kraftsim.campaign
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     release: str
     bugs: tuple[str, ...]
     settings: Mapping[str, str]
+    workload: Mapping[str, int] = {}
     out: str | None = None
 
 
@@ -48,7 +50,8 @@ def main() -> None:
 def _play(order: Order) -> Answer:
     began = time.process_time()
     errand = Errand(name=order.name, seed=order.seed, release=order.release, bugs=order.bugs, settings=order.settings)
-    result = play_request(errand.request(), None if order.out is None else Path(order.out))
+    request = replace(errand.request(), workload=order.workload)
+    result = play_request(request, None if order.out is None else Path(order.out))
     return Answer(
         name=order.name,
         seed=order.seed,

@@ -70,6 +70,17 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
+def parse_workload(knobs: Sequence[str]) -> dict[str, int]:
+    """Return KNOB=NUMBER texts as a mapping; the last one of a knob wins. Raises Failure for anything else."""
+    turned = {}
+    for text in knobs:
+        knob, _, number = text.partition("=")
+        if not number.strip().isdecimal():
+            raise Failure(f"--work {text}: write it as KNOB=NUMBER")
+        turned[knob.strip()] = int(number)
+    return turned
+
+
 def write_json(json_file: Path | None, value: object) -> None:
     """Write a struct, dataclass, or mapping as indented JSON, if a file was asked for."""
     if json_file is None:

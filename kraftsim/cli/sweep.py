@@ -7,7 +7,17 @@ from typing import NamedTuple
 import click
 
 from kraftsim.cli.failure import OK, UNKNOWN, VIOLATED, Failure, fail
-from kraftsim.cli.options import DIRECTORY, bugs_option, json_option, parse_settings, print_lines, release_option, settings_option, write_json
+from kraftsim.cli.options import (
+    DIRECTORY,
+    bugs_option,
+    json_option,
+    parse_settings,
+    parse_workload,
+    print_lines,
+    release_option,
+    settings_option,
+    write_json,
+)
 
 ALL = "all"
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -20,7 +30,7 @@ Examples:
   kraftsim sweep all --seeds 100000 --time 3600 --keep-going --out runs/found --json found.json
   kraftsim sweep producer_ids_survive_failover --bug KAFKA-10533 --seeds 200
   kraftsim sweep quorum_under_faults --seeds 5000 --resume runs/quorum.jsonl
-  kraftsim sweep quorum_under_faults --seeds 200 --check-identity
+  kraftsim sweep quorum_under_faults --seeds 200 --check-identity --work ids_per_asker=250
   kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )
 @click.argument("names", nargs=-1, required=True, metavar="SCENARIO...")
@@ -32,6 +42,7 @@ Examples:
 @click.option("--out", type=DIRECTORY, default=None, help="Keep the runs of violating seeds here; with --spark, the events of all of them.")
 @click.option("--resume", type=FILE, default=None, metavar="FILE", help="Write each seed that is done into this file; go on where it ends.")
 @click.option("--check-identity", is_flag=True, help="Play each seed in two processes under two hash seeds, and compare the event logs byte by byte.")
+@click.option("--work", multiple=True, metavar="KNOB=NUMBER", help="With --check-identity: how much each run has to do. Repeatable.")
 @click.option("--spark", "master", default=None, metavar="MASTER", help="Distribute the seeds over a Spark cluster, for example 'local[2]'.")
 @release_option
 @bugs_option
@@ -47,6 +58,7 @@ def sweep(
     out: Path | None,
     resume: Path | None,
     check_identity: bool,
+    work: tuple[str, ...],
     master: str | None,
     release: str,
     bugs: tuple[str, ...],
@@ -65,9 +77,11 @@ def sweep(
     search = Search(chosen, range(first_seed, first_seed + seeds), release, bugs, parse_settings(settings))
     if check_identity and master is not None:
         raise Failure("--check-identity compares processes of this machine: leave --spark out")
+    if work and not check_identity:
+        raise Failure("--work is for --check-identity: what a campaign finds is replayed with the scenario's own work")
     try:
         if check_identity:
-            return _identity(search, seconds, json_file)
+            return _identity(search, parse_workload(work), seconds, json_file)
         if master is not None:
             return _on_spark(search, master, out, json_file)
         return _campaign(search, jobs, seconds, keep_going, out, resume, json_file)
@@ -110,7 +124,7 @@ def _campaign(
     return VIOLATED if result.has_violations else UNKNOWN if result.is_inconclusive else OK
 
 
-def _identity(search: Search, seconds: float | None, json_file: Path | None) -> int:
+def _identity(search: Search, workload: Mapping[str, int], seconds: float | None, json_file: Path | None) -> int:
     from kraftsim.campaign.identity import check_identity
     from kraftsim.cli.campaign_progress import campaign_progress, deadline
 
@@ -121,6 +135,7 @@ def _identity(search: Search, seconds: float | None, json_file: Path | None) -> 
             release=search.release,
             bugs=search.bugs,
             settings=search.settings,
+            workload=workload,
             is_over=deadline(seconds),
             report=report,
         )

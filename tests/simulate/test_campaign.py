@@ -106,6 +106,15 @@ def test_the_same_seed_gives_the_same_bytes_in_four_processes():
     assert (result.seeds, result.plays, result.differing) == (2, 8, ())
 
 
+def test_runs_that_are_compared_may_have_less_to_do():
+    """A knob is turned in all processes alike; one that the story does not have is named."""
+    usual, less = (check_identity((CHEAP,), seeds=range(1, 2), workload={"lines": lines}) for lines in (200, 20))
+    assert less.differing == usual.differing == ()
+    assert less.events < usual.events
+    words = ["sweep", CHEAP, "--seeds", "1", "--check-identity", "--work", "no_such_knob=1"]
+    assert CliRunner().invoke(kraftsim, words).exit_code == 3
+
+
 def test_what_depends_on_the_hash_seed_is_found_and_its_first_event_named(tmp_path):
     """Otherwise the test above could not fail."""
     done = kraftsim_with(DEPENDS_ON_THE_HASH_SEED, tmp_path, "sweep", CHEAP, "--seeds", "1", "--check-identity")
