@@ -105,7 +105,7 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
 
     hear_of_mistakes(asyncio.get_running_loop(), on_mistake)
     log = set_up_human_log(world.clock, node=world.node, incarnation=world.incarnation)
-    log.info("starting", release=config.release, roles=",".join(config.process_roles), bugs=",".join(config.bugs) or "none", data=config.log_dir)
+    log.info("starting", release=config.release, roles=config.role, bugs=",".join(config.bugs) or "none", data=config.log_dir)
     try:
         running = build_node(config, world, parts)
         failure: asyncio.Future[BaseException] = asyncio.ensure_future(running.failed())

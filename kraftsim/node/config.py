@@ -36,10 +36,12 @@ from kraftsim.node.config_keys import (
     setting,
     text_value,
     voters,
+    zookeeper_addresses,
 )
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
-from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, InitialController, Voter
+from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, InitialController, Voter, ZookeeperAddresses, parse_zookeeper
 from kraftsim.node.security.listener_settings import TLS_KEYS, check_security, is_listener_key
+from kraftsim.node.zookeeper_mode.settings import check_zookeeper, with_node_id
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"
@@ -57,18 +59,28 @@ class NodeConfig:
     """
 
     # who and where
-    process_roles: tuple[str, ...] = setting("process.roles", names, None)
+    process_roles: tuple[str, ...] = setting("process.roles", names)
     node_id: int = setting("node.id", integer(at_least=0), None)
     listeners: tuple[Endpoint, ...] = setting("listeners", endpoints, "PLAINTEXT://:9092")
     advertised_listeners: tuple[Endpoint, ...] = setting("advertised.listeners", endpoints)
     listener_security_protocol_map: Mapping[str, str] = setting("listener.security.protocol.map", protocol_map, _DEFAULT_MAP)
-    controller_listener_names: tuple[str, ...] = setting("controller.listener.names", names, None)
+    controller_listener_names: tuple[str, ...] = setting("controller.listener.names", names)
     inter_broker_listener_name: str = setting("inter.broker.listener.name", str.upper)
     controller_quorum_voters: tuple[Voter, ...] = setting("controller.quorum.voters", voters)
     controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting("controller.quorum.bootstrap.servers", addresses)
     broker_rack: str | None = setting("broker.rack", optional_text)
     log_dirs: tuple[str, ...] = setting("log.dirs", names, "/tmp/kraftsim-logs")
     metadata_log_dir: str | None = setting("metadata.log.dir", optional_text)
+
+    # ZooKeeper, by those without process.roles, and by controllers that take over from them
+    zookeeper_connect: str = setting("zookeeper.connect", zookeeper_addresses)
+    zookeeper_session_timeout_ms: int = setting("zookeeper.session.timeout.ms", integer(), "18000")
+    zookeeper_connection_timeout_ms: int | None = setting("zookeeper.connection.timeout.ms", optional_long(at_least=0))
+    zookeeper_set_acl: bool = setting("zookeeper.set.acl", boolean, "false")
+    zookeeper_metadata_migration_enable: bool = setting("zookeeper.metadata.migration.enable", boolean, "false")
+    broker_id: int | None = setting("broker.id", optional_long(at_least=-1))
+    inter_broker_protocol_version: str = setting("inter.broker.protocol.version", text_value)
+    control_plane_listener_name: str = setting("control.plane.listener.name", str.upper)
 
     # connections
     socket_request_max_bytes: int = setting("socket.request.max.bytes", integer(at_least=1), "104857600")
@@ -249,7 +261,8 @@ class NodeConfig:
         for name in properties:
             if name not in declared and name not in KEYS_WITHOUT_EFFECT and name not in TLS_KEYS and not is_listener_key(name):
                 raise ConfigError(_unknown_key(name, [*declared, *sorted(KEYS_WITHOUT_EFFECT)]))
-        values = {each.name: parse_setting(each, properties.get(name)) for name, each in declared.items()}
+        told = with_node_id(properties)
+        values = {each.name: parse_setting(each, told.get(name)) for name, each in declared.items()}
         config = cls(**cast(dict[str, str], values))  # type: ignore[arg-type]
         return _with_derived(config, properties)
 
@@ -261,7 +274,27 @@ class NodeConfig:
     @property
     def is_broker(self) -> bool:
         """Whether this node is a broker."""
-        return BROKER in self.process_roles
+        return BROKER in self.process_roles or self.is_zookeeper_mode
+
+    @property
+    def role(self) -> str:
+        """What this node is: `broker` or `controller`."""
+        return CONTROLLER if self.is_controller else BROKER
+
+    @property
+    def is_zookeeper_mode(self) -> bool:
+        """Whether this is a broker whose metadata is in ZooKeeper, as all were before KRaft."""
+        return bool(self.zookeeper_connect) and not self.process_roles
+
+    @property
+    def zookeeper(self) -> ZookeeperAddresses:
+        """Where ZooKeeper is; no servers if nothing was said."""
+        return parse_zookeeper(self.zookeeper_connect)
+
+    @property
+    def is_migrating(self) -> bool:
+        """Whether this is such a broker, and about to be taken over by controllers of KRaft (KIP-866)."""
+        return self.is_zookeeper_mode and self.zookeeper_metadata_migration_enable
 
     @property
     def first_asked(self) -> tuple[Voter, ...]:
@@ -331,7 +364,7 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
         controller_listener_names=controller_listeners,
         advertised_listeners=config.advertised_listeners or _advertisable(config.listeners),
         inter_broker_listener_name=config.inter_broker_listener_name or PLAINTEXT,
-        node_name=config.node_name or f"{'-'.join(config.process_roles)}-{config.node_id}",
+        node_name=config.node_name or f"{config.role}-{config.node_id}",
         given=dict(properties),
     )
     _check_roles(config)
@@ -348,6 +381,11 @@ def _advertisable(listeners: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
 
 
 def _check_roles(config: NodeConfig) -> None:
+    check_zookeeper(config)
+    if config.is_zookeeper_mode:
+        return
+    if not config.process_roles:
+        raise ConfigError("process.roles is required, or zookeeper.connect for a broker whose metadata is in ZooKeeper")
     if config.process_roles not in ((BROKER,), (CONTROLLER,)):
         given = ",".join(config.process_roles)
         raise ConfigError(f"process.roles: expected broker or controller (one process cannot be both yet), got {given!r}")
@@ -379,7 +417,7 @@ def _check_listeners(config: NodeConfig) -> None:
         belongs_to_controllers = endpoint.listener in config.controller_listener_names
         if config.is_controller and not belongs_to_controllers:
             raise ConfigError(f"listeners: {endpoint.listener} of a controller must be in controller.listener.names")
-        if config.is_broker and belongs_to_controllers:
+        if not config.is_controller and belongs_to_controllers:
             raise ConfigError(f"listeners: {endpoint.listener} of a broker must not be in controller.listener.names")
 
 

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from dataclasses import Field, field
 from typing import TypeVar, cast
 
-from kraftsim.node.endpoints import Endpoint, InitialController, Voter, parse_addresses, parse_endpoints, parse_initial_controllers, parse_voters
+from kraftsim.node.endpoints import (
+    Endpoint,
+    InitialController,
+    Voter,
+    parse_addresses,
+    parse_endpoints,
+    parse_initial_controllers,
+    parse_voters,
+    parse_zookeeper,
+)
 
 T = TypeVar("T")
 NAME_KEY = "kafka_name"
@@ -144,6 +153,12 @@ def initial_controllers(text: str) -> tuple[InitialController, ...]:
 def addresses(text: str) -> tuple[tuple[str, int], ...]:
     """Hosts with their ports."""
     return parse_addresses(text)
+
+
+def zookeeper_addresses(text: str) -> str:
+    """The connect string of ZooKeeper's clients, or nothing."""
+    parse_zookeeper(text)
+    return text
 
 
 def counts(text: str) -> dict[str, int]:

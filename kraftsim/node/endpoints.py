@@ -13,6 +13,7 @@ from protocol.uuids import parse_uuid_text, uuid_text
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESSES = ("0.0.0.0", "::")
 LAST_PORT = 65535
+ZOOKEEPER_PORT = 2181
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.\-]+)://(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]*)):(\d+)")
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]+)):(\d+)")
 _VOTER = re.compile(r"(\d+)@(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]+)):(\d+)")
@@ -45,6 +46,17 @@ class Voter:
 
     def __str__(self) -> str:
         return f"{self.node_id}@{_bracketed(self.host)}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperAddresses:
+    """Where ZooKeeper is, and below which znode a cluster keeps everything ("" for the root)."""
+
+    servers: tuple[tuple[str, int], ...] = ()
+    chroot: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,19 @@ def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
 def parse_addresses(text: str) -> tuple[tuple[str, int], ...]:
     """Read `host:port,...`. Raises ValueError."""
     return tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
+
+
+def parse_zookeeper(text: str) -> ZookeeperAddresses:
+    """Read `host:port,host:port/chroot`, the connect string of ZooKeeper's clients; a port may be left out. Raises ValueError."""
+    servers, slash, below = text.partition("/")
+    chroot = f"/{below.rstrip('/')}" if slash and below.rstrip("/") else ""
+    if chroot and ("//" in chroot or any(part in (".", "..") for part in chroot.split("/"))):
+        raise ValueError(f"{chroot!r} is no path of a znode")
+    found = []
+    for part in (each.strip() for each in servers.split(",")):
+        if part:
+            found.append(_parse_address(part if _ADDRESS.fullmatch(part) else f"{part}:{ZOOKEEPER_PORT}"))
+    return ZookeeperAddresses(tuple(found), chroot)
 
 
 def _parse_address(text: str) -> tuple[str, int]:

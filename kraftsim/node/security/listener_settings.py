@@ -107,10 +107,11 @@ def check_security(config: "NodeConfig") -> None:
             raise ConfigError(f"ssl.keystore.type: {endpoint.listener} needs a key in PEM")
         if has_sasl(config, endpoint.listener):
             sasl_settings(config, endpoint.listener)
-    for listener, key, mechanism in (
-        (config.inter_broker_listener_name, "sasl.mechanism.inter.broker.protocol", config.sasl_mechanism_inter_broker_protocol),
-        (config.controller_listener_names[0], "sasl.mechanism.controller.protocol", config.sasl_mechanism_controller_protocol),
-    ):
+    to_brokers = (config.inter_broker_listener_name, "sasl.mechanism.inter.broker.protocol", config.sasl_mechanism_inter_broker_protocol)
+    to_controllers = [
+        (name, "sasl.mechanism.controller.protocol", config.sasl_mechanism_controller_protocol) for name in config.controller_listener_names[:1]
+    ]
+    for listener, key, mechanism in (to_brokers, *to_controllers):
         if has_sasl(config, listener) and mechanism not in MECHANISMS:
             raise ConfigError(f"{key}: {mechanism} is not one of {', '.join(MECHANISMS)}")
 

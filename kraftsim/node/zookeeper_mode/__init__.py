@@ -1,0 +1,1 @@
+"""ZooKeeper mode, the shells: brokers and controllers as they were before KRaft."""
