@@ -3,7 +3,6 @@
 Source: kafka.zk.ZkData, kafka.cluster.Broker, ZkMigrationLeadershipState, KIP-98, KIP-866; texts taken from a broker of 3.9.1.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,6 +10,8 @@ from typing import Final
 from protocol.malformed import MalformedMessage
 from protocol.message_json import Json
 from protocol.uuids import parse_uuid_text, uuid_text
+from protocol.zookeeper.map_orders import mutable_map_order, properties_order
+from protocol.zookeeper.znode_json import decimal_of, integer_of, integers_of, json_text, nullable_text_of, parse_object, texts_of
 
 CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
@@ -81,16 +82,16 @@ class ProducerIdBlockZnode:
     def build(self) -> bytes:
         """Return the text."""
         first, last = str(self.first_producer_id), str(self.last_producer_id)
-        return _text({"version": 1, "broker": self.broker_id, "block_start": first, "block_end": last})
+        return json_text({"version": 1, "broker": self.broker_id, "block_start": first, "block_end": last})
 
     @classmethod
     def parse(cls, data: bytes) -> "ProducerIdBlockZnode":
         """Read the text. Raises MalformedMessage."""
-        found = _object(data, PRODUCER_ID_BLOCK)
+        found = parse_object(data, PRODUCER_ID_BLOCK)
         return cls(
-            broker_id=_integer(found, "broker"),
-            first_producer_id=_decimal(found, "block_start"),
-            last_producer_id=_decimal(found, "block_end"),
+            broker_id=integer_of(found, "broker"),
+            first_producer_id=decimal_of(found, "block_start"),
+            last_producer_id=decimal_of(found, "block_end"),
         )
 
 
@@ -112,7 +113,7 @@ class BrokerZnode:
     def build(self) -> bytes:
         """Return the text."""
         rack: dict[str, Json] = {} if self.rack is None else {"rack": self.rack}
-        return _text(
+        return json_text(
             {
                 "features": dict(self.features),
                 "listener_security_protocol_map": dict(self.security_protocols),
@@ -129,21 +130,21 @@ class BrokerZnode:
     @classmethod
     def parse(cls, data: bytes) -> "BrokerZnode":
         """Read the text, of versions from 2 on. Raises MalformedMessage."""
-        found = _object(data, BROKER_IDS)
-        endpoints = _texts(found.get("endpoints") or [f"PLAINTEXT://{found.get('host')}:{found.get('port')}"], "endpoints")
+        found = parse_object(data, BROKER_IDS)
+        endpoints = texts_of(found.get("endpoints") or [f"PLAINTEXT://{found.get('host')}:{found.get('port')}"], "endpoints")
         protocols = found.get("listener_security_protocol_map")
         named = protocols if isinstance(protocols, dict) else {each.partition("://")[0]: each.partition("://")[0] for each in endpoints}
         features = found.get("features")
         return cls(
-            host=_nullable_text(found, "host"),
-            port=_integer(found, "port"),
+            host=nullable_text_of(found, "host"),
+            port=integer_of(found, "port"),
             endpoints=endpoints,
             security_protocols={str(name): str(protocol) for name, protocol in named.items()},
-            timestamp_ms=_decimal(found, "timestamp") if "timestamp" in found else -1,
-            rack=_nullable_text(found, "rack"),
-            jmx_port=_integer(found, "jmx_port") if "jmx_port" in found else -1,
+            timestamp_ms=decimal_of(found, "timestamp") if "timestamp" in found else -1,
+            rack=nullable_text_of(found, "rack"),
+            jmx_port=integer_of(found, "jmx_port") if "jmx_port" in found else -1,
             features=features if isinstance(features, dict) else {},
-            version=_integer(found, "version"),
+            version=integer_of(found, "version"),
         )
 
 
@@ -158,15 +159,15 @@ class ControllerZnode:
     def build(self) -> bytes:
         """Return the text."""
         if self.kraft_epoch is None:
-            return _text({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
-        return _text({"version": 2, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms), "kraftControllerEpoch": self.kraft_epoch})
+            return json_text({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
+        return json_text({"version": 2, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms), "kraftControllerEpoch": self.kraft_epoch})
 
     @classmethod
     def parse(cls, data: bytes) -> "ControllerZnode":
         """Read the text. Raises MalformedMessage."""
-        found = _object(data, CONTROLLER)
-        epoch = _integer(found, "kraftControllerEpoch") if "kraftControllerEpoch" in found else None
-        return cls(broker_id=_integer(found, "brokerid"), timestamp_ms=_decimal(found, "timestamp"), kraft_epoch=epoch)
+        found = parse_object(data, CONTROLLER)
+        epoch = integer_of(found, "kraftControllerEpoch") if "kraftControllerEpoch" in found else None
+        return cls(broker_id=integer_of(found, "brokerid"), timestamp_ms=decimal_of(found, "timestamp"), kraft_epoch=epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +184,8 @@ class TopicZnode:
         partitions = _by_partition(self.partitions)
         adding, removing = _by_partition(self.adding_replicas), _by_partition(self.removing_replicas)
         if self.topic_id is None:
-            return _text({"version": 2, "partitions": partitions, "adding_replicas": adding, "removing_replicas": removing})
-        return _text(
+            return json_text({"version": 2, "partitions": partitions, "adding_replicas": adding, "removing_replicas": removing})
+        return json_text(
             {
                 "partitions": partitions,
                 "topic_id": uuid_text(self.topic_id),
@@ -197,8 +198,8 @@ class TopicZnode:
     @classmethod
     def parse(cls, data: bytes) -> "TopicZnode":
         """Read the text, of versions from 1 on. Raises MalformedMessage."""
-        found = _object(data, TOPICS)
-        topic_id = _nullable_text(found, "topic_id")
+        found = parse_object(data, TOPICS)
+        topic_id = nullable_text_of(found, "topic_id")
         return cls(
             partitions=_replicas(found, "partitions"),
             topic_id=None if topic_id is None else parse_uuid_text(topic_id),
@@ -220,18 +221,18 @@ class PartitionStateZnode:
     def build(self) -> bytes:
         """Return the text."""
         recovering: dict[str, Json] = {"leader_recovery_state": RECOVERING} if self.is_recovering else {}
-        head: dict[str, Json] = {"controller_epoch": self.controller_epoch, "leader": self.leader, **recovering}
-        return _text({**head, "version": 1, "leader_epoch": self.leader_epoch, "isr": list(self.isr)})
+        head: dict[str, Json] = {"controller_epoch": self.controller_epoch, "leader": self.leader, "version": 1}
+        return json_text({**head, **recovering, "leader_epoch": self.leader_epoch, "isr": list(self.isr)})
 
     @classmethod
     def parse(cls, data: bytes) -> "PartitionStateZnode":
         """Read the text. Raises MalformedMessage."""
-        found = _object(data, "partition state")
+        found = parse_object(data, "partition state")
         return cls(
-            leader=_integer(found, "leader"),
-            leader_epoch=_integer(found, "leader_epoch"),
-            isr=_integers(found.get("isr"), "isr"),
-            controller_epoch=_integer(found, "controller_epoch"),
+            leader=integer_of(found, "leader"),
+            leader_epoch=integer_of(found, "leader_epoch"),
+            isr=integers_of(found.get("isr"), "isr"),
+            controller_epoch=integer_of(found, "controller_epoch"),
             is_recovering=found.get("leader_recovery_state") == RECOVERING,
         )
 
@@ -247,7 +248,7 @@ class MigrationZnode:
 
     def build(self) -> bytes:
         """Return the text."""
-        return _text(
+        return json_text(
             {
                 "version": 0,
                 "kraft_metadata_offset": self.kraft_metadata_offset,
@@ -260,25 +261,25 @@ class MigrationZnode:
     @classmethod
     def parse(cls, data: bytes) -> "MigrationZnode":
         """Read the text. Raises MalformedMessage."""
-        found = _object(data, MIGRATION)
-        if _integer(found, "version") != 0:
+        found = parse_object(data, MIGRATION)
+        if integer_of(found, "version") != 0:
             raise MalformedMessage(None, None, MIGRATION, f"version {found['version']} is unknown")
         return cls(
-            kraft_controller_id=_integer(found, "kraft_controller_id"),
-            kraft_controller_epoch=_integer(found, "kraft_controller_epoch"),
-            kraft_metadata_offset=_integer(found, "kraft_metadata_offset"),
-            kraft_metadata_epoch=_integer(found, "kraft_metadata_epoch"),
+            kraft_controller_id=integer_of(found, "kraft_controller_id"),
+            kraft_controller_epoch=integer_of(found, "kraft_controller_epoch"),
+            kraft_metadata_offset=integer_of(found, "kraft_metadata_offset"),
+            kraft_metadata_epoch=integer_of(found, "kraft_metadata_epoch"),
         )
 
 
 def build_config(config: Mapping[str, str]) -> bytes:
     """Return the text of a topic's, broker's, user's or client's configuration."""
-    return _text({"version": 1, "config": dict(config)})
+    return json_text({"version": 1, "config": {name: config[name] for name in properties_order(list(config))}})
 
 
 def parse_config(data: bytes) -> dict[str, str]:
     """Read a configuration. Raises MalformedMessage."""
-    found = _object(data, CONFIG).get("config")
+    found = parse_object(data, CONFIG).get("config")
     if not isinstance(found, dict):
         raise MalformedMessage(None, None, CONFIG, "config is no object")
     return {name: str(value) for name, value in found.items()}
@@ -286,12 +287,12 @@ def parse_config(data: bytes) -> dict[str, str]:
 
 def build_config_change(entity_path: str) -> bytes:
     """Return the text that tells brokers of a configuration that has changed: `topics/x`."""
-    return _text({"version": 2, "entity_path": entity_path})
+    return json_text({"version": 2, "entity_path": entity_path})
 
 
 def parse_config_change(data: bytes) -> str:
     """Read which configuration has changed. Raises MalformedMessage."""
-    path = _nullable_text(_object(data, CONFIG_CHANGES), "entity_path")
+    path = nullable_text_of(parse_object(data, CONFIG_CHANGES), "entity_path")
     if path is None:
         raise MalformedMessage(None, None, CONFIG_CHANGES, "no entity_path")
     return path
@@ -299,78 +300,56 @@ def parse_config_change(data: bytes) -> str:
 
 def build_cluster_id(cluster_id: str) -> bytes:
     """Return the text of the cluster's id."""
-    return _text({"version": "1", "id": cluster_id})
+    return json_text({"version": "1", "id": cluster_id})
 
 
 def parse_cluster_id(data: bytes) -> str:
     """Read the cluster's id. Raises MalformedMessage."""
-    cluster_id = _nullable_text(_object(data, CLUSTER_ID), "id")
+    cluster_id = nullable_text_of(parse_object(data, CLUSTER_ID), "id")
     if cluster_id is None:
         raise MalformedMessage(None, None, CLUSTER_ID, "no id")
     return cluster_id
 
 
-def build_features(levels: Mapping[str, int], *, is_enabled: bool = True) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureZnode:
+    """The finalized features. Before 2.7-IV0 they are disabled; before 3.3-IV0 (version 1) lowest levels stand there, too, equal to the highest."""
+
+    levels: Mapping[str, int] = field(default_factory=dict)
+    is_enabled: bool = True
+    version: int = 2
+
+    def build(self) -> bytes:
+        """Return the text."""
+        return build_features(self.levels, is_enabled=self.is_enabled, version=self.version)
+
+    @classmethod
+    def parse(cls, data: bytes) -> "FeatureZnode":
+        """Read the text. Raises MalformedMessage."""
+        found = parse_object(data, FEATURE)
+        features = found.get("features")
+        version = integer_of(found, "version")
+        if not isinstance(features, dict) or version not in (1, 2):
+            raise MalformedMessage(None, None, FEATURE, f"version {version} with features {features!r}")
+        levels = {name: integer_of(level, "max_version_level") for name, level in features.items() if isinstance(level, dict)}
+        return cls(levels=levels, is_enabled=integer_of(found, "status") == 1, version=version)
+
+
+def build_features(levels: Mapping[str, int], *, is_enabled: bool = True, version: int = 2) -> bytes:
     """Return the text of the finalized features."""
-    features: Json = {name: {"max_version_level": level} for name, level in levels.items()}
-    return _text({"features": features, "version": 2, "status": int(is_enabled)})
-
-
-def _text(value: Mapping[str, Json]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _object(data: bytes, place: str) -> dict[str, Json]:
-    try:
-        found: Json = json.loads(data)
-    except (ValueError, RecursionError) as failure:
-        raise MalformedMessage(None, None, place, f"no JSON: {failure}") from failure
-    if not isinstance(found, dict):
-        raise MalformedMessage(None, None, place, "no object")
-    return found
-
-
-def _integer(found: Mapping[str, Json], name: str) -> int:
-    number = found.get(name)
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise MalformedMessage(None, None, name, f"{number!r} is no whole number")
-    return number
-
-
-def _decimal(found: Mapping[str, Json], name: str) -> int:
-    """Return a number that is written as text."""
-    text = found.get(name)
-    try:
-        return int(str(text))
-    except ValueError:
-        raise MalformedMessage(None, None, name, f"{text!r} is no number") from None
-
-
-def _nullable_text(found: Mapping[str, Json], name: str) -> str | None:
-    text = found.get(name)
-    if text is not None and not isinstance(text, str):
-        raise MalformedMessage(None, None, name, f"{text!r} is no text")
-    return text
-
-
-def _texts(found: Json, name: str) -> list[str]:
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise MalformedMessage(None, None, name, f"{found!r} is no list of texts")
-    return [str(each) for each in found]
-
-
-def _integers(found: Json, name: str) -> list[int]:
-    if not isinstance(found, list):
-        raise MalformedMessage(None, None, name, f"{found!r} is no list")
-    return [_integer({name: each}, name) for each in found]
+    features: Json = {
+        name: {"max_version_level": level, "min_version_level": level} if version == 1 else {"max_version_level": level}
+        for name, level in levels.items()
+    }
+    return json_text({"features": features, "version": version, "status": int(is_enabled)})
 
 
 def _replicas(found: Mapping[str, Json], name: str) -> dict[int, list[int]]:
     partitions = found.get(name, {})
     if not isinstance(partitions, dict):
         raise MalformedMessage(None, None, name, f"{partitions!r} is no object")
-    return {_decimal({name: partition}, name): _integers(replicas, name) for partition, replicas in partitions.items()}
+    return {decimal_of({name: partition}, name): integers_of(replicas, name) for partition, replicas in partitions.items()}
 
 
 def _by_partition(replicas: Mapping[int, Sequence[int]]) -> dict[str, Json]:
-    return {str(partition): list(each) for partition, each in replicas.items()}
+    return {number: list(replicas[int(number)]) for number in mutable_map_order([str(partition) for partition in replicas])}
