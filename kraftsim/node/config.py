@@ -154,6 +154,10 @@ class NodeConfig:
     quota_window_size_seconds: int = setting("quota.window.size.seconds", integer(at_least=1), "1")
     replication_quota_window_num: int = setting("replication.quota.window.num", integer(at_least=1), "11")
     replication_quota_window_size_seconds: int = setting("replication.quota.window.size.seconds", integer(at_least=1), "1")
+    alter_log_dirs_replication_quota_window_num: int = setting("alter.log.dirs.replication.quota.window.num", integer(at_least=1), "11")
+    alter_log_dirs_replication_quota_window_size_seconds: int = setting(
+        "alter.log.dirs.replication.quota.window.size.seconds", integer(at_least=1), "1"
+    )
     max_request_partition_size_limit: int = setting("max.request.partition.size.limit", integer(at_least=1), "2000")
     max_incremental_fetch_session_cache_slots: int = setting("max.incremental.fetch.session.cache.slots", integer(at_least=0), "1000")
 

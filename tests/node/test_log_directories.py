@@ -19,8 +19,10 @@ from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from protocol.messages.k34_alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
+from protocol.metadata.m04_config import BROKER_RESOURCE
 from tests.node.broken_disk import BreakableDisk
 from tests.node.brokers import Client, Cluster, batch, running_cluster
+from tests.node.test_replication_throttles import configure
 
 TWO = {"log_dirs": "/data,/other", "broker_heartbeat_interval_ms": "500", "replica_lag_time_max_ms": "2000"}
 
@@ -241,6 +243,27 @@ def test_a_replica_moves_to_another_directory_while_it_is_written() -> None:
         cluster.simulation.run_for(2)
         assert cluster.run(read) == [b"%06d" % number for number in range(125)] and cluster.run(producing(5)) == 130
         assert cluster.brokers["broker-1"].partitions.hosted()[0].home.path == target
+
+
+@pytest.mark.parametrize("rate, at_least_s, at_most_s", [(None, 0, 1), ("100000", 6, 14)])
+def test_moves_keep_below_the_rate_that_was_set(rate: str | None, at_least_s: float, at_most_s: float) -> None:
+    """A million bytes at 100,000 a second take about ten seconds; the first piece and a window's allowance come at once."""
+    with running_cluster(**TWO) as cluster:
+        cluster.run(creating([[1]]))
+
+        async def fill(client: Client) -> None:
+            for _ in range(20):
+                assert (await client.produce(batch(value=bytes(50_000)))).error_code == ErrorCode.NONE
+            if rate is not None:
+                await configure(client, BROKER_RESOURCE, "1", replica_alter_log_dirs_io_max_bytes_per_second=rate)
+
+        cluster.run(fill)
+        cluster.simulation.run_for(1)
+        home = cluster.brokers["broker-1"].partitions.hosted()[0].home.path
+        began = cluster.simulation.loop.now_ns
+        assert cluster.run(moving({"/data": "/other", "/other": "/data"}[home])) == ErrorCode.NONE
+        cluster.simulation.run_until(lambda: bool(cluster.noted(ReplicaMoved)), 60)
+        assert at_least_s <= (cluster.simulation.loop.now_ns - began) / 1e9 <= at_most_s
 
 
 @pytest.mark.parametrize("at", [1, 4, 8, 12, 16, 20, 24, 28, 32, 36])

@@ -77,6 +77,7 @@ class Partitions:
             delete_files=self._delete_files,
             lose=self._lose,
             on_rolled=self._on_rolled,
+            settings=settings,
         )
         self._tells_directories = False
         """Whether the cluster's level of metadata knows directories."""

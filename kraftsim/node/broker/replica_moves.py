@@ -4,6 +4,8 @@ The copy lies in a directory whose name ends in `-future`. It follows the replic
 cut back. Once it has caught up the controller is told where the replica will lie; then what came meanwhile is copied, and the two change places
 between two requests. A move that was cut short begins again with the next start.
 
+All moves together keep below replica.alter.log.dirs.io.max.bytes.per.second.
+
 Source: KIP-113, KIP-858, kafka.server.{ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread}, LogManager.replaceCurrentWithFutureLog.
 """
 
@@ -11,14 +13,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.quotas.windowed_rate import SteadyRate
 from kraftsim.events.nodes import ReplicaMoveBegan, ReplicaMoved
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import LogDirectory, PartitionKey
+from kraftsim.node.config import NodeConfig
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.parts import Parts
 from kraftsim.node.shell import NodeShell
+from kraftsim.world.interface import Clock
 from protocol.batches import split_batches
 from protocol.disk.file_names import future_directory_name, partition_directory_name
 from protocol.errors import ErrorCode
@@ -26,21 +32,44 @@ from protocol.errors import ErrorCode
 PIECE_BYTES: Final = 256 * 1024
 """So much is copied before others get a turn."""
 IDLE_SECONDS: Final = 0.05
+LIMIT_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 UUID_BYTES: Final = 16
 DeleteFiles = Callable[[LogDirectory, str], Awaitable[None]]
 Lose = Callable[[LogDirectory, str, str, OSError], None]
 
 
+class MovePace:
+    """How fast all moves of a broker may copy together. Source: kafka.server.ReplicationQuotaManager (alterLogDirs)."""
+
+    def __init__(self, config: NodeConfig, clock: Clock, settings: Callable[[], BrokerSettings]) -> None:
+        window_ms = config.alter_log_dirs_replication_quota_window_size_seconds * 1000
+        self._rate = SteadyRate(config.alter_log_dirs_replication_quota_window_num, window_ms)
+        self._clock = clock
+        self._settings = settings
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more was copied than may be. The limit is what was set while brokers run, and none if nothing was."""
+        settings = self._settings()
+        limit = settings.own.get(LIMIT_KEY, settings.cluster.get(LIMIT_KEY))
+        return limit is not None and self._rate.measure(self._clock.monotonic_ms()) > int(limit)
+
+    def record(self, size_bytes: int) -> None:
+        """Count what was copied."""
+        self._rate.record(size_bytes, self._clock.monotonic_ms())
+
+
 class ReplicaMove:
     """One replica under way to `home`. `log` is the copy."""
 
-    def __init__(self, hosted: HostedPartition, home: LogDirectory, directory: str, parts: Parts, shell: NodeShell) -> None:
+    def __init__(self, hosted: HostedPartition, home: LogDirectory, directory: str, parts: Parts, shell: NodeShell, pace: MovePace) -> None:
         self.hosted = hosted
         self.home = home
         self.directory = directory
         self.task: asyncio.Task[None] | None = None
         self._parts = parts
         self._shell = shell
+        self._pace = pace
         self._cut_count = hosted.log.cut_count
         self._begin()
 
@@ -70,6 +99,7 @@ class ReplicaMove:
         if position >= source.log_end_offset:
             return True
         records = source.read(position, PIECE_BYTES, source.log_end_offset)
+        self._pace.record(len(records))
         for batch in split_batches(records):
             self.log.append(
                 [batch.view()],
@@ -83,6 +113,13 @@ class ReplicaMove:
             if aborted is not None:
                 self.log.add_aborted(aborted)
         return self.log.log_end_offset >= source.log_end_offset
+
+    async def copy_all(self) -> None:
+        """Return when there is nothing left to copy. Raises OSError of either directory."""
+        while not self.copy_some():
+            await asyncio.sleep(0)
+            while self._pace.is_exceeded:
+                await asyncio.sleep(IDLE_SECONDS)
 
     async def flush(self) -> None:
         """Make the copy durable, with whose it is and its epochs."""
@@ -126,6 +163,7 @@ class ReplicaMoves:
         delete_files: DeleteFiles,
         lose: Lose,
         on_rolled: Callable[[PartitionKey], None],
+        settings: Callable[[], BrokerSettings],
     ) -> None:
         self._shell = shell
         self._parts = parts
@@ -134,6 +172,7 @@ class ReplicaMoves:
         self._delete_files = delete_files
         self._lose = lose
         self._on_rolled = on_rolled
+        self._pace = MovePace(shell.config, shell.world.clock, settings)
         self._under_way: dict[PartitionKey, ReplicaMove] = {}
 
     def of(self, key: PartitionKey) -> ReplicaMove | None:
@@ -149,7 +188,7 @@ class ReplicaMoves:
         assert hosted.key not in self._under_way and hosted.home is not home, "one move at a time, and to somewhere else"
         unique = self._shell.world.random("future directories").randbytes(UUID_BYTES).hex()
         directory = future_directory_name(hosted.topic, hosted.partition, unique)
-        move = self._under_way[hosted.key] = ReplicaMove(hosted, home, directory, self._parts, self._shell)
+        move = self._under_way[hosted.key] = ReplicaMove(hosted, home, directory, self._parts, self._shell, self._pace)
         self._shell.world.note(ReplicaMoveBegan(topic=hosted.topic, partition=hosted.partition, from_path=hosted.home.path, to_path=home.path))
         move.task = self._shell.tasks.spawn(self._run(move), f"move of {hosted.topic}-{hosted.partition}")
 
@@ -181,8 +220,7 @@ class ReplicaMoves:
 
     async def _copy_all(self, move: ReplicaMove) -> None:
         """Return when the copy has all, is durable, and the controller knows of it."""
-        while not move.copy_some():
-            await asyncio.sleep(0)
+        await move.copy_all()
         await move.flush()
         if self._tells_controller():
             told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
@@ -191,10 +229,9 @@ class ReplicaMoves:
                 hosted.topic_id, hosted.partition, move.home.directory_id, lambda error: None if told.done() else told.set_result(error)
             )
             while not told.done():
-                move.copy_some()
+                await move.copy_all()
                 await asyncio.sleep(IDLE_SECONDS)
-        while not move.copy_some():
-            await asyncio.sleep(0)
+        await move.copy_all()
         await move.flush()
 
     async def _change_places(self, move: ReplicaMove) -> None:
