@@ -1,10 +1,10 @@
-"""ZkMigrationStateRecord (21): how far the move away from ZooKeeper is (3.4).   Source: KIP-866, ZkMigrationRecord.json."""
+"""ZkMigrationStateRecord (21): how far the move away from ZooKeeper is (3.4).   Source: KIP-866, KAFKA-14805, ZkMigrationRecord.json."""
 
 from protocol.schema import int8, message
 
 NONE = 0
-PRE_MIGRATION = 1
-MIGRATION = 2
+MIGRATION = 1  # 3.4 calls this PRE_MIGRATION and never goes on to 2, so that a cluster of its time is taken for one that has been copied
+PRE_MIGRATION = 2
 POST_MIGRATION = 3
 
 

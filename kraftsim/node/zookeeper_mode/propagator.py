@@ -1,0 +1,156 @@
+"""Carries to brokers what a controller tells them: one queue and one connection per broker, in order, again and again until it is answered.
+
+Nothing is given up while the broker is alive: what it has not heard it would not know. A broker that is not there any more is told nothing.
+Source: kafka.controller.{ControllerChannelManager, RequestSendThread}.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from kraftsim.core.raft.voter_set import Address
+from kraftsim.core.zookeeper_mode.request_batch import ControlRequest, ToBroker
+from kraftsim.node.outbound import PeerConnection, VersionRange
+from kraftsim.node.shell import NodeShell
+from protocol.messages.k04_leader_and_isr import LeaderAndIsrResponse
+from protocol.messages.k05_stop_replica import StopReplicaResponse
+from protocol.messages.k06_update_metadata import UpdateMetadataResponse
+
+ControlResponse: TypeAlias = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
+OnTold: TypeAlias = Callable[[int, ControlRequest, ControlResponse], None]
+"""Takes the broker, what it was told and what it answered."""
+BACKOFF_MS: Final = 100
+SOCKET_TIMEOUT_MS: Final = 30_000
+"""Kafka's controller.socket.timeout.ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldBroker:
+    """A broker as it is reached now; another epoch is another life, whose queue begins anew."""
+
+    address: Address
+    broker_epoch: int
+
+
+class Propagator:
+    """The channels of one controller. `set_brokers` whenever somebody comes or goes, then `send`; `close` or `abort` at the end."""
+
+    def __init__(self, shell: NodeShell, on_told: OnTold, own_versions: Mapping[int, VersionRange] | None = None) -> None:
+        self._shell = shell
+        self._on_told = on_told
+        self._own_versions = own_versions
+        self._channels: dict[int, _Channel] = {}
+
+    def set_brokers(self, brokers: Mapping[int, ToldBroker]) -> None:
+        """Keep a channel to each of these and to nobody else."""
+        for broker_id in [known for known, channel in self._channels.items() if brokers.get(known) != channel.broker]:
+            self._channels.pop(broker_id).close()
+        for broker_id, broker in brokers.items():
+            if broker_id not in self._channels:
+                self._channels[broker_id] = _Channel(self._shell, broker_id, broker, self._on_told, self._own_versions)
+
+    def send(self, told: Iterable[ToBroker]) -> None:
+        """Queue requests; those for brokers without a channel go nowhere."""
+        for each in told:
+            if (channel := self._channels.get(each.broker_id)) is not None:
+                channel.send(each)
+
+    @property
+    def queued_count(self) -> int:
+        """How many requests are not answered yet."""
+        return sum(channel.queued_count for channel in self._channels.values())
+
+    def close(self) -> None:
+        """End all channels; what is queued is forgotten."""
+        self.set_brokers({})
+
+    def abort(self) -> None:
+        """End all channels as a process that dies."""
+        for channel in self._channels.values():
+            channel.abort()
+        self._channels.clear()
+
+
+class _Channel:
+    """The queue of one broker, served by a task of the node."""
+
+    def __init__(
+        self, shell: NodeShell, broker_id: int, broker: ToldBroker, on_told: OnTold, own_versions: Mapping[int, VersionRange] | None
+    ) -> None:
+        self.broker = broker
+        self._shell = shell
+        self._broker_id = broker_id
+        self._on_told = on_told
+        self._own_versions = own_versions
+        self._queue: deque[ToBroker] = deque()
+        self._has_work = asyncio.Event()
+        self._connection: PeerConnection | None = None
+        self._task = shell.tasks.spawn(self._serve(), f"controller-to-broker-{broker_id}")
+
+    @property
+    def queued_count(self) -> int:
+        return len(self._queue)
+
+    def send(self, told: ToBroker) -> None:
+        self._queue.append(told)
+        self._has_work.set()
+
+    def close(self) -> None:
+        self._task.cancel()
+        self._leave()
+
+    def abort(self) -> None:
+        self._task.cancel()
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def _serve(self) -> None:
+        while True:
+            if not self._queue:
+                self._has_work.clear()
+                await self._has_work.wait()
+            elif (answer := await self._exchange(self._queue[0])) is None:
+                self._leave()
+                await asyncio.sleep(BACKOFF_MS / 1000)
+            else:
+                told = self._queue.popleft()
+                self._on_told(self._broker_id, told.request, answer)
+
+    async def _exchange(self, told: ToBroker) -> ControlResponse | None:
+        """Send the request that is next; None if it was not answered."""
+        try:
+            connection = await self._connected()
+            answer = await connection.request(told.request, api_version=told.version)
+        except OSError:
+            return None
+        assert isinstance(answer, ControlResponse), "the answer is to what was asked"
+        await self._shell.world.breathe("told to a broker, and its answer not looked at")
+        return answer
+
+    async def _connected(self) -> PeerConnection:
+        """Return a connection to the broker. Raises OSError kinds."""
+        if self._connection is not None and self._connection.is_open:
+            return self._connection
+        self._leave()
+        shell, address = self._shell, self.broker.address
+        connection = self._connection = PeerConnection(
+            address.host,
+            address.port,
+            client_id=str(shell.config.node_id),
+            world=shell.world,
+            request_timeout_ms=SOCKET_TIMEOUT_MS,
+            own_versions=self._own_versions,
+            frame_events=shell.config.frame_events,
+            number=shell.next_connection_number(),
+            local_host=shell.config.outgoing_host,
+            security=shell.security.to_brokers,
+        )
+        await connection.connect(timeout_ms=SOCKET_TIMEOUT_MS)
+        return connection
+
+    def _leave(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

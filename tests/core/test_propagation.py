@@ -1,0 +1,227 @@
+"""What controllers tell brokers that do not read the metadata log, as a line of text per request: who is told what, in which order.
+
+Source: kafka.controller.ControllerChannelManager, kafka.migration.MigrationPropagator.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.zookeeper_mode.propagation import KraftPropagation, ZookeeperPropagation
+from kraftsim.core.zookeeper_mode.request_batch import Sender, ToBroker
+from kraftsim.core.zookeeper_mode.request_versions import RequestVersions, request_versions
+from protocol.message_codec import compiled
+from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
+from protocol.messages.k05_stop_replica import StopReplicaRequest
+from protocol.messages.k06_update_metadata import UpdateMetadataRequest
+from protocol.metadata.m00_register_broker import BrokerEndpoint, RegisterBrokerRecord
+from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from protocol.metadata.m17_broker_registration_change import FENCE, BrokerRegistrationChangeRecord
+from protocol.schema import Message
+
+A, B = bytes([1] * 16), bytes([2] * 16)
+KINDS = {LeaderAndIsrRequest: "leads", UpdateMetadataRequest: "update", StopReplicaRequest: "stop"}
+
+
+def broker(broker_id: int, *, migrates: bool = True, epoch: int | None = None) -> RegisterBrokerRecord:
+    """A broker that is let in."""
+    end_points = [BrokerEndpoint(name="INSIDE", host=f"h{broker_id}", port=9000 + broker_id, security_protocol=0)]
+    return RegisterBrokerRecord(
+        broker_id=broker_id, broker_epoch=epoch or 100 + broker_id, end_points=end_points, fenced=False, is_migrating_zk_broker=migrates
+    )
+
+
+def partition(topic_id: bytes, number: int, replicas: Sequence[int]) -> PartitionRecord:
+    """A partition that its first replica leads."""
+    return PartitionRecord(partition_id=number, topic_id=topic_id, replicas=list(replicas), isr=list(replicas), leader=replicas[0])
+
+
+def change(topic_id: bytes, number: int = 0, **fields: object) -> PartitionChangeRecord:
+    """A change of a partition."""
+    return PartitionChangeRecord(topic_id=topic_id, partition_id=number, **fields)  # type: ignore[arg-type]
+
+
+BEGINNING = [broker(1), broker(2), TopicRecord(name="a", topic_id=A), partition(A, 0, [1, 2]), partition(A, 1, [2])]
+
+
+def replayed(records: Sequence[Message], image: MetadataImage | None = None) -> MetadataImage:
+    """The image after some records."""
+    image = image or MetadataImage()
+    for record in records:
+        image.replay(record, image.highest_offset + 1)
+    return image
+
+
+def sender(*, is_kraft: bool, level: str = "3.9") -> Sender:
+    return Sender(
+        controller_id=9,
+        controller_epoch=4,
+        is_kraft=is_kraft,
+        listener="INSIDE",
+        versions=request_versions(level),
+        decided_in=lambda topic, number: 1,
+    )
+
+
+def line(told: ToBroker) -> str:
+    """Who is told what: `1 leads full a-0*` (new to it), `2 stop a-0!` (to be deleted), `1 update a-0=-2` (nobody leads any more)."""
+    request = told.request
+    one = compiled(type(request), told.version)
+    assert one.encode(one.parse(one.encode(request))) == one.encode(request)
+    kind = ("", "incremental", "full")[getattr(request, "type", 0)]
+    states = [(topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states]
+    words = [f"{topic}-{state.partition_index}{mark(state)}" for topic, state in states]
+    if isinstance(request, StopReplicaRequest):
+        words += [
+            f"{topic.name}-{number}{'!' if request.delete_partitions else ''}" for topic in request.topics for number in topic.partition_indexes
+        ]
+    return " ".join(word for word in (str(told.broker_id), KINDS[type(request)], kind, *words) if word)
+
+
+def mark(state: object) -> str:
+    if getattr(state, "is_new", False):
+        return "*"
+    if getattr(state, "delete_partition", False):
+        return "!"
+    return "=-2" if getattr(state, "leader", 0) == -2 else ""
+
+
+ALL = "a-0 a-1"
+BEGUN_BY_ZOOKEEPER = ["1 update", "2 update", "1 leads a-0", "2 leads a-0 a-1", f"1 update {ALL}", f"2 update {ALL}"]
+BEGUN_BY_KRAFT = [
+    f"1 update {ALL}",
+    f"2 update {ALL}",
+    "1 leads full a-0*",
+    "2 leads full a-0* a-1*",
+    f"1 update full {ALL}",
+    f"2 update full {ALL}",
+]
+
+
+def test_at_first_everybody_is_told_everything() -> None:
+    """One of ZooKeeper's time begins with the brokers; one of KRaft says that it is all there is, and that all of it is new."""
+    assert [line(told) for told in ZookeeperPropagation(sender(is_kraft=False)).begin(replayed(BEGINNING))] == BEGUN_BY_ZOOKEEPER
+    assert [line(told) for told in KraftPropagation(sender(is_kraft=True)).begin(replayed(BEGINNING))] == BEGUN_BY_KRAFT
+
+
+@pytest.mark.parametrize(
+    ("records", "by_zookeeper", "by_kraft"),
+    [
+        pytest.param(
+            [change(A, leader=2)],
+            ["1 leads a-0", "2 leads a-0", "1 update a-0", "2 update a-0"],
+            ["1 leads incremental a-0*", "2 leads incremental a-0*", "1 update incremental a-0", "2 update incremental a-0"],
+            id="another leader",
+        ),
+        pytest.param(
+            [change(A, isr=[1])],
+            ["1 update a-0", "2 update a-0"],
+            ["1 leads incremental a-0*", "2 leads incremental a-0*", "1 update incremental a-0", "2 update incremental a-0"],
+            id="fewer in sync",
+        ),
+        pytest.param(
+            [TopicRecord(name="b", topic_id=B), partition(B, 0, [2])],
+            ["2 leads b-0*", "1 update b-0", "2 update b-0"],
+            ["2 leads incremental b-0*", "1 update incremental b-0", "2 update incremental b-0"],
+            id="a topic",
+        ),
+        pytest.param(
+            [RemoveTopicRecord(topic_id=A)],
+            ["1 update a-0=-2 a-1=-2", "2 update a-0=-2 a-1=-2", "1 stop a-0", "2 stop a-0 a-1", "1 stop a-0!", "2 stop a-0! a-1!"],
+            ["1 update incremental a-0=-2 a-1=-2", "2 update incremental a-0=-2 a-1=-2", "1 stop a-0!", "2 stop a-0! a-1!"],
+            id="a topic is gone",
+        ),
+        pytest.param(
+            [change(A, replicas=[1], isr=[1], leader=1)],
+            ["1 leads a-0", "1 update a-0", "2 update a-0", "2 stop a-0", "2 stop a-0!"],
+            ["1 leads incremental a-0*", "1 update incremental a-0", "2 update incremental a-0", "2 stop a-0!"],
+            id="a replica is gone",
+        ),
+        pytest.param(
+            [broker(2, epoch=300)],
+            ["1 update", f"2 update {ALL}", "2 leads a-0 a-1", f"1 update {ALL}", f"2 update {ALL}"],
+            [f"1 update {ALL}", f"2 update {ALL}", "2 leads incremental a-0* a-1*", f"1 update incremental {ALL}", f"2 update incremental {ALL}"],
+            id="a broker is back",
+        ),
+        pytest.param([UnregisterBrokerRecord(broker_id=2, broker_epoch=102)], ["1 update"], ["1 update"], id="a broker is gone"),
+    ],
+)
+def test_what_changes_is_told(records: list[Message], by_zookeeper: list[str], by_kraft: list[str]) -> None:
+    """A leader epoch or another list of replicas reaches who holds the partition, everything reaches all; KRaft repeats that it is new."""
+    for propagation, expected in ((ZookeeperPropagation(sender(is_kraft=False)), by_zookeeper), (KraftPropagation(sender(is_kraft=True)), by_kraft)):
+        image = replayed(BEGINNING)
+        propagation.begin(image)
+        image.take_changes()
+        assert [line(told) for told in propagation.changed(replayed(records, image), image.take_changes())] == expected
+
+
+def test_kraft_tells_only_brokers_that_migrate_and_are_let_in() -> None:
+    """A broker that reads the log itself is on the list of brokers, and told nothing."""
+    image = replayed([*BEGINNING, broker(3, migrates=False), BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, fenced=FENCE)])
+    told = KraftPropagation(sender(is_kraft=True)).begin(image)
+    assert [each.broker_id for each in told] == [1, 1, 1]
+    update = told[0].request
+    assert isinstance(update, UpdateMetadataRequest)
+    assert (update.is_kraft_controller, update.controller_id, update.controller_epoch, update.broker_epoch) == (True, 9, 4, 101)
+    assert [(each.id, each.endpoints[0].host, each.endpoints[0].port) for each in update.live_brokers] == [
+        (1, "h1", 9001),
+        (2, "h2", 9002),
+        (3, "h3", 9003),
+    ]
+    leads = told[1].request
+    assert isinstance(leads, LeaderAndIsrRequest)
+    assert [(each.broker_id, each.host_name, each.port) for each in leads.live_leaders] == [(1, "h1", 9001)]
+
+
+def test_a_topic_that_is_about_to_go_is_told_once() -> None:
+    """It is told while the image has it; when the image has lost it nobody hears of it again."""
+    propagation, image = ZookeeperPropagation(sender(is_kraft=False)), replayed(BEGINNING)
+    propagation.begin(image)
+    image.take_changes()
+    told = propagation.deleting(image, [A])
+    assert [line(each) for each in told][-2:] == ["1 stop a-0!", "2 stop a-0! a-1!"]
+    assert {
+        state.leader_epoch
+        for each in told
+        if isinstance(each.request, StopReplicaRequest)
+        for topic in each.request.topic_states
+        for state in topic.partition_states
+    } == {-2}
+    assert propagation.changed(replayed([RemoveTopicRecord(topic_id=A)], image), image.take_changes()) == []
+
+
+@pytest.mark.parametrize(
+    ("level", "versions"),
+    [
+        ("2.3", (2, 5, 1)),
+        ("2.4-IV0", (3, 5, 1)),
+        ("2.4", (4, 6, 2)),
+        ("2.6-IV0", (4, 6, 3)),
+        ("2.8-IV0", (4, 6, 3)),
+        ("2.8", (5, 7, 3)),
+        ("3.2-IV0", (6, 7, 3)),
+        ("3.3-IV3", (6, 7, 3)),
+        ("3.4-IV0", (7, 8, 4)),
+        ("3.9", (7, 8, 4)),
+    ],
+)
+def test_the_level_decides_the_versions(level: str, versions: tuple[int, int, int]) -> None:
+    """And every version can be written: old ones say less, and StopReplica is for deletions or for none as a whole."""
+    assert request_versions(level) == RequestVersions(leader_and_isr=versions[0], update_metadata=versions[1], stop_replica=versions[2])
+    propagation, image = ZookeeperPropagation(sender(is_kraft=False, level=level)), replayed(BEGINNING)
+    assert [line(told) for told in propagation.begin(image)] == BEGUN_BY_ZOOKEEPER
+    image.take_changes()
+    told = propagation.changed(replayed([RemoveTopicRecord(topic_id=A)], image), image.take_changes())
+    assert [line(each) for each in told][2:] == ["1 stop a-0", "2 stop a-0 a-1", "1 stop a-0!", "2 stop a-0! a-1!"]
+
+
+def test_levels_that_nobody_speaks_are_refused() -> None:
+    """A mistake in a setting is no version."""
+    for level in ("2.1", "9.9-IV0", ""):
+        with pytest.raises(ValueError, match=r"level|speaks"):
+            request_versions(level)
