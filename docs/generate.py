@@ -52,7 +52,9 @@ def coverage() -> str:
     declared = set(declared_api_keys())
     for key in ApiKey:
         own = _range(versions_of(key)) if key in declared else ""
-        kafka = [_range(release.broker_apis.get(key) or release.controller_apis.get(key)) for release in releases()]
+        kafka = [
+            _range(release.broker_apis.get(key) or release.controller_apis.get(key) or release.zookeeper_apis.get(key)) for release in releases()
+        ]
         marks = ["yes" if key in served[role] else "" for role in ("broker", "controller")]
         lines.append(f"| {int(key)} | {_camel(key.name)} | {own} | {marks[0]} | {marks[1]} | {' | '.join(kafka)} |")
     missing = len(ApiKey) - len(declared)

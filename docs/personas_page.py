@@ -5,6 +5,7 @@ Generated, so that it cannot say anything else than the personas do.   Source: k
 
 import ast
 import inspect
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from kraftsim.core.metadata.feature_levels import default_levels
@@ -13,6 +14,7 @@ from kraftsim.releases import traits
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, releases
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import Trait
+from protocol.api_keys import ApiKey
 
 METADATA_VERSION = "metadata.version"
 
@@ -24,9 +26,17 @@ def personas_page() -> str:
         f"`--release LINE` lets nodes re-enact a release line of Apache Kafka, each as its last patch; {DEFAULT_RELEASE} goes without saying.",
         "A property file says `kraftsim.release`, so nodes of one cluster may differ. Which versions of which request each offers is in",
         "[coverage](coverage.md).\n",
-        "| line | patch | APIs: broker, controller | metadata.version | features of a new cluster | features that can be had |",
+        "## Modes and levels\n",
+        "| line | patch | modes | newest inter.broker.protocol.version | APIs: ZooKeeper, broker, controller | metadata.version |",
         "|---|---|---|---|---|---|",
         *(_row(release) for release in releases()),
+        "\nA release without KRaft is for brokers with `zookeeper.connect`, one without ZooKeeper for nodes with `process.roles`; anything else is",
+        "refused at the start. KRaft of 2.8 to 3.2 was a preview without metadata.version, and is not offered. In ZooKeeper mode a broker speaks to",
+        "others at its inter.broker.protocol.version, the newest of its release unless it is set; what hangs on it says below *since level*.\n",
+        "## Features\n",
+        "| line | of a new cluster | that can be had |",
+        "|---|---|---|",
+        *(_features(release) for release in releases() if len(release.supported_features) > 1),
         "\nA new cluster begins with these levels; `kafka-features` changes them while it runs. kraft.version is 1 where voters are dynamic.\n",
         "## What changed with each\n",
     ]
@@ -35,18 +45,51 @@ def personas_page() -> str:
     for release in releases():
         gained = [trait for trait in release.traits if trait not in known]
         known = release.traits
-        rows = [f"- **{trait.name}** ({trait.why}): {told[trait.name]}" for trait in gained] or ["Nothing but what it offers."]
+        rows = [f"- **{trait.name}** ({_why(trait)}): {told[trait.name]}" for trait in gained] or ["Nothing but what it offers."]
         lines += [f"### {release.name}\n", *rows, ""]
+    lines += ["## APIs in ZooKeeper mode\n", *_offers([known for known in releases() if known.has_zookeeper_mode], ("zookeeper_apis",))]
+    lines += ["", "## APIs in KRaft mode\n", "Of brokers; of controllers *in italics*, where brokers have none.\n"]
+    lines += [*_offers([known for known in releases() if known.has_kraft], ("broker_apis", "controller_apis")), ""]
     return "\n".join(lines)
 
 
 def _row(release: Release) -> str:
-    lowest, highest = release.supported_features[METADATA_VERSION]
-    levels = f"{METADATA_VERSIONS[lowest].name} to {METADATA_VERSIONS[highest].name} ({lowest}-{highest})"
+    modes = [name for name, has in (("ZooKeeper", release.has_zookeeper_mode), ("KRaft", release.has_kraft)) if has]
+    levels = ""
+    if METADATA_VERSION in release.supported_features:
+        lowest, highest = release.supported_features[METADATA_VERSION]
+        levels = f"{METADATA_VERSIONS[lowest].name} to {METADATA_VERSIONS[highest].name} ({lowest}-{highest})"
+    counts = ", ".join(str(len(apis) or "-") for apis in (release.zookeeper_apis, release.broker_apis, release.controller_apis))
+    newest = release.metadata_version_name if release.has_zookeeper_mode else ""
+    return f"| {release.name} | {release.patch} | {' and '.join(modes)} | {newest} | {counts} | {levels} |"
+
+
+def _features(release: Release) -> str:
     begins = ", ".join(f"{name} {level}" for name, level in default_levels(release.metadata_version, release.supported_features).items())
     others = ", ".join(f"{name} {first}-{last}" for name, (first, last) in release.supported_features.items() if name != METADATA_VERSION)
-    counts = f"{len(release.broker_apis)}, {len(release.controller_apis)}"
-    return f"| {release.name} | {release.patch} | {counts} | {levels} | {begins} | {others} |"
+    return f"| {release.name} | {begins} | {others} |"
+
+
+def _why(trait: Trait) -> str:
+    return trait.why if trait.since_level is None else f"{trait.why}; since level {trait.since_level}"
+
+
+def _offers(known: Sequence[Release], listeners: Sequence[str]) -> Iterator[str]:
+    """Yield a table of API versions by release; what the first of the listeners does not have is told of the others in italics."""
+    yield f"| key | API | {' | '.join(release.name for release in known)} |"
+    yield f"|---|---|{'---|' * len(known)}"
+    for key in ApiKey:
+        cells = []
+        for release in known:
+            found = [(name, getattr(release, name)[key]) for name in listeners if key in getattr(release, name)]
+            cells.append(_range(*found[0][1], is_first=found[0][0] == listeners[0]) if found else "")
+        if any(cells):
+            yield f"| {int(key)} | {''.join(word.capitalize() for word in key.name.split('_'))} | {' | '.join(cells)} |"
+
+
+def _range(first: int, last: int, *, is_first: bool) -> str:
+    text = str(first) if first == last else f"{first}-{last}"
+    return text if is_first else f"*{text}*"
 
 
 def _told() -> dict[str, str]:

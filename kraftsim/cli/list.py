@@ -1,5 +1,6 @@
 """`kraftsim list`: what there is, one entry a line."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -8,15 +9,15 @@ from kraftsim.cli.kinds import ALL_KINDS
 from kraftsim.cli.options import json_option, write_json
 
 
-@click.command(epilog="\b\nExamples:\n  kraftsim list scenarios\n  kraftsim list invariants --json invariants.json")
+@click.command(epilog="\b\nExamples:\n  kraftsim list scenarios\n  kraftsim list releases\n  kraftsim list invariants --json invariants.json")
 @click.argument("kind", type=click.Choice(ALL_KINDS))
 @json_option
 def list(kind: str, json_file: Path | None) -> None:
     """List the entries of a KIND: name first, then one sentence about it."""
     from kraftsim.cli.kinds import listing
 
-    if kind == "faults":
-        _list_faults(json_file)
+    if kind in OWN_TABLES:
+        OWN_TABLES[kind](json_file)
         return
     rows = listing(kind)
     width = max((len(name) for name, _ in rows), default=0)
@@ -32,8 +33,25 @@ def _list_faults(json_file: Path | None) -> None:
 
     found = [line for lines in families().values() for line in lines]
     if str(json_file) != "-":
-        widths = [max(map(len, column)) for column in zip(*(line.columns() for line in found), strict=True)][:-1]
-        for line in found:
-            *short, last = line.columns()
-            click.echo("  ".join([*(f"{text:<{width}}" for text, width in zip(short, widths, strict=True)), last]))
+        _write_table([line.columns() for line in found])
     write_json(json_file, [line.as_json() for line in found])
+
+
+def _list_releases(json_file: Path | None) -> None:
+    """Print every release, oldest first: line, patch, modes, newest level, what is new. As JSON with traits, features and versions."""
+    from kraftsim.cli.release_table import as_json, columns
+    from kraftsim.releases.catalogue import releases
+
+    if str(json_file) != "-":
+        _write_table([columns(release) for release in releases()])
+    write_json(json_file, [as_json(release) for release in releases()])
+
+
+def _write_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    for *short, last in rows:
+        click.echo("  ".join([*(f"{text:<{width}}" for text, width in zip(short, widths, strict=True)), last]).rstrip())
+
+
+OWN_TABLES = {"faults": _list_faults, "releases": _list_releases}
+"""Kinds of which more is to be told than a name and a sentence."""

@@ -12,6 +12,7 @@ from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.node import Node
 from kraftsim.node.parts import Parts
+from kraftsim.node.release_modes import check_release
 from kraftsim.releases.catalogue import release
 from kraftsim.world.interface import World
 from kraftsim.world.real.event_files import next_incarnation
@@ -24,9 +25,11 @@ EVENTS_BESIDE_DATA = "events"
 def parts_of(config: NodeConfig) -> Parts:
     """Return the parts of the node's release, with the parts of each chosen bug swapped in, in the order in which the bugs are named.
 
-    Raises KeyError with a readable message for a bug or release that does not exist.
+    Raises KeyError with a readable message for a bug or release that does not exist, ConfigError for a release that cannot do what the node is told.
     """
-    parts = Parts.for_release(release(config.release))
+    known = release(config.release)
+    check_release(config, known)
+    parts = Parts.for_release(known)
     for name in config.bugs:
         parts = bug(name).into(parts)
     return parts

@@ -1,13 +1,14 @@
 """Apache Kafka 3.3: the first line whose KRaft is meant for production; brokers let InitProducerId wait for a block.
 
-The oldest persona so far, so it is told in full.   Source: the message definitions in the jars of 3.3.2, and a running 3.3.2.
+In ZooKeeper mode a delta of 3.2; the oldest persona with KRaft, which is told in full.
+Source: the message definitions in the jars of 3.3.2, and a running 3.3.2.
 """
 
-from kraftsim.releases.release import Release
-from kraftsim.releases.traits import ACCEPTS_UNKNOWN_PRODUCERS, RETRIABLE_BLOCK_TIMEOUT, RPC_PRODUCER_IDS
+from kraftsim.releases import r3_2
+from kraftsim.releases.traits import RETRIABLE_BLOCK_TIMEOUT
 from protocol.api_keys import ApiKey
 
-RELEASE = Release(
+RELEASE = r3_2.RELEASE.followed_by(
     name="3.3",
     patch="3.3.2",
     metadata_version=7,
@@ -95,5 +96,15 @@ RELEASE = Release(
         ApiKey.SASL_HANDSHAKE: (0, 1),
         ApiKey.SASL_AUTHENTICATE: (0, 2),
     },
-    traits=(ACCEPTS_UNKNOWN_PRODUCERS, RPC_PRODUCER_IDS, RETRIABLE_BLOCK_TIMEOUT),
+    zookeeper_apis={
+        ApiKey.DESCRIBE_ACLS: (0, 3),
+        ApiKey.CREATE_ACLS: (0, 3),
+        ApiKey.DELETE_ACLS: (0, 3),
+        ApiKey.DESCRIBE_LOG_DIRS: (0, 4),
+        ApiKey.CREATE_DELEGATION_TOKEN: (0, 3),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3),
+        ApiKey.ALTER_PARTITION: (0, 2),
+        ApiKey.UPDATE_FEATURES: (0, 1),
+    },
+    gained=(RETRIABLE_BLOCK_TIMEOUT,),
 )

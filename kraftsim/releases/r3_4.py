@@ -4,7 +4,7 @@ A delta of 3.3.   Source: the message definitions in the jars of 3.4.1.
 """
 
 from kraftsim.releases import r3_3
-from kraftsim.releases.traits import PRODUCER_ID_EXPIRATION
+from kraftsim.releases.traits import MIGRATES_FROM_ZOOKEEPER, PRODUCER_ID_EXPIRATION
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_3.RELEASE.followed_by(
@@ -15,5 +15,11 @@ RELEASE = r3_3.RELEASE.followed_by(
     supported_features={"metadata.version": (1, 8)},
     broker_apis={},
     controller_apis={ApiKey.BROKER_REGISTRATION: (0, 1)},
-    gained=(PRODUCER_ID_EXPIRATION,),
+    zookeeper_apis={
+        ApiKey.LEADER_AND_ISR: (0, 7),
+        ApiKey.STOP_REPLICA: (0, 4),
+        ApiKey.UPDATE_METADATA: (0, 8),
+        ApiKey.ENVELOPE: (0, 0),
+    },
+    gained=(PRODUCER_ID_EXPIRATION, MIGRATES_FROM_ZOOKEEPER),
 )

@@ -24,5 +24,10 @@ RELEASE = r3_4.RELEASE.followed_by(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
     },
+    zookeeper_apis={
+        ApiKey.FETCH: (0, 15),
+        ApiKey.LIST_OFFSETS: (0, 8),
+        ApiKey.ALTER_PARTITION: (0, 3),
+    },
     gained=(),
 )

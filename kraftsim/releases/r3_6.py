@@ -26,6 +26,9 @@ RELEASE = r3_5.RELEASE.followed_by(
         ApiKey.EXPIRE_DELEGATION_TOKEN: (0, 2),
         ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3),
     },
+    zookeeper_apis={
+        ApiKey.ADD_PARTITIONS_TO_TXN: (0, 4),
+    },
     gained=(
         PREFETCHED_PRODUCER_IDS,
         VERIFIED_TRANSACTIONS,

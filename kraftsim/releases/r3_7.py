@@ -31,6 +31,14 @@ RELEASE = r3_6.RELEASE.followed_by(
         ApiKey.CONTROLLER_REGISTRATION: (0, 0),
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
     },
+    zookeeper_apis={
+        ApiKey.PRODUCE: (0, 10),
+        ApiKey.FETCH: (0, 16),
+        ApiKey.OFFSET_COMMIT: (0, 9),
+        ApiKey.OFFSET_FETCH: (0, 9),
+        ApiKey.DESCRIBE_CLUSTER: (0, 1),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 0),
+    },
     gained=(
         DIRECTORY_ASSIGNMENT,
         BOUNDED_MIN_IN_SYNC_REPLICAS,

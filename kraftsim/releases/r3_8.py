@@ -27,5 +27,17 @@ RELEASE = r3_7.RELEASE.followed_by(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
     },
     controller_apis={},
+    zookeeper_apis={
+        ApiKey.PRODUCE: (0, 11),
+        ApiKey.FIND_COORDINATOR: (0, 5),
+        ApiKey.LIST_GROUPS: (0, 5),
+        ApiKey.INIT_PRODUCER_ID: (0, 5),
+        ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
+        ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+        ApiKey.END_TXN: (0, 4),
+        ApiKey.TXN_OFFSET_COMMIT: (0, 4),
+        ApiKey.LIST_TRANSACTIONS: (0, 1),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 0),
+    },
     gained=(CASELESS_GROUP_STATES, ABORTABLE_VERIFICATION, ANSWERS_READERS_BEHIND),
 )

@@ -35,5 +35,11 @@ RELEASE = r3_8.RELEASE.followed_by(
         ApiKey.REMOVE_RAFT_VOTER: (0, 0),
         ApiKey.UPDATE_RAFT_VOTER: (0, 0),
     },
+    zookeeper_apis={
+        ApiKey.FETCH: (0, 17),
+        ApiKey.LIST_OFFSETS: (0, 9),
+        ApiKey.FIND_COORDINATOR: (0, 6),
+        ApiKey.API_VERSIONS: (0, 4),
+    },
     gained=(MIGRATES_IN_TRANSACTIONS,),
 )

@@ -76,6 +76,7 @@ RELEASE = r3_9.RELEASE.followed_by(
         ApiKey.DESCRIBE_CLUSTER: (0, 2),
     },
     lost_apis=(ApiKey.CONTROLLED_SHUTDOWN,),
+    loses_zookeeper=True,
     gained=(
         PRE_VOTE,
         TRANSACTIONS_HAVE_EPOCHS,

@@ -12,14 +12,19 @@ from protocol.api_keys import ApiKey
 
 VersionRange = tuple[int, int]
 """First and last version, both inside."""
+WITHOUT_NUMBER = -1
+"""The number of a level that has only a name: metadata.version begins with 3.0-IV1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """A persona is the last patch of its line: historical bugs come only by switch.
 
-    `broker_apis` and `controller_apis` are Kafka's ranges on that kind of listener; a node offers those that are built. `metadata_version` is the
-    level of a fresh cluster, `supported_features` maps a feature to its (lowest, highest) level. Traits stand in the order in which they came.
+    `broker_apis` and `controller_apis` are Kafka's ranges on that kind of listener in KRaft mode, `zookeeper_apis` those of a broker in ZooKeeper
+    mode; a node offers those that are built. Where there are none, the release has no such mode, or (KRaft, before 3.3) not one meant for production.
+    `metadata_version` is the level of a fresh cluster (-1: a level without a number), `metadata_version_name` is also what
+    inter.broker.protocol.version is unless it is set; `supported_features` maps a feature to its (lowest, highest) level. Traits stand in the order
+    in which they came.
     """
 
     name: str
@@ -29,7 +34,18 @@ class Release:
     supported_features: Mapping[str, VersionRange]
     broker_apis: Mapping[ApiKey, VersionRange]
     controller_apis: Mapping[ApiKey, VersionRange]
+    zookeeper_apis: Mapping[ApiKey, VersionRange]
     traits: tuple[Trait, ...]
+
+    @property
+    def has_kraft(self) -> bool:
+        """Whether it can keep its metadata in a quorum of its own."""
+        return bool(self.controller_apis)
+
+    @property
+    def has_zookeeper_mode(self) -> bool:
+        """Whether it can keep its metadata in ZooKeeper."""
+        return bool(self.zookeeper_apis)
 
     def has(self, trait: Trait) -> bool:
         """Tell whether this release behaves so (a trait of a level: in a cluster at this release's own level)."""
@@ -45,7 +61,9 @@ class Release:
         supported_features: Mapping[str, VersionRange],
         broker_apis: Mapping[ApiKey, VersionRange],
         controller_apis: Mapping[ApiKey, VersionRange],
+        zookeeper_apis: Mapping[ApiKey, VersionRange] | None = None,
         lost_apis: Collection[ApiKey] = (),
+        loses_zookeeper: bool = False,
         gained: Iterable[Trait],
     ) -> "Release":
         """Return a later release: what is named here is new or changed, everything else stays."""
@@ -58,6 +76,7 @@ class Release:
             supported_features=dict(supported_features),
             broker_apis=_changed(self.broker_apis, broker_apis, lost_apis),
             controller_apis=_changed(self.controller_apis, controller_apis, lost_apis),
+            zookeeper_apis={} if loses_zookeeper else _changed(self.zookeeper_apis, zookeeper_apis or {}, lost_apis),
             traits=(*self.traits, *gained),
         )
 

@@ -20,14 +20,41 @@ class Trait:
         assert (self.since_release is None) != (self.since_level is None), f"trait {self.name} begins with a release or with a level"
 
 
+KEEPS_PRODUCERS_OF_DELETED_RECORDS = Trait(name="keeps-producers-of-deleted-records", since_release="2.4", why="KAFKA-7190")
+"""What is known of a producer stays when its records are deleted (before: it goes with the last of them)."""
+
 ACCEPTS_UNKNOWN_PRODUCERS = Trait(name="accepts-unknown-producers", since_release="2.5", why="KIP-360")
 """A first batch of a producer that the partition does not know may have any sequence number (before: UNKNOWN_PRODUCER_ID)."""
+
+SNAPSHOT_OF_EVERY_SEGMENT = Trait(name="snapshot-of-every-segment", since_release="2.8", why="KAFKA-9393")
+"""Each segment has a snapshot of the producers at its beginning as long as it lives (before: the last two have one)."""
+
+FEATURE_ZNODE = Trait(name="feature-znode", since_level="2.7-IV0", why="KIP-584")
+"""In ZooKeeper mode, finalized features are in /feature, and brokers register with those that they support."""
+
+TRUNCATES_ON_FETCH = Trait(name="truncates-on-fetch", since_level="2.7-IV1", why="KIP-595")
+"""A follower learns from Fetch where its log and the leader's part (before: from OffsetForLeaderEpoch)."""
+
+ALTERED_PARTITIONS = Trait(name="altered-partitions", since_level="2.7-IV2", why="KIP-497")
+"""In ZooKeeper mode, a leader asks the controller to change the ISR (before: it writes the znode itself, and notifies by another one)."""
+
+TOPIC_IDS = Trait(name="topic-ids", since_level="2.8-IV0", why="KIP-516")
+"""Topics have ids."""
+
+TOPIC_IDS_IN_REQUESTS = Trait(name="topic-ids-in-requests", since_level="2.8-IV1", why="KIP-516")
+"""The controller names topics by id to brokers, too."""
 
 RPC_PRODUCER_IDS = Trait(name="rpc-producer-ids", since_level="3.0-IV0", why="KIP-730")
 """Brokers obtain producer ids from the controller by AllocateProducerIds (before: from ZooKeeper)."""
 
+LEADER_RECOVERY = Trait(name="leader-recovery", since_level="3.2-IV0", why="KIP-704")
+"""A leader that was elected uncleanly is marked as one."""
+
 RETRIABLE_BLOCK_TIMEOUT = Trait(name="retriable-block-timeout", since_release="3.3.2", why="KAFKA-14417")
 """A wait for producer ids that took too long is COORDINATOR_LOAD_IN_PROGRESS (before: REQUEST_TIMED_OUT, fatal to producers)."""
+
+MIGRATES_FROM_ZOOKEEPER = Trait(name="migrates-from-zookeeper", since_level="3.4-IV0", why="KIP-866")
+"""A KRaft controller can take over a cluster of ZooKeeper, and brokers there forward what only a controller can decide."""
 
 PRODUCER_ID_EXPIRATION = Trait(name="producer-id-expiration", since_release="3.4", why="KIP-854")
 """producer.id.expiration.ms is a setting of its own (before: transactional.id.expiration.ms)."""

@@ -1,12 +1,13 @@
-"""The personas: a chain of deltas. That their ranges are Kafka's own is asked of Kafka: tests/apache_kafka/test_offers.py."""
+"""The personas: a chain of deltas. That their ranges are Kafka's own is read in its jars (tests/releases) and asked of it (tests/apache_kafka)."""
 
 import pytest
 
 from kraftsim.core.metadata.activation import bootstrap_at
 from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
+from kraftsim.core.metadata.protocol_versions import ProtocolVersion
 from kraftsim.releases import traits
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, release, releases
-from kraftsim.releases.release import Release
+from kraftsim.releases.release import WITHOUT_NUMBER, Release
 from kraftsim.releases.traits import Trait
 from protocol.api_keys import ApiKey
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
@@ -15,20 +16,24 @@ from protocol.metadata.m12_feature_level import FeatureLevelRecord
 @pytest.mark.parametrize("known", releases(), ids=lambda known: known.name)
 def test_apis_stand_on_the_listeners_that_kafka_gives_them(known: Release) -> None:
     """AllocateProducerIds is never asked of a broker in KRaft mode."""
+    assert all("zkBroker" in key.listeners for key in known.zookeeper_apis)
     assert all("broker" in key.listeners for key in known.broker_apis)
     assert all("controller" in key.listeners for key in known.controller_apis)
 
 
 def test_releases_stand_oldest_first() -> None:
     """A later one lacks no trait that an earlier one has."""
+    before = ["2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2"]
     names = [known.name for known in releases()]
-    assert names == ["3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4"] and DEFAULT_RELEASE == "3.9"
+    assert names == [*before, "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4"] and DEFAULT_RELEASE == "3.9"
+    assert [known.name for known in releases() if not known.has_kraft] == before
+    assert [known.name for known in releases() if not known.has_zookeeper_mode] == ["4.0", "4.1", "4.2", "4.3", "4.4"]
     for earlier, later in zip(releases(), releases()[1:], strict=False):
         assert later.traits[: len(earlier.traits)] == earlier.traits
-        assert earlier.metadata_version < later.metadata_version
+        assert earlier.metadata_version < later.metadata_version or later.metadata_version == WITHOUT_NUMBER
 
 
-@pytest.mark.parametrize("known", releases(), ids=lambda known: known.name)
+@pytest.mark.parametrize("known", [known for known in releases() if known.has_kraft], ids=lambda known: known.name)
 def test_a_fresh_cluster_is_at_the_newest_level_of_its_release(known: Release) -> None:
     """And supports every level from the first with KRaft, or, since 4.0, from the last of 3.3."""
     level = known.metadata_version
@@ -65,7 +70,15 @@ def test_a_fresh_cluster_has_the_features_of_its_release(name: str, levels: dict
 
 def test_brokers_wait_for_producer_ids_before_3_6() -> None:
     """The difference that a client sees first."""
-    assert [known.name for known in releases() if not known.has(traits.PREFETCHED_PRODUCER_IDS)] == ["3.3", "3.4", "3.5"]
+    with_kraft = [known for known in releases() if known.has_kraft]
+    assert [known.name for known in with_kraft if not known.has(traits.PREFETCHED_PRODUCER_IDS)] == ["3.3", "3.4", "3.5"]
+
+
+@pytest.mark.parametrize("known", [known for known in releases() if known.has_zookeeper_mode], ids=lambda known: known.name)
+def test_a_broker_in_zookeeper_mode_speaks_the_newest_version_of_its_release(known: Release) -> None:
+    """Unless inter.broker.protocol.version says otherwise: an upgrade without that setting jumps at once."""
+    assert ProtocolVersion.parse(known.name).name == known.metadata_version_name
+    assert ProtocolVersion.parse(known.name).level == known.metadata_version
 
 
 def test_what_went_with_4_0_is_not_offered_any_more() -> None:
@@ -84,8 +97,8 @@ def test_a_release_has_the_traits_that_came_with_it_or_before_it() -> None:
 
 def test_an_unknown_release_is_refused_with_the_names_there_are() -> None:
     """So that a typing error ends in one line."""
-    with pytest.raises(KeyError, match=r"no release is called 3\.2 \(there are: "):
-        release("3.2")
+    with pytest.raises(KeyError, match=r"no release is called 2\.2 \(there are: "):
+        release("2.2")
 
 
 def _release_of(trait: Trait) -> tuple[int, ...]:

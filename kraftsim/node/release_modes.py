@@ -1,0 +1,38 @@
+"""Whether a release can do what a node is told: keep its metadata in a quorum or in ZooKeeper, and speak a version of the protocol between brokers.
+
+Source: KIP-500 (KRaft in preview from 2.8, for production from 3.3, alone from 4.0), org.apache.kafka.server.common.MetadataVersionValidator.
+"""
+
+from kraftsim.core.metadata.protocol_versions import ProtocolVersion, UnknownProtocolVersion
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.releases.release import Release
+
+VERSION_KEY = "inter.broker.protocol.version"
+"""Brokers of 4.0 and later, and all nodes in KRaft mode, do not look at it."""
+
+
+def check_release(config: NodeConfig, release: Release) -> None:
+    """Check a node's settings against its release. Raises ConfigError: one line."""
+    if config.is_zookeeper_mode:
+        if not release.has_zookeeper_mode:
+            raise ConfigError(f"zookeeper.connect: {release.name} has no ZooKeeper mode; releases from 2.3 to 3.9 have one (kraftsim.release)")
+        protocol_version(config, release)
+    elif not release.has_kraft:
+        why = f"{release.name} keeps its metadata in ZooKeeper; KRaft is for 3.3 and later (before, it was a preview that is not offered here)"
+        raise ConfigError(f"kraftsim.release: {why}; set zookeeper.connect instead of process.roles, or another release")
+
+
+def protocol_version(config: NodeConfig, release: Release) -> ProtocolVersion:
+    """Return what a broker in ZooKeeper mode speaks to others: what it is told, or the newest that its release knows. Raises ConfigError."""
+    newest = ProtocolVersion.parse(release.metadata_version_name)
+    given = config.inter_broker_protocol_version
+    if not given:
+        return newest
+    try:
+        version = ProtocolVersion.parse(given)
+    except UnknownProtocolVersion as unknown:
+        raise ConfigError(f"Invalid value {given} for configuration {VERSION_KEY}: {unknown}") from unknown
+    if version > newest:
+        raise ConfigError(f"Invalid value {given} for configuration {VERSION_KEY}: Version {given} is not a valid version in {release.patch}")
+    return version
