@@ -28,6 +28,18 @@ STORIES = {
     "KAFKA-6683": "old_leader_cuts_and_leads_again",
     "KAFKA-7692": "producers_are_remembered",
     "librdkafka-forgotten-sequence": "topic_vanishes_from_metadata",
+    "KAFKA-5247": "old_and_new_clients_commit_offsets",
+    "KAFKA-5376": "exactly_once_under_faults",
+    "KAFKA-6119": "transaction_times_out",
+    "KAFKA-9346": "exactly_once_under_faults",
+    "KAFKA-9666": "zombie_fenced_by_epoch",
+    "KAFKA-9807": "exactly_once_under_faults",
+    "KAFKA-10080": "coordinator_failover_in_every_state",
+    "KAFKA-14402": "transaction_times_out",
+    "KAFKA-14884": "transaction_times_out",
+    "KAFKA-15784": "zombie_fenced_by_generation",
+    "KAFKA-16352": "coordinator_failover_in_every_state",
+    "KAFKA-17754": "end_of_a_transaction_comes_late",
 }
 ANY_OTHER = "quorum_under_faults"
 SHOWS_AT_ONCE = frozenset({"producer-snapshot-of-appended-only"})

@@ -1,7 +1,8 @@
 """The coordinator of transactions fails in every state of a transaction, and the next one goes on where it was: what is decided stays decided.
 
 Right after a record of a transaction is committed, its coordinator is killed, stopped, paused, or cut off; two may fail one after the other. What was
-prepared is completed by the successor, what was ongoing goes on or times out, and answers of the former one count for nothing any more.
+prepared is completed by the successor, what was ongoing goes on or times out, and answers of the former one count for nothing any more. In some runs
+a coordinator comes back while what it had asked for is still under way: elections take its partition to a broker that dies as soon as it has it.
 Source: KIP-98, KAFKA-9777, KAFKA-10080, KAFKA-16352.
 """
 
@@ -16,7 +17,11 @@ from kraftsim.faults.trigger import AtTime, OnEvent
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
-WORK_SECONDS = 8.0
+WORK_SECONDS = 12.0
+BROKERS = ("broker-1", "broker-2", "broker-3")
+WRITE_TXN_MARKERS = 27
+NEVER = 1000
+"""More requests than a run has: what waits to be overtaken by so many waits for as long as the fault lasts."""
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
@@ -25,7 +30,8 @@ async def play(stage: Stage) -> None:
     deals = Deals()
     await deals.open(stage)
     dealers = (deals.trade(stage, number) for number in range(1, stage.workload("dealers") + 1))
-    elections = _elect(stage, stage.workload("work_ms") / 1000)
+    # Where elections end early, coordinators that have taken over stay: nobody after them makes good what they leave undone.
+    elections = _elect(stage, stage.workload("work_ms") / 1000 * stage.random("elections").choice((0.55, 0.55, 1.0)))
     await under_faults(stage, *dealers, elections, seconds=stage.workload("work_ms") / 1000)
     await deals.audit(stage)
 
@@ -43,7 +49,27 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     if mode is not Mode.SIM:
         params: dict[str, Value] = {"power_loss": False, "after_ms": 500}
         return (Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=random.randint(300, 3000)), params=params),)
+    if random.random() < 0.4:
+        return _there_and_back(random)
     return tuple(_failure(random) for _ in range(random.randint(2, 5)))
+
+
+def _there_and_back(random: "Random") -> tuple[Fault, ...]:
+    """A broker dies, so that another coordinates for it; what that one asks for stays in the network; the first one dies again once it is back."""
+    first = random.choice(BROKERS)
+    quick: dict[str, Value] = {"power_loss": False, "after_ms": random.randint(20, 300)}
+    held: dict[str, Value] = {
+        "api_key": WRITE_TXN_MARKERS,
+        "asked_by_server": True,
+        "overtaken_by": NEVER,
+        "duration_ms": random.randint(3000, 4300),
+    }
+    decided = OnEvent(kind="TransactionStateChanged", fields={"coordinator_epoch": 1, "state": random.choice(("PrepareAbort", "PrepareCommit"))})
+    return (
+        Fault(kind="restart", target=first, trigger=AtTime(at_ms=random.randint(400, 1500)), params=quick),
+        Fault(kind="overtaken-request", target=AT_THE_TRIGGER, trigger=decided, params=held),
+        Fault(kind="restart", target=first, trigger=OnEvent(kind="TransactionsLoaded", host=first, nth=2), params=quick),
+    )
 
 
 def _failure(random: "Random") -> Fault:

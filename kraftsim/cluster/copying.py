@@ -63,6 +63,7 @@ class Copying:
     transaction_timeout_ms: int = 6000
     records_per_transaction: int = 20
     uses_implicit_adding: bool = True
+    producer: ProducerSettings = PATIENT
     old_members: tuple[int, ...] = ()
     """Members that are clients of before KIP-447: they name no member, and do not wait for stable offsets."""
     copiers: dict[int, Copier] = field(default_factory=dict)
@@ -200,7 +201,7 @@ class Copying:
             heartbeat_interval_ms=self.session_timeout_ms // 4,
             rebalance_timeout_ms=self.session_timeout_ms,
         )
-        producer = TransactionalSettings(transactional_id="", producer=replace(PATIENT), uses_implicit_adding=self.uses_implicit_adding)
+        producer = TransactionalSettings(transactional_id="", producer=replace(self.producer), uses_implicit_adding=self.uses_implicit_adding)
         return CopierSettings(
             input_topic=self.input_topic,
             output_topic=self.output_topic,

@@ -15,22 +15,25 @@ BEFORE = "before"
 ANY_API = None
 API_KEY = "api_key"
 """The parameter by which a fault names an API where its trigger names none; absent: any."""
+ASKED_BY_SERVER = "asked_by_server"
+"""The parameter by which a fault is about what the server of the trigger's frame asks others itself, because it was asked."""
 
 
 def await_frame(strike: Strike, act: Act, *, is_response: bool, apis: Sequence[int] | None = ANY_API) -> None:
     """Act on the frame of the trigger or, where that is none of the wanted sort or was sent already, on the next that fits, until the fault is over.
 
-    Without a frame as the trigger any frame of the wanted APIs fits that the target serves.
+    Without a frame as the trigger any frame of the wanted APIs fits that the target serves; with the parameter `asked_by_server`, that it asks for.
     """
     own = _own_frame(strike, apis)
     if own is not None and own.is_response == is_response and strike.is_before and act(own):
         return
     seen = strike.occasion.frame
     server = seen.server if seen is not None and strike.fault.target == AT_THE_TRIGGER else strike.target
+    asks = ASKED_BY_SERVER in strike.fault.params and strike.flag(ASKED_BY_SERVER)
 
     def fits(frame: FrameSeen) -> bool:
         if own is None:
-            return frame.server == server and (apis is None or frame.api_key in apis)
+            return (frame.client if asks else frame.server) == server and (apis is None or frame.api_key in apis)
         if frame.is_response and not own.is_response:
             return frame.request is own
         return frame is not own and (frame.api_key, frame.server, frame.client) == (own.api_key, own.server, own.client)

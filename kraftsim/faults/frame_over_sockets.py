@@ -5,6 +5,7 @@ The same rules as in simulation (`kraftsim.faults.awaited_frame`); the proxy fin
 
 import asyncio
 
+from kraftsim.faults.awaited_frame import ASKED_BY_SERVER
 from kraftsim.faults.field import AT_THE_TRIGGER, FieldStrike, HeldFrame, Watch
 from kraftsim.faults.trigger import OnFrame
 
@@ -16,7 +17,8 @@ async def held_frame(strike: FieldStrike, *, is_response: bool) -> HeldFrame | N
     is_meant = own is not None and api_key in (None, own.api_key) and strike.fault.target in (AT_THE_TRIGGER, own.server)
     if own is None or not is_meant:
         server = own.server if own is not None and strike.fault.target == AT_THE_TRIGGER else strike.target
-        watch = Watch(api_key=api_key, is_response=is_response, server=server)
+        asks = ASKED_BY_SERVER in strike.fault.params and strike.flag(ASKED_BY_SERVER)
+        watch = Watch(api_key=api_key, is_response=is_response, client=server if asks else None, server=None if asks else server)
     elif own.is_response == is_response and isinstance(trigger, OnFrame) and trigger.moment == "before":
         return own
     elif is_response:

@@ -81,7 +81,7 @@ FAULT = FaultKind(
     strike=strike,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
-    params={"api_key": None, "overtaken_by": 1, "same_client": True, "after_ms": 20, "duration_ms": 30_000},
+    params={"api_key": None, "asked_by_server": False, "overtaken_by": 1, "same_client": True, "after_ms": 20, "duration_ms": 30_000},
     strikes_on=("time", "frame", "event", "state"),
     draws={
         "overtaken_by": OneOf((1, 1, 2, 5)),

@@ -15,6 +15,8 @@ FINDINGS = [
     ("KAFKA-10080", "coordinator_failover_in_every_state", 2, "transaction-states-follow"),
     ("KAFKA-14402", "transaction_times_out", 1, "fenced-producers-write-nothing"),
     ("KAFKA-14884", "transaction_times_out", 1, "fenced-producers-write-nothing"),
+    ("KAFKA-15784", "zombie_fenced_by_generation", 2, "every-input-copied-once"),
+    ("KAFKA-16352", "coordinator_failover_in_every_state", 4, "no-transaction-hangs"),
     ("KAFKA-17754", "end_of_a_transaction_comes_late", 3, "read-committed-reads-committed-only"),
 ]
 
@@ -32,6 +34,14 @@ def test_without_a_bug_the_seeds_are_clean(scenario, seed):
     """With KAFKA-17754 the clean run is of transaction.version 2: the same requests come late, and end nothing."""
     result = play(scenario, seed=seed)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+
+
+def test_an_end_that_comes_late_is_cured_by_transaction_version_2():
+    """KAFKA-17754 needs no switch where the cluster has version 1: nothing tells an old EndTxn from a new one. As many come late in both runs."""
+    before, cured = (play("end_of_a_transaction_comes_late", seed=3, settings={"kraftsim.release": release}) for release in ("3.9", "4.1"))
+    assert "read-committed-reads-committed-only" in before.invariants_violated, "\n".join(before.lines())
+    assert (cured.outcome, cured.violations, cured.trouble) == ("ok", (), None), "\n".join(cured.lines())
+    assert before.faults["overtaken-request"] == cured.faults["overtaken-request"] == (5, 5, 5)
 
 
 def test_a_record_of_a_too_new_epoch_keeps_a_marker_out_before_4_0():
