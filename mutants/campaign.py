@@ -1,4 +1,7 @@
-"""Hunts many mutants, each in a process of its own, and controls that the seeds that found them are clean without a mutant."""
+"""Hunts many mutants, each in processes of its own, and controls that what found them is clean without a mutant.
+
+Stages: the tests of the mutant's core, then its stories, seed after seed. Stories are played where no test noticed anything, or where asked for.
+"""
 
 import subprocess
 import sys
@@ -7,66 +10,115 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
+from mutants.first_look import HOUSE, Noticed
 from mutants.hunt import Finding
 from mutants.mutant import Mutant
 from mutants.results import digest_of
 
 CONTROLS_AT_A_TIME = 20
+AT_A_TIME = 16
+
+
+TESTS_CPU_SECONDS = 90.0
+"""The tests of a core take less than half of that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
-    """When a hunt is given up: after so many runs, or so much processor time."""
+    """When a hunt is given up: after so many runs, or so much processor time. No runs: only the tests are asked."""
 
     runs: int
     cpu_seconds: float
+    asks_tests: bool = True
+    plays_anyway: bool = False
+    """Play stories of mutants that a test has noticed, too."""
 
 
 class HuntFailed(RuntimeError):
     """The process of a hunt ended without a result; the message is what it wrote last."""
 
 
-def hunt_all(chosen: Sequence[Mutant], budget: Budget, *, jobs: int, done: Callable[[Finding], None]) -> None:
-    """Hunt the mutants side by side; `done` hears of each as soon as it is over. Raises HuntFailed."""
-    orders = ([each.name, str(budget.runs), str(budget.cpu_seconds)] for each in chosen)
-    for said in _side_by_side(orders, jobs):
-        done(msgspec.json.decode(said, type=Finding))
+def hunt_all(
+    chosen: Sequence[Mutant], budget: Budget, *, jobs: int, done: Callable[[Finding], None], known: Mapping[str, Finding] | None = None
+) -> None:
+    """Hunt the mutants side by side; `done` hears of each after each stage. What is `known` of a stage is not asked again. Raises HuntFailed."""
+    found = {each.name: (known or {}).get(each.name) or _nothing_yet(each) for each in chosen}
+    for (_, _, *names), answer in _side_by_side(_questions(chosen, found) if budget.asks_tests else iter(()), jobs):
+        for name, noticed in zip(names, msgspec.json.decode(answer, type=list[Noticed]), strict=True):
+            found[name] = replace(found[name], test=noticed.test, test_said=noticed.said, test_cpu_seconds=noticed.cpu_seconds)
+            done(found[name])
+    order = (["--stories", each.name, str(budget.runs), str(budget.cpu_seconds)] for each in chosen if is_open(found[each.name], budget))
+    for (_, name, *_), answer in _side_by_side(order, jobs):
+        tests = {field: getattr(found[name], field) for field in ("test", "test_said", "test_cpu_seconds")}
+        done(replace(msgspec.json.decode(answer, type=Finding), **tests))
+
+
+def _nothing_yet(mutant: Mutant) -> Finding:
+    return Finding(name=mutant.name, digest=digest_of(mutant), runs=0, cpu_seconds=0.0)
+
+
+def _questions(chosen: Sequence[Mutant], found: Mapping[str, Finding]) -> Iterator[list[str]]:
+    """Yield orders to run tests: mutants of one core together, for they share what was read and imported."""
+    cores: dict[str, list[str]] = {}
+    for each in chosen:
+        if found[each.name].test_cpu_seconds is None:
+            cores.setdefault(each.core, []).append(each.name)
+    for names in cores.values():
+        for first in range(0, len(names), AT_A_TIME):
+            yield ["--tests", str(TESTS_CPU_SECONDS), *names[first : first + AT_A_TIME]]
+
+
+def failing_controls(findings: Sequence[Finding], *, jobs: int) -> list[str]:
+    """Run every test that noticed something without any mutant, and return those that fail all the same. Raises HuntFailed."""
+    tests = sorted({each.test for each in findings if each.test})
+    pieces = [tests[first : first + CONTROLS_AT_A_TIME] for first in range(0, len(tests), CONTROLS_AT_A_TIME)]
+    said = _side_by_side((["--control-tests", *piece] for piece in pieces), jobs)
+    return sorted(each for _, answer in said for each in msgspec.json.decode(answer, type=list[str]))
 
 
 def unclean_controls(findings: Sequence[Finding], releases: Mapping[str, str], *, jobs: int) -> list[tuple[str, str, int]]:
     """Play every (release, story, seed) that found something without any mutant, and return those that are not green. Raises HuntFailed."""
-    played = sorted({(releases[each.name], each.scenario, each.seed) for each in findings if each.is_found})
+    played = sorted({(releases[each.name], each.scenario, each.seed) for each in findings if each.how})
     pieces = [played[first : first + CONTROLS_AT_A_TIME] for first in range(0, len(played), CONTROLS_AT_A_TIME)]
     orders = (["--control", *(f"{release}/{story}/{seed}" for release, story, seed in piece)] for piece in pieces)
-    return sorted(each for said in _side_by_side(orders, jobs) for each in msgspec.json.decode(said, type=list[tuple[str, str, int]]))
+    return sorted(each for _, said in _side_by_side(orders, jobs) for each in msgspec.json.decode(said, type=list[tuple[str, str, int]]))
 
 
-def kept(chosen: Sequence[Mutant], known: Mapping[str, Finding]) -> dict[str, Finding]:
-    """Return the results that are still results of these mutants: neither the function nor the change is another one, and something broke."""
-    return {each.name: known[each.name] for each in chosen if each.name in known and _holds(each, known[each.name])}
+def current(chosen: Sequence[Mutant], known: Mapping[str, Finding]) -> dict[str, Finding]:
+    """Return the results that are still results of these mutants: neither the function nor the change is another one."""
+    return {each.name: known[each.name] for each in chosen if each.name in known and known[each.name].digest == digest_of(each)}
 
 
-def _holds(mutant: Mutant, finding: Finding) -> bool:
-    return finding.digest == digest_of(mutant) and finding.is_found != bool(mutant.equivalent)
+def is_open(known: Finding | None, budget: Budget) -> bool:
+    """Tell whether there is a stage left to ask about a mutant."""
+    if known is None or (budget.asks_tests and known.test_cpu_seconds is None):
+        return True
+    is_spent = known.runs >= budget.runs or known.cpu_seconds >= budget.cpu_seconds
+    return not known.how and not is_spent and (not known.test or budget.plays_anyway)
 
 
-def _side_by_side(orders: Iterator[list[str]], jobs: int) -> Iterator[bytes]:
-    """Yield what the processes print, in the order in which they end."""
+def _side_by_side(orders: Iterator[list[str]], jobs: int) -> Iterator[tuple[list[str], bytes]]:
+    """Yield each order and the last line that its process prints, in the order in which they end."""
     with ThreadPoolExecutor(jobs) as threads:
-        waiting: set[Future[bytes]] = set()
+        waiting: dict[Future[bytes], list[str]] = {}
         for order in orders:
-            waiting.add(threads.submit(_in_a_process, order))
+            waiting[threads.submit(_in_a_process, order)] = order
             if len(waiting) >= jobs:
-                over, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (each.result() for each in over)
+                yield from _ended(waiting)
         while waiting:
-            over, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            yield from (each.result() for each in over)
+            yield from _ended(waiting)
+
+
+def _ended(waiting: dict[Future[bytes], list[str]]) -> Iterator[tuple[list[str], bytes]]:
+    """Wait for some, take them out, and yield them."""
+    for each in wait(waiting, return_when=FIRST_COMPLETED).done:
+        yield waiting.pop(each), each.result()
 
 
 def _in_a_process(arguments: list[str]) -> bytes:
-    done = subprocess.run([sys.executable, "-m", "mutants.one", *arguments], capture_output=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "mutants.one", *arguments], capture_output=True, check=False, cwd=HOUSE)
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         raise HuntFailed(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")

@@ -4,16 +4,14 @@ What breaks may be an invariant, an assertion of a node itself, or the story: a 
 run that does not end. A run that ends with nothing examined is not green either.
 """
 
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 import msgspec
 
 from kraftsim.explore.result import RunResult
 from kraftsim.explore.run import play
+from mutants.cut_off import Endless, cut_off
 from mutants.mutant import Mutant
 from mutants.patching import applied
 from mutants.reach import stories_of
@@ -25,7 +23,10 @@ STORY_FAILURES = ("LivenessLost", "StoryFailed", "TopicFailed", "TimeoutError", 
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a hunt. `how` is 'invariant', 'assertion', 'story', 'endless', 'unreadable' or 'vacuous'; empty for a survivor."""
+    """What came of a hunt: of the tests of its core, which come first, and of its stories, where those were played (`runs` is 0 where not).
+
+    `how` says how a story showed it: 'invariant', 'assertion', 'story', 'endless', 'unreadable' or 'vacuous'; empty where none did.
+    """
 
     name: str
     digest: str
@@ -37,15 +38,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     said: str = ""
     scenario: str = ""
     seed: int = 0
+    test: str = ""
+    """Which test of its core fails."""
+    test_said: str = ""
+    test_cpu_seconds: float | None = None
+    """What that took; None where the tests were not run."""
 
     @property
     def is_found(self) -> bool:
         """Whether something broke."""
-        return bool(self.how)
-
-
-class Endless(KeyboardInterrupt):
-    """A run took far more processor time than any run does. (An interrupt, for that is what asyncio lets through.)"""
+        return bool(self.how or self.test)
 
 
 def hunt(mutant: Mutant, digest: str, *, runs_max: int, cpu_seconds_max: float) -> Finding:
@@ -95,7 +97,7 @@ def _turns(stories: tuple[str, ...]) -> Iterator[tuple[str, int]]:
 
 def _play_once(scenario: str, seed: int, release: str) -> tuple[str, tuple[str, ...], str]:
     try:
-        with _cut_off(RUN_CPU_SECONDS):
+        with cut_off(RUN_CPU_SECONDS):
             return symptom(play(scenario, seed=seed, release=release or None))
     except Endless:
         return "endless", ("Endless",), f"still busy after {RUN_CPU_SECONDS} s of processor time"
@@ -103,17 +105,3 @@ def _play_once(scenario: str, seed: int, release: str) -> tuple[str, tuple[str, 
         return "assertion", (OWN_ASSERTION,), str(error)
     except Exception as error:  # what reads the disks when the run is over must read them
         return "unreadable", (type(error).__name__,), str(error)
-
-
-@contextmanager
-def _cut_off(cpu_seconds: float) -> Iterator[None]:
-    def end(number: int, frame: FrameType | None) -> None:
-        raise Endless
-
-    former = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, former)

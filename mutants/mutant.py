@@ -27,7 +27,7 @@ class Mutant:
     release: str = ""
     """The release of the nodes, where only another than the default one has this rule."""
     equivalent: str = ""
-    """Why nothing can tell it from the right rule, where that is so."""
+    """Why no story can tell it from the right rule, where that is so. (A test that looks inside a core may well.)"""
 
     @property
     def place(self) -> str:

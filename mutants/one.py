@@ -1,15 +1,19 @@
-"""Hunts one mutant, or plays stories without any, in a process of its own, and prints what came of it as one line of JSON.
+"""Hunts one mutant, or looks at tests and stories without any, in a process of its own, and prints what came of it as the last line, in JSON.
 
-python -m mutants.one NAME RUNS CPU_SECONDS      |      python -m mutants.one --control RELEASE/SCENARIO/SEED ...
+python -m mutants.one --tests CPU_SECONDS NAME ...      |      python -m mutants.one --stories NAME RUNS CPU_SECONDS
+python -m mutants.one --control-tests TEST ...      |      python -m mutants.one --control RELEASE/SCENARIO/SEED ...
 """
 
 import resource
 import sys
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
 from mutants.catalogue import mutant_named
-from mutants.hunt import hunt, is_clean
+from mutants.first_look import Noticed, fails_by_itself, looks
+from mutants.hunt import Finding, hunt, is_clean
 from mutants.judges import set_judges_apart
 from mutants.results import digest_of
 
@@ -20,16 +24,35 @@ MEMORY_BYTES = 3 << 30
 def main() -> None:
     """Do what the arguments say."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    if sys.argv[1] == "--control":
-        parts = [each.split("/") for each in sys.argv[2:]]
-        played = [(release, scenario, int(seed)) for release, scenario, seed in parts]
-        print(msgspec.json.encode([(release, story, seed) for release, story, seed in played if not is_clean(story, seed, release)]).decode())
-        return
-    name, runs, cpu_seconds = sys.argv[1:]
+    verb, *words = sys.argv[1:]
+    print("\n" + msgspec.json.encode(VERBS[verb](*words)).decode())
+
+
+def _tests(cpu_seconds: str, *names: str) -> list[Noticed]:
+    return looks([mutant_named(name) for name in names], cpu_seconds_max=float(cpu_seconds))
+
+
+def _stories(name: str, runs: str, cpu_seconds: str) -> Finding:
     mutant = mutant_named(name)
     set_judges_apart()
-    found = hunt(mutant, digest_of(mutant), runs_max=int(runs), cpu_seconds_max=float(cpu_seconds))
-    print(msgspec.json.encode(found).decode())
+    return hunt(mutant, digest_of(mutant), runs_max=int(runs), cpu_seconds_max=float(cpu_seconds))
+
+
+def _control_tests(*tests: str) -> list[str]:
+    return fails_by_itself(tests)
+
+
+def _control(*played: str) -> list[tuple[str, str, int]]:
+    parts = (each.split("/") for each in played)
+    return [(release, story, int(seed)) for release, story, seed in parts if not is_clean(story, int(seed), release)]
+
+
+VERBS: Final[Mapping[str, Callable[..., object]]] = {
+    "--tests": _tests,
+    "--stories": _stories,
+    "--control-tests": _control_tests,
+    "--control": _control,
+}
 
 
 if __name__ == "__main__":

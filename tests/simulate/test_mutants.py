@@ -1,11 +1,16 @@
 """Wrong rules put in on purpose: they fit the code, are found by their first seeds, leave no trace, and what is clean stays clean without them."""
 
+import subprocess
+import sys
+
 import pytest
+from msgspec.structs import replace
 
 from kraftsim.core.raft import elections
 from kraftsim.core.raft.leadership import Leadership
-from mutants.campaign import Budget, hunt_all, unclean_controls
+from mutants.campaign import Budget, failing_controls, hunt_all, is_open, unclean_controls
 from mutants.catalogue import mutant_named, mutants
+from mutants.first_look import ENDLESS, HOUSE, TESTS
 from mutants.hunt import Finding
 from mutants.mutant import BY_HAND, Mutant
 from mutants.patching import PatchMissed, applied, function_of, mutated_code
@@ -64,16 +69,65 @@ def test_a_failure_inside_leaves_no_trace_either():
 def test_mutants_are_found_by_their_first_seeds_which_are_clean_without_them():
     """These cost a second or two each; all of them are hunted by `make mutants`."""
     found: list[Finding] = []
-    hunt_all([mutant_named(name) for name in QUICK], Budget(runs=6, cpu_seconds=30.0), jobs=2, done=found.append)
-    assert [each.name for each in found if not each.is_found] == []
+    hunt_all([mutant_named(name) for name in QUICK], Budget(runs=6, cpu_seconds=30.0, asks_tests=False), jobs=2, done=found.append)
+    assert [each.name for each in found if not each.how] == []
     assert unclean_controls(found, dict.fromkeys(QUICK, ""), jobs=1) == [], "what found them finds something without them, too"
+
+
+def test_the_tests_of_a_core_are_asked_first_and_stories_only_of_what_they_let_pass(tmp_path):
+    """What a test notices is not played, unless that is asked for; the test that noticed is green without the mutant."""
+    found: list[Finding] = []
+    chosen = [mutant_named(name) for name in ("sequence-may-jump", "sequence-may-stay")]
+    hunt_all(chosen, Budget(runs=1, cpu_seconds=30.0), jobs=1, done=found.append)
+    noticed = {each.name: each for each in found}
+    assert noticed["sequence-may-jump"].test.startswith("tests/core/test_sequence.py::")
+    assert noticed["sequence-may-jump"].runs == 0
+    assert failing_controls(found, jobs=1) == []
+    (tmp_path / "test_failing.py").write_text("def test_it():\n    assert False\n")
+    assert failing_controls([replace(found[0], test=f"{tmp_path / 'test_failing.py'}::test_it")], jobs=1) != []
+
+
+def test_a_test_that_never_ends_notices_as_well(tmp_path):
+    """A wrong rule may go round and round; the test that it holds up is named."""
+    (tmp_path / "test_round.py").write_text("from kraftsim.core.raft import elections\n\ndef test_it():\n    while elections._count: pass\n")
+    look = f"""
+from mutants import catalogue, first_look
+first_look.TESTS["raft"] = ({str(tmp_path / "test_round.py")!r},)
+print("\\n", first_look.looks([catalogue.mutant_named("counts-refusals")], cpu_seconds_max=0.5))
+"""
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, cwd=HOUSE)
+    assert f"::test_it', said='{ENDLESS}'" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "known, is_left",
+    [
+        ({}, True),
+        ({"test_cpu_seconds": 1.0}, True),
+        ({"test_cpu_seconds": 1.0, "test": "t"}, False),
+        ({"test_cpu_seconds": 1.0, "how": "story"}, False),
+        ({"how": "story"}, True),
+        ({"test_cpu_seconds": 1.0, "runs": 9}, True),
+        ({"test_cpu_seconds": 1.0, "runs": 10}, False),
+        ({"test_cpu_seconds": 1.0, "runs": 9, "cpu_seconds": 30.0}, False),
+    ],
+)
+def test_a_hunt_goes_on_where_something_is_left_to_ask(known, is_left):
+    """Tests of everything once; stories where nothing was found so far, to the end of the budget."""
+    assert is_open(Finding(**({"name": "", "digest": "", "runs": 0, "cpu_seconds": 0.0} | known)), Budget(runs=10, cpu_seconds=30.0)) is is_left
+
+
+def test_every_core_has_its_tests_and_its_stories():
+    """A file that is gone would ask nothing."""
+    assert TESTS.keys() == REACH.keys()
+    assert [file for files in TESTS.values() for file in files if not (HOUSE / "tests" / file).is_file()] == []
 
 
 def test_results_are_those_of_the_mutants_that_there_are():
     """Results of mutants that are gone say nothing; those that survive without a reason only become fewer."""
     known = read()
     assert not known.keys() - {mutant.name for mutant in mutants()}, "results of mutants that are gone: make mutants"
-    assert sum(finding.is_found for finding in known.values()) >= FEWEST
+    assert sum(bool(finding.how) for finding in known.values()) >= FEWEST
     unexplained = [mutant.name for mutant in mutants() if mutant.name in known and not known[mutant.name].is_found and not mutant.equivalent]
     assert len(unexplained) <= SURVIVORS_MAX, unexplained
 

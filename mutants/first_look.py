@@ -1,0 +1,167 @@
+"""The first look at a mutant: the scripts and tables of its core, before any story is played. They take seconds, and most wrong rules end there.
+
+What a test notices is one thing, what the campaign would have noticed is another: the table says which of them it was.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from mutants.cut_off import cut_off
+from mutants.mutant import Mutant
+from mutants.patching import applied
+
+HOUSE = Path(__file__).parents[1]
+ENDLESS = "did not end"
+CONTROL_CPU_SECONDS = 60.0
+"""For what is run without a mutant."""
+
+TESTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "raft": (
+        "core/test_quorum_scripts.py",
+        "core/test_quorum.py",
+        "core/test_leader_epochs.py",
+        "core/test_told_high_watermark.py",
+        "core/test_metadata_log.py",
+        "core/test_voter_changes.py",
+        "node/test_quorum.py",
+    ),
+    "raft stores": (
+        "node/test_log.py",
+        "node/test_log_recovery.py",
+        "node/test_quorum.py",
+        "node/test_controller_power_loss.py",
+        "node/test_broker_metadata_log.py",
+        "node/test_controller.py",
+    ),
+    "producer ids": (
+        "core/test_block_client_scripts.py",
+        "core/test_producer_ids.py",
+        "core/test_timeline.py",
+        "node/test_broker_producer_ids.py",
+        "node/test_controller.py",
+    ),
+    "producer state": ("core/test_sequence.py", "core/test_producer_state.py", "core/test_producer_snapshot.py", "node/test_broker_produce.py"),
+    "partitions": (
+        "core/test_segments.py",
+        "core/test_partition_replica.py",
+        "core/test_leader_epochs.py",
+        "core/test_replication_scripts.py",
+        "core/test_replication.py",
+        "node/test_broker_read.py",
+    ),
+    "clients": ("core/test_client_scripts.py", "core/test_idempotent_producer.py", "core/test_transactional_producer.py", "node/test_clients.py"),
+    "metadata": (
+        "core/test_broker_lifecycle.py",
+        "core/test_snapshot.py",
+        "core/test_image_difference.py",
+        "core/test_partition_rules.py",
+        "node/test_controller.py",
+    ),
+    "transactions": (
+        "core/test_transaction_rules.py",
+        "core/test_marker_queue.py",
+        "node/test_markers.py",
+        "node/test_transaction_coordinator.py",
+        "core/test_transactions_replicated.py",
+    ),
+}
+"""The files under tests/ that are asked about a core, the quickest first."""
+
+
+class Noticed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tests of a core had to say; `test` is empty where they noticed nothing."""
+
+    cpu_seconds: float
+    test: str = ""
+    said: str = ""
+
+
+class _Listener:
+    """Hears which test is run, and which one fails first."""
+
+    def __init__(self) -> None:
+        self.current = self.test = self.said = ""
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A test begins."""
+        self.current = nodeid
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A part of a test is over."""
+        self._hear(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file was read."""
+        self._hear(report)
+
+    def _hear(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.failed and not self.test:
+            self.test = report.nodeid
+            said = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
+            self.said = said[0] if said else report.longreprtext.strip().splitlines()[-1]
+
+
+def looks(chosen: Sequence[Mutant], *, cpu_seconds_max: float) -> list[Noticed]:
+    """Look at each with the tests of its core, in a process that is forked when all of them have been read and imported."""
+    for core in dict.fromkeys(each.core for each in chosen):
+        _run(_files(core), CONTROL_CPU_SECONDS, "--collect-only")
+    return [_in_a_fork(each, cpu_seconds_max) for each in chosen]
+
+
+def _in_a_fork(mutant: Mutant, cpu_seconds_max: float) -> Noticed:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        with os.fdopen(writing, "wb") as out:
+            out.write(msgspec.json.encode(_look(mutant, cpu_seconds_max)))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return msgspec.json.decode(said, type=Noticed)
+
+
+def _look(mutant: Mutant, cpu_seconds_max: float) -> Noticed:
+    """Put the mutant in and run the tests of its core until one fails."""
+    with applied(mutant):
+        return _run(_files(mutant.core), cpu_seconds_max)
+
+
+def _files(core: str) -> list[str]:
+    return [str(HOUSE / "tests" / file) for file in TESTS[core]]
+
+
+def fails_by_itself(tests: Iterable[str]) -> list[str]:
+    """Return the tests that fail without any mutant: what they say proves nothing."""
+    return [test for test in tests if _run([str(HOUSE / test)], CONTROL_CPU_SECONDS).test]
+
+
+def _run(what: Sequence[str], cpu_seconds_max: float, *more: str) -> Noticed:
+    began, listener = time.process_time(), _Listener()
+    options = [
+        "-x",
+        "-q",
+        "--no-header",
+        "--tb=short",
+        "-m",
+        "not interop",
+        f"--rootdir={HOUSE}",
+        "-c",
+        str(HOUSE / "pyproject.toml"),
+        "-p",
+        "no:cacheprovider",
+    ]
+    with cut_off(cpu_seconds_max) as cut:
+        ended = pytest.main([*options, *more, *what], plugins=[listener])
+    spent = time.process_time() - began
+    if not listener.test and cut.is_cut:
+        return Noticed(cpu_seconds=spent, test=listener.current, said=ENDLESS)
+    assert listener.test or ended is pytest.ExitCode.OK, f"pytest ended with {ended!r} and named no test: is there one to run?"
+    return Noticed(cpu_seconds=spent, test=listener.test, said=listener.said[:400])
