@@ -81,7 +81,7 @@ def shown_value(value: Value) -> str:
         case bool():
             return "true" if value else "false"
         case float():
-            return _shown_double(value)
+            return shown_double(value)
         case tuple():
             return f"[{', '.join(value)}]"
         case _:
@@ -165,7 +165,7 @@ def _integer(kind: ConfigType, plain: str) -> int:
     return value
 
 
-def _shown_double(value: float) -> str:
+def shown_double(value: float) -> str:
     """Return a double as Double.toString of Java does."""
     if not isfinite(value):
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
