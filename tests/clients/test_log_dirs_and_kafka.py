@@ -16,6 +16,7 @@ from protocol.messages.k34_alter_replica_log_dirs import (
 from protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.second_directory import give_second_directory
 from tests.cluster.asking import Asker, asking, batch_of
 from tests.cluster.running import QUICK_SESSIONS, running_processes
 
@@ -104,14 +105,8 @@ def test_two_directories_behave_as_those_of_apache_kafka(tmp_path: Path) -> None
         told_by_us = Story(broker, ours).tell()
     second = tmp_path / "second"
     with ApacheKafka(settings=SETTINGS) as apache:
-        apache.stop()
         theirs = {FIRST: apache.data, SECOND: second, NOWHERE: tmp_path / "nowhere"}
-        shutil.copytree(apache.data, second, ignore=shutil.ignore_patterns("__cluster*", "*-0", "*checkpoint", ".*"))
-        meta = second / "meta.properties"
-        meta.write_text("\n".join(line for line in meta.read_text().splitlines() if not line.startswith("directory.id=")) + "\n")
-        properties = apache.directory / "server.properties"
-        properties.write_text(properties.read_text().replace(f"log.dirs={apache.data}", f"log.dirs={apache.data},{second}"))
-        apache.start()
+        give_second_directory(apache, second)
         with asking(apache.bootstrap) as broker:
             told_by_them = Story(broker, theirs).tell()
     assert told_by_us == told_by_them

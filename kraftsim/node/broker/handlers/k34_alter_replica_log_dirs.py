@@ -49,9 +49,10 @@ async def _move(broker: Broker, path: str, topic: str, partition: int) -> ErrorC
     hosted = broker.partitions.find(topic, partition)
     if hosted is not None and hosted.home is not home and len(directories.online) < len(directories.all):
         return ErrorCode.KAFKA_STORAGE_ERROR  # there may be a copy in the one that failed
-    if broker.image.partition(topic, partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE if await broker.partitions.move(topic, partition, home) else ErrorCode.REPLICA_NOT_AVAILABLE
+    if await broker.partitions.move(topic, partition, home):
+        return ErrorCode.NONE
+    is_known = broker.image.partition(topic, partition) is not None
+    return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _response(found: dict[tuple[str, int], ErrorCode]) -> Answer:

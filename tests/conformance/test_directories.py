@@ -1,0 +1,49 @@
+"""What is asked of nodes with several log directories is kept by Apache Kafka, and by kraftsim configured likewise."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.conformance.runner import judge
+from kraftsim.conformance.selection import all_requirements
+from kraftsim.conformance.several_directories import REQUIREMENTS
+from kraftsim.conformance.target import Target
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
+from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.second_directory import give_second_directory
+from tests.conformance.test_security import sentence
+
+OF_DIRECTORIES = [each for each in all_requirements() if each.section is REQUIREMENTS]
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """One broker of ours with two directories."""
+    places = ",".join(str(tmp_path_factory.mktemp("logs") / name) for name in ("first", "second"))
+    spec = ClusterSpec(brokers=1, port=free_port_range(1), node_settings={"broker-1": {"log.dirs": places}})
+    with EmbeddedCluster(spec) as cluster:
+        yield Target(cluster.bootstrap)
+
+
+@pytest.fixture(scope="module", params=[DEFAULT_RELEASE, NEWEST_RELEASE])
+def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """One node of Apache Kafka with two directories."""
+    with ApacheKafka(request.param) as kafka:
+        give_second_directory(kafka, tmp_path_factory.mktemp("logs") / "second")
+        yield Target(kafka.bootstrap)
+
+
+@pytest.mark.parametrize("requirement", OF_DIRECTORIES, ids=sentence)
+def test_kraftsim_meets(requirement, ours):
+    finding = judge(requirement, ours)
+    assert finding.is_met, "\n".join([finding.why, *finding.transcript])
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("requirement", OF_DIRECTORIES, ids=sentence)
+def test_apache_kafka_meets(requirement, theirs):
+    finding = judge(requirement, theirs)
+    assert finding.is_met, "\n".join([finding.why, *finding.transcript])
