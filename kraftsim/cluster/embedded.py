@@ -7,7 +7,7 @@ stays (it is the same process), so this mode cannot lose power; simulation can.
 import asyncio
 import tempfile
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from kraftsim.cluster.launch import build_node, real_world_of
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
-from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.spec import ClusterSpec, retell
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.mistakes import hear_of_mistakes
 from kraftsim.node.node import Node
@@ -53,6 +53,7 @@ class EmbeddedCluster:
         self._temporary = tempfile.TemporaryDirectory(prefix="kraftsim-") if directory is None else None
         self.directory = RunDirectory(Path(self._temporary.name)) if self._temporary is not None else directory or RunDirectory(Path())
         self._nodes: dict[str, RunningNode] = {}
+        self._told: dict[str, dict[str, str]] = {}
         self.proxy = ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), self.directory) if spec.behind_proxy else None
         self.started_ns = RealClock(0).monotonic_ns()
         self._mistakes: list[Exception] = []
@@ -136,9 +137,17 @@ class EmbeddedCluster:
         async with asyncio.timeout(timeout_seconds):
             await asyncio.wrap_future(self._submit(self._answering()))
 
+    def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
+        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
+        return retell(self._told.setdefault(name, {}), settings)
+
     def is_down(self, name: str) -> bool:
         """Tell whether a node was killed and not restarted."""
         return name not in self._nodes
+
+    def has_ended(self, name: str) -> bool:
+        """Tell whether a node that was not killed gave up by itself: never, as far as anybody sees who shares its process."""
+        return False
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -166,8 +175,8 @@ class EmbeddedCluster:
 
     async def _launch(self, name: str) -> None:
         assert name not in self._nodes, f"{name} is running"
-        places = {"log.dirs": str(self.directory.data(name)), "kraftsim.events.dir": str(self.directory.events)}
-        config = NodeConfig.parse({**self.spec.node(name).properties, **places})
+        properties = {"log.dirs": str(self.directory.data(name)), **self.spec.node(name).properties, **self._told.get(name, {})}
+        config = NodeConfig.parse({**properties, "kraftsim.events.dir": str(self.directory.events)})
         world = real_world_of(config, self.started_ns)
         node = build_node(config, world)
         self._nodes[name] = RunningNode(node, world)

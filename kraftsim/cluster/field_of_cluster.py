@@ -1,7 +1,7 @@
 """The verbs of `kraftsim.faults.field.Field` on a real cluster: signals to processes, aborts of embedded nodes, and orders to the proxy."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kraftsim.cluster.processes import ProcessCluster
@@ -35,8 +35,16 @@ class RealCluster(Protocol):
         """Start a node that is down."""
         ...
 
+    def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
+        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
+        ...
+
     def is_down(self, name: str) -> bool:
         """Tell whether a node was taken down and not started again."""
+        ...
+
+    def has_ended(self, name: str) -> bool:
+        """Tell whether a node that was not taken down gave up by itself."""
         ...
 
     async def answering(self, *, timeout_seconds: float) -> None:
@@ -107,6 +115,10 @@ class FieldOfCluster:
             return False
         await self._cluster.restart_node(node)
         return True
+
+    def tell(self, node: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
+        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
+        return self._cluster.tell(node, settings)
 
     async def pause(self, node: str) -> bool:
         """Let a node stand still (SIGSTOP). Return whether it ran."""

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from kraftsim.cluster.launch import require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
-from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text
+from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text, retell
 from kraftsim.events.nodes import NodeReady
 from kraftsim.world.event_log import file_name
 from kraftsim.world.real.clock import RealClock
@@ -70,6 +71,7 @@ class ProcessCluster:
         self.spec = spec
         self.directory = directory
         self.nodes: dict[str, NodeProcess] = {}
+        self._told: dict[str, dict[str, str]] = {}
         self.proxy = ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), directory) if spec.behind_proxy else None
         self.started_ns = RealClock(0).monotonic_ns()
 
@@ -179,9 +181,17 @@ class ProcessCluster:
         """Return when every broker serves and knows every other one as alive. Raises TimeoutError, or ClusterFailed if a node died by itself."""
         await self.wait_until_ready(timeout_seconds=timeout_seconds)
 
+    def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
+        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
+        return retell(self._told.setdefault(name, {}), settings)
+
     def is_down(self, name: str) -> bool:
         """Tell whether a node was killed and not restarted."""
         return name not in self.nodes
+
+    def has_ended(self, name: str) -> bool:
+        """Tell whether a node that was not killed gave up by itself."""
+        return name in self.nodes and not self.nodes[name].is_running
 
     async def stop(self) -> None:
         """Stop brokers, then controllers, cleanly; whoever does not stop in time is killed."""
@@ -209,6 +219,7 @@ class ProcessCluster:
         properties = {
             "log.dirs": str(self.directory.data(node.name)),
             **node.properties,
+            **self._told.get(node.name, {}),
             "kraftsim.events.dir": str(self.directory.events),
             "kraftsim.run.started.ns": str(self.started_ns),
         }

@@ -9,9 +9,10 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.field_of_cluster import RealCluster
 from kraftsim.cluster.field_schedule import FieldSchedule
 from kraftsim.cluster.launch import client_parts_of
-from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.processes import STOP_SECONDS, ProcessCluster
 from kraftsim.cluster.quorum_question import leader_of
 from kraftsim.cluster.scenario import Mode
+from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
@@ -90,6 +91,18 @@ class RealStage:
     async def mend(self) -> None:
         """Let nothing strike any more, end what lasts, and start again what is down."""
         await self._faults.mend()
+
+    async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """Stop a node, and start it again with what it is told from now on."""
+        self.cluster.tell(name, {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})})
+        if not self.cluster.is_down(name):
+            await self.cluster.stop_node(name, STOP_SECONDS)
+        if self.cluster.is_down(name):
+            await self.cluster.restart_node(name)
+
+    def is_down(self, name: str) -> bool:
+        """Tell whether a node does not run."""
+        return self.cluster.is_down(name) or self.cluster.has_ended(name)
 
     async def wait_for_leader(self) -> None:
         """Return when a controller says that it leads."""

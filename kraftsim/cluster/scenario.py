@@ -89,6 +89,17 @@ class Stage(Protocol):
         """End every fault, and start again what is down."""
         ...
 
+    async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """Stop a node in good order (it is killed if that takes too long) and start it again; return when it is started, not yet when it serves.
+
+        From now on, whenever it starts, it is of another release or has other settings, where such are given.
+        """
+        ...
+
+    def is_down(self, name: str) -> bool:
+        """Tell whether a node does not run: it was killed, or gave up."""
+        ...
+
     async def wait_for_leader(self) -> None:
         """Return when a controller is active, as far as this mode lets anybody see that."""
         ...

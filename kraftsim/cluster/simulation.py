@@ -8,7 +8,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import build_node, client_parts_of
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.scenario import Mode
-from kraftsim.cluster.spec import ClusterSpec, NodeSpec
+from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec
 from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SEGMENT_SUFFIX = ".log"
 METADATA_DIRECTORY = "__cluster_metadata-0/"
+STOP_SECONDS = 10.0
+"""How long a node may take to stop in good order before it is killed."""
 LOOK_SECONDS = 0.02
 """How often the harness looks whether somebody leads."""
 SIMULATED_SETTINGS = {"kraftsim.frame.events": "true", "log.dirs": "/data"}
@@ -120,7 +122,7 @@ class SimulatedCluster:
 
     async def _main_of(self, host: Host) -> None:
         name = self._names[host.name]
-        properties = {**SIMULATED_SETTINGS, **self.spec.node(name, host_is_name=True).properties}
+        properties = {**SIMULATED_SETTINGS, **self.spec.node(name, host_is_name=True).properties, **host.told}
         if host.platter.is_replacement:
             # As with `kafka-storage format --no-initial-controllers`: it must not pass for the voter that had the disk before.
             properties.pop("kraftsim.initial.controllers", None)
@@ -270,6 +272,23 @@ class SimulatedStage:
         for host in self.cluster.hosts.values():
             if not host.is_alive:
                 self._simulation.restart(host)
+
+    async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """Stop a node, and start it again with what it is told from now on."""
+        host = self.cluster.hosts[name]
+        host.told.update({**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})})
+        process = host.process
+        stopping = self._simulation.stop(host)
+        if stopping is not None:
+            await asyncio.wait((stopping,), timeout=STOP_SECONDS)  # noqa: TID251  (one task: nothing hangs on an order)
+        if host.process is process:
+            if host.is_alive:
+                self._simulation.kill(host)
+            self._simulation.restart(host)
+
+    def is_down(self, name: str) -> bool:
+        """Tell whether a node does not run."""
+        return not self.cluster.hosts[name].is_alive
 
     async def wait_for_leader(self) -> None:
         """Return when a controller is active."""

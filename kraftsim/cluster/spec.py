@@ -28,6 +28,7 @@ TRANSACTION_STATE_IN_SYNC = 2
 """So many of them must have what a transaction coordinator writes: the default of transaction.state.log.min.isr."""
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
+RELEASE_KEY = "kraftsim.release"
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 """22 characters of base64, as Kafka's own cluster ids."""
 
@@ -145,7 +146,7 @@ class ClusterSpec:
             "controller.listener.names": CONTROLLER_LISTENER,
             **self._quorum(role, host_is_name),
             "kraftsim.cluster.id": self.cluster_id,
-            "kraftsim.release": self.release,
+            RELEASE_KEY: self.release,
             "kraftsim.run": self.run,
             "kraftsim.node.name": name,
             "kraftsim.seed": str(self.seed),
@@ -200,6 +201,17 @@ class ClusterSpec:
 def directory_id(seed: int, name: str) -> str:
     """Return the directory id of a first voter, as text: all of them must know it before any of them has a directory."""
     return uuid_text(b"\x01" + sha256(f"{seed}/{name}".encode()).digest()[:15])
+
+
+def retell(told: dict[str, str], settings: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Change what a node is told on top of its own properties, None for what is its own again; return what was told before."""
+    before = {key: told.get(key) for key in settings}
+    for key, value in settings.items():
+        if value is None:
+            told.pop(key, None)
+        else:
+            told[key] = value
+    return before
 
 
 def properties_text(properties: Mapping[str, str]) -> str:

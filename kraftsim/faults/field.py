@@ -163,6 +163,10 @@ class Field(Protocol):
         """Start a node that is down. Return whether there was anything to do."""
         ...
 
+    def tell(self, node: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
+        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
+        ...
+
     async def pause(self, node: str) -> bool:
         """Let a node stand still (SIGSTOP). Return whether there was anything to do."""
         ...

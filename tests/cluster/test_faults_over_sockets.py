@@ -47,6 +47,7 @@ CASES: dict[str, tuple[str, Trigger, dict[str, Value]]] = {
     "late-reply": ("*", OnFrame(api_key=FETCH, is_response=True), {"duration_ms": 5000}),
     "loop-stalls": ("controller-101", NOW, {"stall_ms": 50, "every_ms": 100, "duration_ms": 400}),
     "lost-reply": ("leader", NOW, {"duration_ms": 3000}),
+    "other-release": ("controller-102", NOW, {"release": "4.4", "duration_ms": 300}),
     "overtaken-request": ("*", REQUEST, {"same_client": False, "duration_ms": 3000}),
     "partition": ("broker-1<>controller-*", NOW, {"duration_ms": 500}),
     "pause": ("broker-2", NOW, {"duration_ms": 300}),

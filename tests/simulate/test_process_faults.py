@@ -6,7 +6,7 @@ import pytest
 
 from kraftsim.events.connections import ConnectionClosed
 from kraftsim.events.metadata import BrokerFenced, ControllerElected
-from kraftsim.events.nodes import LogRecovered, NodeReady, NodeStopped
+from kraftsim.events.nodes import LogRecovered, NodeReady, NodeStarted, NodeStopped
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import FAULTS, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent
@@ -30,6 +30,9 @@ ROWS = [
     ("zombie", BROKER, {"after_ms": 300}, 1),
     ("stop", "leader", {}, 2),
     ("stop", BROKER, {}, 2),
+    ("other-release", "leader", {"release": "4.4", "duration_ms": 2000}, 3),
+    ("other-release", BROKER, {"release": "4.0", "duration_ms": 2000}, 3),
+    ("other-release", BROKER, {"release": "3.3", "duration_ms": 1000}, 3),
     ("blackout", "leader", {}, 2),
     ("blackout", BROKER, {"apart_ms": 0}, 2),
 ]
@@ -59,6 +62,15 @@ def test_a_stopped_leader_hands_over_and_a_killed_one_is_missed() -> None:
             gaps[kind] = (cluster.simulation.now_ns - struck_ns) / 1e9
             assert len(cluster.of(NodeStopped, leader)) == (kind == "stop")
     assert gaps["stop"] < 0.3 < gaps["restart"]
+
+
+def test_a_node_comes_back_as_another_release_and_as_what_it_was() -> None:
+    """One whose levels end below that of the cluster is refused by the controller, and gives up."""
+    for release, takes_part in (("4.0", True), ("3.3", False)):
+        with struck_cluster() as cluster:
+            assert cluster.strike("other-release", BROKER, {"release": release, "duration_ms": 3000}).has_bitten
+            assert [event.release for event in cluster.of(NodeStarted, BROKER)] == ["3.9", release, "3.9"]
+            assert len(cluster.of(NodeReady, BROKER)) == (3 if takes_part else 2)
 
 
 def test_a_stop_that_takes_too_long_ends_in_a_kill() -> None:

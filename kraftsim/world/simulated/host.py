@@ -41,6 +41,8 @@ class Host:
         """How long a callback takes on its processor, which otherwise takes no time at all."""
         self.on_wait: list[Callable[[int], object]] = []
         """Are told how many callbacks had to wait, whenever some had to because the processor is slow."""
+        self.told: dict[str, str] = {}
+        """What the processes from the next one on are told on top of what stands in their configuration."""
         self.process = Process(self, incarnation=1)
         self._next_port = FIRST_EPHEMERAL_PORT
 
