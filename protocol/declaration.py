@@ -12,7 +12,9 @@ from typing import Final, Literal
 
 LAST_VERSION = 32767
 
-Kind = Literal["request", "response", "header", "data", "metadata", "control", "coordinator-key", "coordinator-value", "zookeeper", "structure"]
+Kind = Literal[
+    "request", "response", "header", "data", "metadata", "control", "coordinator-key", "coordinator-value", "zookeeper", "lease-pid", "structure"
+]
 
 
 @dataclass(frozen=True, slots=True)

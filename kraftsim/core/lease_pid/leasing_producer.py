@@ -1,0 +1,253 @@
+"""The rules of a producer that leases an id in each partition it writes to, numbers its messages, and sends again what was not answered.
+
+Whatever goes wrong, nothing new leaves before everything under way has come back; then the producer asks how the partition stands, or sends again
+from the first message without an answer. A lease that is renewed tells the next sequence number: so it tells what has arrived, too.
+Source: the lease_pid draft.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from kraftsim.core.lease_pid.leasing import Lease
+from kraftsim.core.lease_pid.producer_steps import (
+    Acknowledged,
+    AskLease,
+    GivenUp,
+    Handed,
+    Leased,
+    LeaseRefused,
+    LeaseTaken,
+    LeaseWanted,
+    LeasingEffect,
+    LeasingInput,
+    LeasingSettings,
+    SendMessages,
+    ShutOut,
+    Waited,
+    WriteLost,
+    Written,
+)
+from kraftsim.core.producer_state.sequence import increment_sequence
+from protocol.batches import SEQUENCES
+from protocol.errors import ErrorCode
+from protocol.lease_pid.leasing import ASKS_FOR_ONE
+
+IN_THE_LOG = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+RENEW_AT = 2 / 3
+"""Of the time that was leased: then it is renewed."""
+
+
+@dataclass(slots=True)
+class _Partition:
+    """Where one partition stands. `waiting`: messages without an acknowledgement, the first of them numbered `first_sequence`."""
+
+    number: int
+    wanted_id: int
+    waiting: deque[Handed] = field(default_factory=deque)
+    lease: Lease | None = None
+    first_sequence: int = 0
+    sent: int = 0
+    """How many of the waiting ones are under way."""
+    under_way: int = 0
+    """Requests."""
+    must_rewind: bool = False
+    must_ask: bool = True
+    asks: bool = False
+    renew_at_ms: int | None = None
+    not_before_ms: int = 0
+    is_shut_out: bool = False
+
+
+class LeasingProducer:
+    """One producer of one topic. Call `step` for everything that happens and carry out its effects in order."""
+
+    def __init__(self, settings: LeasingSettings) -> None:
+        self._settings = settings
+        self._partitions: dict[int, _Partition] = {}
+        self._requests: dict[int, SendMessages] = {}
+        self._next_request_id = 0
+        self._now_ms = 0
+        self._effects: list[LeasingEffect] = []
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages are neither acknowledged nor given up."""
+        return sum(len(each.waiting) for each in self._partitions.values())
+
+    @property
+    def is_shut_out(self) -> bool:
+        """Whether a successor has taken over some partition."""
+        return any(each.is_shut_out for each in self._partitions.values())
+
+    def held(self, partition: int) -> Lease | None:
+        """Return the lease of a partition."""
+        found = self._partitions.get(partition)
+        return found.lease if found is not None else None
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When Waited is due even if nothing else happens; None: never."""
+        return min((moment for moment in self._moments() if moment > self._now_ms), default=None)
+
+    def _moments(self) -> Iterator[int]:
+        for each in self._partitions.values():
+            if each.renew_at_ms is not None:
+                yield each.renew_at_ms
+            if each.waiting or each.must_ask:
+                yield each.not_before_ms
+            if each.waiting:
+                yield each.waiting[0].timestamp_ms + self._settings.delivery_timeout_ms
+
+    def step(self, happened: LeasingInput, now_ms: int) -> list[LeasingEffect]:
+        """Take note of what happened and return what to do, in order. `timestamp_ms` of messages is of the same clock as `now_ms`."""
+        self._effects, self._now_ms = [], now_ms
+        match happened:
+            case Handed():
+                self._of(happened.partition).waiting.append(happened)
+            case LeaseWanted(partition):
+                self._of(partition)
+            case Leased(partition, lease):
+                self._take(self._of(partition), lease)
+            case LeaseRefused(partition, error):
+                self._lose_lease(self._of(partition), error)
+            case Written():
+                self._settle(happened)
+            case WriteLost(request_id):
+                self._lose(request_id)
+            case Waited():
+                pass
+            case _:
+                assert_never(happened)
+        for each in self._partitions.values():
+            self._go_on(each)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _of(self, number: int) -> _Partition:
+        found = self._partitions.get(number)
+        if found is None:
+            found = self._partitions[number] = _Partition(number, self._settings.known_id(number))
+        return found
+
+    # Leases -------------------------------------------------------------------------------------------------------------------------------
+
+    def _take(self, each: _Partition, lease: Lease) -> None:
+        assert not each.under_way, "a lease is asked for when nothing is under way"
+        each.asks = each.must_ask = False
+        is_new_id = each.lease is None or each.lease.producer_id != lease.producer_id
+        arrived = (lease.sequence_number - each.first_sequence) % SEQUENCES if not is_new_id else 0
+        if not is_new_id and arrived > len(each.waiting):
+            # The log has less than was acknowledged, or somebody wrote under our name: what waits must not be taken for what is there.
+            self._ask_anew(each)
+            return
+        for _ in range(arrived):
+            self._effects.append(Acknowledged(each.waiting.popleft()))
+        each.lease, each.wanted_id = lease, lease.producer_id
+        each.first_sequence = lease.sequence_number
+        each.renew_at_ms = self._now_ms + int(lease.expire_ms * RENEW_AT)
+        self._effects.append(LeaseTaken(partition=each.number, lease=lease, is_new_id=is_new_id))
+
+    def _lose_lease(self, each: _Partition, error: ErrorCode | None) -> None:
+        each.asks = False
+        each.not_before_ms = self._now_ms + self._settings.retry_backoff_ms
+        if error is ErrorCode.UNKNOWN_PRODUCER_ID:
+            self._ask_anew(each)
+        elif error is not None and not error.retriable:
+            self._give_up(each, error)
+
+    def _ask_anew(self, each: _Partition) -> None:
+        """Ask for another id; what waits is numbered from 0 under it. Whatever of it had arrived without an answer will be there twice."""
+        each.lease, each.wanted_id, each.first_sequence = None, ASKS_FOR_ONE, 0
+        each.must_ask, each.renew_at_ms = True, None
+
+    # Messages -----------------------------------------------------------------------------------------------------------------------------
+
+    def _settle(self, answer: Written) -> None:
+        request = self._requests.pop(answer.request_id)
+        each = self._of(request.partition)
+        each.under_way -= 1
+        if not each.must_rewind and each.lease is not None and request.first_sequence == each.first_sequence:
+            for _ in range(answer.taken):
+                self._effects.append(Acknowledged(each.waiting.popleft()))
+            each.first_sequence = increment_sequence(each.first_sequence, answer.taken)
+            each.sent -= answer.taken
+        else:
+            each.must_rewind = True
+        if answer.error not in IN_THE_LOG:
+            self._hear(each, answer.error)
+
+    def _hear(self, each: _Partition, error: ErrorCode) -> None:
+        each.must_rewind = True
+        if error is ErrorCode.INVALID_PRODUCER_EPOCH:
+            each.is_shut_out = True
+            self._effects.append(ShutOut(each.number))
+            self._give_up(each, error)
+        elif error is ErrorCode.UNKNOWN_PRODUCER_ID:
+            self._ask_anew(each)
+        elif error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            each.must_ask = True
+        elif error.retriable:
+            each.not_before_ms = self._now_ms + self._settings.retry_backoff_ms
+        else:
+            self._give_up(each, error)
+
+    def _lose(self, request_id: int) -> None:
+        each = self._of(self._requests.pop(request_id).partition)
+        each.under_way -= 1
+        each.must_rewind = True
+        each.not_before_ms = self._now_ms + self._settings.retry_backoff_ms
+
+    def _give_up(self, each: _Partition, error: ErrorCode) -> None:
+        for message in each.waiting:
+            self._effects.append(GivenUp(message=message, error=error))
+        each.waiting.clear()
+        each.sent = 0
+        each.must_rewind = True
+
+    # What comes next ----------------------------------------------------------------------------------------------------------------------
+
+    def _go_on(self, each: _Partition) -> None:
+        if each.is_shut_out:
+            self._give_up(each, ErrorCode.INVALID_PRODUCER_EPOCH)
+            return
+        if each.waiting and each.waiting[0].timestamp_ms + self._settings.delivery_timeout_ms <= self._now_ms and not each.under_way:
+            self._give_up(each, ErrorCode.REQUEST_TIMED_OUT)
+            each.must_ask = True  # whether the log has them nobody knows: what comes next must have their numbers
+        if each.renew_at_ms is not None and each.renew_at_ms <= self._now_ms:
+            each.renew_at_ms = None
+            each.must_ask = True
+            if not self._settings.renews:
+                each.wanted_id = ASKS_FOR_ONE
+        if each.under_way:
+            return self._send(each) if not each.must_rewind and not each.must_ask else None
+        if each.must_rewind:
+            each.must_rewind, each.sent = False, 0
+        if each.not_before_ms > self._now_ms or each.asks:
+            return None
+        if each.must_ask:
+            each.asks = True
+            self._effects.append(AskLease(partition=each.number, producer_id=each.wanted_id, expire_ms=self._settings.expire_ms, is_check=False))
+            return None
+        return self._send(each)
+
+    def _send(self, each: _Partition) -> None:
+        assert each.lease is not None, "what is sent has a lease"
+        while each.sent < len(each.waiting) and each.under_way < self._settings.requests_max:
+            messages = tuple(
+                each.waiting[place] for place in range(each.sent, min(each.sent + self._settings.messages_per_request, len(each.waiting)))
+            )
+            request = SendMessages(
+                request_id=self._next_request_id,
+                partition=each.number,
+                producer_id=each.lease.producer_id,
+                generation=each.lease.generation,
+                first_sequence=increment_sequence(each.first_sequence, each.sent),
+                messages=messages,
+            )
+            self._next_request_id += 1
+            self._requests[request.request_id] = request
+            each.sent += len(messages)
+            each.under_way += 1
+            self._effects.append(request)

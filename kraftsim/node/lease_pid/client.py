@@ -1,0 +1,297 @@
+"""The own clients of lease_pid: a producer around `LeasingProducer`, and a reader. They find the leaders by asking any server.
+
+What they do with each message is in the event log, in the same words as of Kafka's clients.   Source: the lease_pid draft.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, assert_never
+
+from kraftsim.core.lease_pid.leasing import Lease
+from kraftsim.core.lease_pid.leasing_producer import LeasingProducer
+from kraftsim.core.lease_pid.producer_steps import (
+    Acknowledged,
+    AskLease,
+    GivenUp,
+    Handed,
+    Leased,
+    LeaseRefused,
+    LeaseTaken,
+    LeaseWanted,
+    LeasingEffect,
+    LeasingInput,
+    LeasingSettings,
+    SendMessages,
+    ShutOut,
+    Waited,
+    WriteLost,
+    Written,
+)
+from kraftsim.core.producer_state.sequence import increment_sequence
+from kraftsim.events.clients import ClientStarted, ClientStopped, RecordAcknowledged, RecordFailed, RecordSent
+from kraftsim.node.clients.step_loop import StepLoop
+from kraftsim.node.lease_pid.links import ClientLink
+from kraftsim.node.lease_pid.settings import Address
+from kraftsim.node.tasks import NodeTasks
+from kraftsim.world.interface import World
+from protocol.errors import ErrorCode
+from protocol.lease_pid.frames import LeaseApi
+from protocol.lease_pid.leasing import LeasePidRequest, LeasePidResponse, WantedLease
+from protocol.lease_pid.reading import FoundMessage, LeasedFetchRequest, LeasedFetchResponse, LeasedLeadersRequest, LeasedLeadersResponse
+from protocol.lease_pid.writing import LeasedMessage, LeasedProduceRequest, LeasedProduceResponse
+from protocol.schema import Message
+
+LIBRARY: Final = "lease_pid"
+CALL_SECONDS: Final = 3.0
+PAUSE_SECONDS: Final = 0.05
+NO_OFFSET: Final = -1
+
+
+class LeaseConnections:
+    """Links to servers, and who leads what as far as anybody has said."""
+
+    def __init__(self, client_id: str, topic: str, bootstrap: Sequence[Address]) -> None:
+        self.client_id = client_id
+        self.topic = topic
+        self.requests_sent = 0
+        self._bootstrap = list(bootstrap)
+        self._asked = 0
+        self._leaders: dict[int, Address] = {}
+        self._links: dict[Address, ClientLink] = {}
+
+    async def to_leader(self, partition: int) -> ClientLink:
+        """Return a link to the leader of a partition. Raises OSError."""
+        if partition not in self._leaders:
+            await self._find_leaders()
+        if partition not in self._leaders:
+            raise ConnectionRefusedError(f"nobody leads {self.topic}-{partition}")
+        return await self._link(self._leaders[partition])
+
+    def open_to_leader(self, partition: int) -> ClientLink | None:
+        """Return the link to the leader of a partition if there is one now."""
+        address = self._leaders.get(partition)
+        link = self._links.get(address) if address is not None else None
+        return link if link is not None and link.is_open else None
+
+    def forget_leader(self, partition: int) -> None:
+        """Ask again who leads."""
+        self._leaders.pop(partition, None)
+
+    async def ask_leader(self, partition: int, api: LeaseApi, body: Message) -> Message:
+        """Put a question to the leader of a partition. Raises OSError."""
+        try:
+            link = await self.to_leader(partition)
+            self.requests_sent += 1
+            return await link.ask(api, body, CALL_SECONDS)
+        except OSError:
+            self.forget_leader(partition)
+            raise
+
+    def close(self) -> None:
+        """Close every link."""
+        for link in self._links.values():
+            link.abort()
+
+    async def _find_leaders(self) -> None:
+        address = self._bootstrap[self._asked % len(self._bootstrap)]
+        self._asked += 1
+        link = await self._link(address)
+        self.requests_sent += 1
+        answer: LeasedLeadersResponse = await link.ask(LeaseApi.LEADERS, LeasedLeadersRequest(topic=self.topic), CALL_SECONDS)
+        self._leaders = {each.partition: (each.host, each.port) for each in answer.partitions if each.leader_id >= 0}
+
+    async def _link(self, address: Address) -> ClientLink:
+        link = self._links.get(address)
+        if link is None or not link.is_open:
+            link = self._links[address] = await ClientLink.open(self.client_id, *address, CALL_SECONDS)
+        return link
+
+
+class LeasingProducerClient:
+    """A producer of one topic. `begin` in each partition, then `send` and `flush`, then `close`."""
+
+    def __init__(self, world: World, *, bootstrap: Sequence[Address], client_id: str, topic: str, settings: LeasingSettings | None = None) -> None:
+        self.client_id = client_id
+        self.topic = topic
+        self.leases: list[LeaseTaken] = []
+        """Every lease it was granted, in order."""
+        self.rules = LeasingProducer(settings or LeasingSettings())
+        self.connections = LeaseConnections(client_id, topic, bootstrap)
+        self.acknowledged: dict[int, int] = {}
+        """How many messages of each partition are acknowledged."""
+        self._world = world
+        self._loop: StepLoop[LeasingInput, LeasingEffect] = StepLoop(world, self.rules, self._carry_out, Waited())
+        self._tasks = NodeTasks(self._loop.fail)
+        self._is_closed = False
+
+    @property
+    def ids(self) -> Mapping[int, int]:
+        """Partition -> the id that it is written to under: what an application keeps to be taken over one day."""
+        return {each.partition: each.lease.producer_id for each in self.leases}
+
+    async def begin(self, partition: int) -> Lease:
+        """Lease an id, with as much patience as it takes; return the lease. Its sequence number says where a successor goes on."""
+        if not self.leases:
+            self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
+        self._loop.take(LeaseWanted(partition))
+        while (lease := self.rules.held(partition)) is None and not self.rules.is_shut_out:
+            await self._loop.change()
+        assert lease is not None, "whoever has written nothing is not shut out"
+        return lease
+
+    def send(self, partition: int, key: str, value: bytes) -> None:
+        """Hand over a message; its fate is in the event log."""
+        self._world.note(RecordSent(client_id=self.client_id, topic=self.topic, partition=partition, record_key=key))
+        self._loop.take(Handed(partition, key, value, self._world.clock.monotonic_ms()))
+
+    def freeze(self) -> None:
+        """Stand still, as a process in a long pause."""
+        self._loop.freeze()
+
+    def thaw(self) -> None:
+        """Go on."""
+        self._loop.thaw()
+
+    async def flush(self, timeout_seconds: float) -> int:
+        """Wait until nothing is under way; return how many messages are, when the time is up."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while self.rules.waiting_count:
+                    await self._loop.change()
+        except TimeoutError:
+            pass
+        return self.rules.waiting_count
+
+    async def close(self) -> None:
+        """End the client; what is under way is not waited for."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loop.end()
+        self.connections.close()
+        await self._tasks.join()
+        self._world.note(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
+        self._world.flush_events()
+
+    def _carry_out(self, effect: LeasingEffect) -> None:
+        match effect:
+            case AskLease():
+                self._tasks.spawn(self._ask_lease(effect), f"{self.client_id}-lease")
+            case SendMessages():
+                self._write(effect)
+            case LeaseTaken():
+                self.leases.append(effect)
+            case Acknowledged(message):
+                self.acknowledged[message.partition] = self.acknowledged.get(message.partition, 0) + 1
+                self._world.note(
+                    RecordAcknowledged(
+                        client_id=self.client_id, topic=self.topic, partition=message.partition, record_key=message.key, offset=NO_OFFSET
+                    )
+                )
+            case GivenUp(message=message, error=error):
+                self._world.note(
+                    RecordFailed(
+                        client_id=self.client_id,
+                        topic=self.topic,
+                        partition=message.partition,
+                        record_key=message.key,
+                        error_code=int(error),
+                        reason="given up",
+                    )
+                )
+            case ShutOut():
+                pass
+            case _:
+                assert_never(effect)
+
+    async def _ask_lease(self, asked: AskLease) -> None:
+        wanted = WantedLease(
+            topic=self.topic, partition=asked.partition, producer_id=asked.producer_id, expire_ms=asked.expire_ms, is_check=asked.is_check
+        )
+        try:
+            answer: LeasePidResponse = await self.connections.ask_leader(asked.partition, LeaseApi.LEASE_PID, LeasePidRequest(leases=[wanted]))
+        except OSError:
+            self._loop.take(LeaseRefused(asked.partition, None))
+            return
+        [granted] = answer.leases
+        if granted.error_code == ErrorCode.NONE:
+            lease = Lease(
+                producer_id=granted.producer_id,
+                generation=granted.generation,
+                sequence_number=granted.sequence_number,
+                expire_ms=granted.expire_ms,
+            )
+            self._loop.take(Leased(asked.partition, lease))
+        else:
+            self._hear(asked.partition, granted.error_code)
+            self._loop.take(LeaseRefused(asked.partition, ErrorCode(granted.error_code)))
+
+    def _write(self, sent: SendMessages) -> None:
+        """Send at once where there is a link, so that requests leave in order; else look for one, and let the rules send again."""
+        link = self.connections.open_to_leader(sent.partition)
+        if link is None:
+            self._tasks.spawn(self._reconnect(sent), f"{self.client_id}-connect")
+            return
+
+        def take(answer: Message | OSError) -> None:
+            if self._is_closed:
+                return
+            if isinstance(answer, OSError):
+                self.connections.forget_leader(sent.partition)
+                self._loop.take(WriteLost(sent.request_id))
+                return
+            assert isinstance(answer, LeasedProduceResponse), "messages were sent"
+            self._hear(sent.partition, answer.error_code)
+            self._loop.take(
+                Written(request_id=sent.request_id, taken=answer.taken, base_offset=answer.base_offset, error=ErrorCode(answer.error_code))
+            )
+
+        now_ms, wall_ms = self._world.clock.monotonic_ms(), self._world.clock.wall_ms()
+        messages = [
+            LeasedMessage(
+                producer_id=sent.producer_id,
+                generation=sent.generation,
+                sequence_number=increment_sequence(sent.first_sequence, place),
+                timestamp_ms=wall_ms - (now_ms - message.timestamp_ms),
+                key=message.key.encode(),
+                value=message.value,
+            )
+            for place, message in enumerate(sent.messages)
+        ]
+        request = LeasedProduceRequest(topic=self.topic, partition=sent.partition, timeout_ms=int(CALL_SECONDS * 1000), messages=messages)
+        self.connections.requests_sent += 1
+        link.send(LeaseApi.PRODUCE, request, take)
+
+    async def _reconnect(self, sent: SendMessages) -> None:
+        try:
+            await self.connections.to_leader(sent.partition)
+        except OSError:
+            self.connections.forget_leader(sent.partition)
+        self._loop.take(WriteLost(sent.request_id))
+
+    def _hear(self, partition: int, error_code: int) -> None:
+        if error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT):
+            self.connections.forget_leader(partition)
+
+
+async def read_all(bootstrap: Sequence[Address], topic: str, partition: int, client_id: str = "reader") -> list[FoundMessage]:
+    """Return every message of a partition that is on all replicas in sync, with as much patience as it takes to find its leader."""
+    connections = LeaseConnections(client_id, topic, bootstrap)
+    found: list[FoundMessage] = []
+    try:
+        while True:
+            request = LeasedFetchRequest(topic=topic, partition=partition, offset=len(found), max_wait_ms=0)
+            try:
+                answer: LeasedFetchResponse = await connections.ask_leader(partition, LeaseApi.FETCH, request)
+            except OSError:
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            if answer.error_code != ErrorCode.NONE:
+                connections.forget_leader(partition)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            if not answer.messages:
+                return found
+            found += answer.messages
+    finally:
+        connections.close()

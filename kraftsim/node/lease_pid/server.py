@@ -1,0 +1,310 @@
+"""A server of lease_pid: answers leases, messages and fetches for the partitions that it leads, and copies those that it follows.
+
+Source: the lease_pid draft.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Final
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.lease_pid.id_blocks import IdReserve
+from kraftsim.core.lease_pid.leasing import NeedsIds, decide_lease
+from kraftsim.core.producer_state.sequence import LAST_SEQUENCE
+from kraftsim.events.lease_pid import LeaseGranted, LeaseIdsReserved
+from kraftsim.events.nodes import ListenerOpened, NodeFailed, NodeStopped
+from kraftsim.node.endpoints import Endpoint
+from kraftsim.node.lease_pid.coordination import Coordination
+from kraftsim.node.lease_pid.followers import Keeper
+from kraftsim.node.lease_pid.links import ServerLink
+from kraftsim.node.lease_pid.replica import NOBODY, Replica
+from kraftsim.node.lease_pid.settings import LeaseSettings
+from kraftsim.node.lease_pid.snapshots import LeaseSnapshots
+from kraftsim.node.listeners import ListenerError
+from kraftsim.node.tasks import NodeTasks
+from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.world.interface import World
+from protocol.errors import ErrorCode
+from protocol.lease_pid.leasing import ASKS_FOR_ONE, GrantedLease, LeasePidRequest, LeasePidResponse, WantedLease
+from protocol.lease_pid.reading import (
+    LeasedFetchRequest,
+    LeasedFetchResponse,
+    LeasedLeader,
+    LeasedLeadersRequest,
+    LeasedLeadersResponse,
+)
+from protocol.lease_pid.writing import LeasedProduceRequest, LeasedProduceResponse
+from protocol.schema import Message
+
+LISTENER: Final = "LEASE"
+EXPIRIES_PER_PERIOD: Final = 10
+EXPIRY_PAUSE_MAX_S: Final = 60.0
+
+
+class LeaseServer:
+    """Implements `kraftsim.node.node.Node`."""
+
+    def __init__(self, world: World, settings: LeaseSettings) -> None:
+        self.world = world
+        self.settings = settings
+        self.tasks = NodeTasks(self._fail)
+        self.replicas: dict[tuple[str, int], Replica] = {
+            (topic, partition): Replica(world, topic, partition, settings.readings, world.note)
+            for topic, count in settings.topics.items()
+            for partition in range(count)
+            if settings.broker_id in settings.replicas_of(partition)
+        }
+        self.coordination = Coordination(world, settings.zookeeper, settings.broker_id, settings.session_timeout_ms)
+        self.port = settings.port
+        self.reserve = IdReserve(settings.readings.id_bits)
+        self._draw = world.random("first generations")
+        self._keeper = Keeper(self)
+        self._snapshots = LeaseSnapshots(world, self.replicas, settings.snapshot_interval_ms)
+        self._links: dict[int, ServerLink] = {}
+        self._server: asyncio.Server | None = None
+        self._refilling = asyncio.Lock()
+        self._is_dead = False
+        self._failure: asyncio.Future[BaseException] | None = None
+
+    # The node's life ----------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def addresses(self) -> Mapping[str, Endpoint]:
+        """Where it listens."""
+        return {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)} if self._server is not None else {}
+
+    async def start(self) -> None:
+        """Read the files back and open the door. Raises ListenerError, OSError kinds."""
+        self._failure = asyncio.get_running_loop().create_future()
+        self._snapshots.recover()
+        try:
+            self._server = await asyncio.get_running_loop().create_server(lambda: ServerLink(self), self.settings.host, self.settings.port)
+        except OSError as reason:
+            raise ListenerError(f"cannot listen on {self.settings.host}:{self.settings.port}: {reason.strerror or reason}") from reason
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.world.note(ListenerOpened(listener=LISTENER, host=self.settings.host, port=self.port))
+        self.coordination.start()
+        self.tasks.spawn(self._keeper.run(), "keep-in-touch")
+        self.tasks.spawn(self._snapshots.run(), "snapshots")
+        self.tasks.spawn(self._expire(), "expire-leases")
+        for replica in self.replicas.values():
+            self.tasks.spawn(self._keeper.copy(replica), f"copy-{replica.topic}-{replica.partition}")
+
+    async def ready(self) -> None:
+        """Wait until every partition has a leader."""
+        while not all(each.state is not None and each.state.leader != NOBODY for each in self.replicas.values()):
+            await asyncio.sleep(0.02)
+
+    async def failed(self) -> BaseException:
+        """Wait until the server fails, and return why."""
+        assert self._failure is not None, "it was started"
+        return await asyncio.shield(self._failure)
+
+    async def stop(self) -> None:
+        """Go down in good order: leave ZooKeeper, write a last snapshot, close."""
+        if self._is_dead:
+            return
+        if self._server is not None:
+            self._server.close()
+        for replica in self.replicas.values():
+            replica.follow(replica.state)
+        await self.coordination.close()
+        await self.tasks.join()
+        await self._snapshots.write()
+        self._end()
+        self.world.note(NodeStopped(reason="stopped"))
+        self.world.flush_events()
+
+    def abort(self) -> None:
+        """Go down at once, as a process that is killed."""
+        if self._is_dead:
+            return
+        if self._server is not None:
+            self._server.close()
+        self.tasks.cancel()
+        self.coordination.abort()
+        self._end()
+
+    async def rewrite_snapshot(self) -> None:
+        """Write what is known now in the place of what was known of messages that are gone. Raises OSError."""
+        await self._snapshots.write()
+
+    def _end(self) -> None:
+        self._is_dead = True
+        for link in list(self._links.values()):
+            link.abort()
+        for replica in self.replicas.values():
+            replica.log.close()
+
+    def _fail(self, mistake: BaseException) -> None:
+        if self._is_dead:
+            return
+        self.world.note(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
+        self.world.flush_events()
+        self.abort()
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_result(mistake)
+
+    # What links tell ----------------------------------------------------------------------------------------------------------------------
+
+    def on_made(self, link: ServerLink) -> None:
+        """Remember a connection, to close it one day."""
+        self._links[id(link)] = link
+
+    def on_lost(self, link: ServerLink) -> None:
+        """It is closed."""
+        self._links.pop(id(link), None)
+
+    def flush_events(self) -> None:
+        """Write down what is known before anybody is told."""
+        self.world.flush_events()
+
+    def begin(self, body: Message) -> Coroutine[None, None, Message]:
+        """Do at once what must be done in order, and return what is to be waited for."""
+        match body:
+            case LeasePidRequest():
+                return self._lease_all(body)
+            case LeasedProduceRequest():
+                return self._produce(body)
+            case LeasedFetchRequest():
+                return self._fetch(body)
+            case LeasedLeadersRequest():
+                return self._leaders(body)
+            case _:
+                raise AssertionError(f"{type(body).__name__} is a request of lease_pid")
+
+    # Leases -------------------------------------------------------------------------------------------------------------------------------
+
+    async def _lease_all(self, request: LeasePidRequest) -> LeasePidResponse:
+        wanted = request.leases or [
+            WantedLease(topic=request.topic, partition=request.partition, producer_id=request.producer_id, expire_ms=request.expire_ms)
+        ]
+        granted = [await self._lease(each) for each in wanted]
+        if request.leases:
+            return LeasePidResponse(leases=granted)
+        [one] = granted
+        return LeasePidResponse(
+            error_code=one.error_code,
+            producer_id=one.producer_id,
+            generation=one.generation,
+            sequence_number=one.sequence_number,
+            expire_ms=one.expire_ms,
+        )
+
+    async def _lease(self, wanted: WantedLease) -> GrantedLease:
+        """Grant one lease; more ids are taken from the counter first where none is left."""
+        while True:
+            replica = self.replicas.get((wanted.topic, wanted.partition))
+            if replica is None or not replica.is_led:
+                return self._refused(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica is None else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            replica.expire(self.world.clock.wall_ms())
+            found = decide_lease(
+                replica.leased,
+                self.reserve,
+                producer_id=wanted.producer_id,
+                expire_ms=wanted.expire_ms,
+                is_check=wanted.is_check,
+                drawn_generation=lambda: self._draw.randint(0, LAST_SEQUENCE),
+            )
+            if isinstance(found, Refusal):
+                return self._refused(wanted, found.error)
+            if isinstance(found, NeedsIds):
+                try:
+                    await self._refill()
+                except ZookeeperRefused:
+                    return self._refused(wanted, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                continue
+            # What was written, but not by all replicas in sync, may be gone tomorrow: nobody is told of it before.
+            if wanted.producer_id != ASKS_FOR_ONE and not await replica.replicated(replica.log.end_offset, self.settings.session_timeout_ms):
+                return self._refused(wanted, ErrorCode.REQUEST_TIMED_OUT)
+            self.world.note(
+                LeaseGranted(
+                    topic=wanted.topic,
+                    partition=wanted.partition,
+                    producer_id=found.producer_id,
+                    generation=found.generation,
+                    sequence_number=found.sequence_number,
+                    is_new=wanted.producer_id == ASKS_FOR_ONE,
+                    is_check=wanted.is_check,
+                )
+            )
+            return GrantedLease(
+                topic=wanted.topic,
+                partition=wanted.partition,
+                producer_id=found.producer_id,
+                generation=found.generation,
+                sequence_number=found.sequence_number,
+                expire_ms=found.expire_ms,
+            )
+
+    async def _refill(self) -> None:
+        """Take another block of numbers, unless somebody else has just done so. Raises ZookeeperRefused."""
+        async with self._refilling:
+            if self.reserve.left:
+                return
+            block = await self.coordination.take_numbers(self.settings.readings.ids_per_block)
+            self.reserve.take(block)
+            self.world.note(LeaseIdsReserved(first_number=block.first_number, next_number=block.next_number))
+
+    def _refused(self, wanted: WantedLease, error: ErrorCode) -> GrantedLease:
+        return GrantedLease(topic=wanted.topic, partition=wanted.partition, error_code=error, producer_id=wanted.producer_id)
+
+    async def _expire(self) -> None:
+        period_s = min(self.settings.readings.expire_ms / 1000 / EXPIRIES_PER_PERIOD, EXPIRY_PAUSE_MAX_S)
+        while True:
+            await asyncio.sleep(period_s)
+            for replica in self.replicas.values():
+                replica.expire(self.world.clock.wall_ms())
+
+    # Messages -----------------------------------------------------------------------------------------------------------------------------
+
+    def _produce(self, request: LeasedProduceRequest) -> Coroutine[None, None, LeasedProduceResponse]:
+        """Append at once, in the order of the requests; wait for replicas afterwards."""
+        replica = self.replicas.get((request.topic, request.partition))
+        if replica is None or not replica.is_led:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return self._produced(None, LeasedProduceResponse(error_code=error), 0, 0)
+        answer, end_offset = replica.write(request)
+        return self._produced(replica, answer, end_offset, request.timeout_ms)
+
+    async def _produced(self, replica: Replica | None, answer: LeasedProduceResponse, end_offset: int, timeout_ms: int) -> LeasedProduceResponse:
+        if replica is None or not answer.taken or await replica.replicated(end_offset, timeout_ms):
+            return answer
+        return LeasedProduceResponse(error_code=ErrorCode.REQUEST_TIMED_OUT if replica.is_led else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def _fetch(self, request: LeasedFetchRequest) -> LeasedFetchResponse:
+        replica = self.replicas.get((request.topic, request.partition))
+        error = ErrorCode.NONE
+        if replica is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif not replica.is_led or replica.state is None:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif request.replica_id >= 0 and request.leader_epoch != replica.state.leader_epoch:
+            is_older = request.leader_epoch < replica.state.leader_epoch
+            error = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        elif request.offset < 0:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
+        if error or replica is None:
+            return LeasedFetchResponse(error_code=error)
+        answer = replica.read(request)
+        if answer.messages or answer.diverging_offset >= 0 or request.max_wait_ms <= 0:
+            return answer
+        mark = replica.high_watermark
+        try:
+            async with asyncio.timeout(request.max_wait_ms / 1000):
+                while replica.is_led and replica.log.end_offset <= request.offset and replica.high_watermark <= mark:
+                    await replica.move()
+        except TimeoutError:
+            pass
+        return replica.read(request) if replica.is_led else LeasedFetchResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def _leaders(self, request: LeasedLeadersRequest) -> LeasedLeadersResponse:
+        count = self.settings.topics.get(request.topic)
+        if count is None:
+            return LeasedLeadersResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answer = LeasedLeadersResponse()
+        for partition in range(count):
+            leader = self._keeper.leader_of(request.topic, partition)
+            host, port = self.settings.brokers.get(leader, ("", 0))
+            answer.partitions.append(LeasedLeader(partition=partition, leader_id=leader, host=host, port=port))
+        return answer

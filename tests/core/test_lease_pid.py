@@ -1,0 +1,305 @@
+"""Leases, and what a partition says to messages: every verdict of the draft, both ways to read it where it contradicts itself.
+
+Source: the lease_pid draft.
+"""
+
+from random import Random
+
+import pytest
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.lease_pid.id_blocks import IdReserve, NumberBlock, id_of
+from kraftsim.core.lease_pid.lease_snapshot import restore, snapshot_of
+from kraftsim.core.lease_pid.lease_tables import LeasedProducerEntry, LiteralList, RepairedList, Table
+from kraftsim.core.lease_pid.leased_partition import NEXT, LeasedPartition, Repeated, generation_after
+from kraftsim.core.lease_pid.leasing import NEEDS_IDS, Lease, decide_lease
+from kraftsim.core.lease_pid.readings import AnswerToRepeat, AnswerToUnknown, AskedExpiry, CountsFrom, Lookup, NextGeneration, Readings
+from kraftsim.core.producer_state.sequence import LAST_SEQUENCE
+from protocol.errors import ErrorCode
+from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
+from protocol.lease_pid.stored import build_stored, parse_snapshot
+from protocol.lease_pid.writing import LeasedMessage
+
+DUPLICATE, ORDER, EPOCH, UNKNOWN = (
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+)
+
+
+def message(producer_id: int, generation: int, sequence: int) -> LeasedMessage:
+    return LeasedMessage(producer_id=producer_id, generation=generation, sequence_number=sequence)
+
+
+def partition(*written: tuple[int, int, int], readings: Readings | None = None) -> LeasedPartition:
+    """A partition in which producers have written: (id, generation, sequence)."""
+    made = LeasedPartition(readings or Readings())
+    for each in written:
+        made.apply(message(*each), now_ms=0)
+    return made
+
+
+def lease(made: LeasedPartition, producer_id: int = ASKS_FOR_ONE, *, is_check: bool = False, expire_ms: int = 0) -> object:
+    reserve = IdReserve()
+    reserve.take(NumberBlock(first_number=100, next_number=200))
+    return decide_lease(made, reserve, producer_id=producer_id, expire_ms=expire_ms, is_check=is_check, drawn_generation=lambda: 77)
+
+
+@pytest.mark.parametrize(
+    "producer_id, generation, sequence, verdict",
+    [
+        (5, 3, 10, NEXT),
+        (5, 4, 10, NEXT),
+        (5, 3, 9, Repeated(DUPLICATE)),
+        (5, 3, 0, Repeated(DUPLICATE)),
+        (5, 3, 11, Refusal(ORDER)),
+        (5, 4, 9, Refusal(ORDER)),
+        (5, 4, 0, Refusal(ORDER)),
+        (5, 2, 10, Refusal(EPOCH)),
+        (5, 5, 10, Refusal(EPOCH)),
+        (5, LAST_SEQUENCE, 10, Refusal(EPOCH)),
+        (6, 3, 0, NEXT),
+        (6, 3, 1, Refusal(UNKNOWN)),
+        (NOT_IDEMPOTENT, 9, 4, NEXT),
+        (5, 3, LAST_SEQUENCE, Repeated(DUPLICATE)),
+        (5, 3, 2**30 + 100, Repeated(DUPLICATE)),
+    ],
+)
+def test_a_message_is_next_repeated_or_refused(producer_id, generation, sequence, verdict):
+    """One above the mark, in the known generation or the next; id 0 is never looked at."""
+    assert partition((5, 3, 9)).judge(message(producer_id, generation, sequence)) == verdict
+
+
+def test_sequences_and_generations_go_round():
+    made = partition((5, LAST_SEQUENCE, LAST_SEQUENCE))
+    assert made.judge(message(5, LAST_SEQUENCE, 0)) == NEXT
+    assert made.judge(message(5, generation_after(LAST_SEQUENCE), 0)) == NEXT
+    assert made.judge(message(5, LAST_SEQUENCE, LAST_SEQUENCE - 3)) == Repeated(DUPLICATE)
+
+
+def test_the_first_message_of_a_successor_shuts_the_zombie_out_and_not_its_lease():
+    """The zombie writes on between renewal and first message; from then on it is refused."""
+    made = partition((5, 3, 9))
+    renewed = lease(made, 5)
+    assert renewed == Lease(producer_id=5, generation=4, sequence_number=10, expire_ms=86_400_000)
+    assert made.judge(message(5, 3, 10)) == NEXT
+    made.apply(message(5, 3, 10), 0)
+    assert made.judge(message(5, 4, 10)) == Refusal(ORDER), "somebody has written number 10: the successor has to ask again"
+    again = lease(made, 5)
+    assert isinstance(again, Lease) and again.sequence_number == 11
+    made.apply(message(5, 4, 11), 0)
+    assert made.judge(message(5, 3, 12)) == Refusal(EPOCH)
+
+
+def test_two_that_renew_before_either_writes_have_the_same_generation():
+    """A lease leaves no trace, so neither of them shuts the other out, and the second loses its message."""
+    made = partition((5, 3, 9))
+    one, other = lease(made, 5), lease(made, 5)
+    assert one == other and isinstance(one, Lease)
+    made.apply(message(5, one.generation, one.sequence_number), 0)
+    assert made.judge(message(5, one.generation, one.sequence_number)) == Repeated(DUPLICATE)
+
+
+def test_a_check_changes_nothing_and_tells_how_far_the_log_is():
+    made = partition((5, 3, 9))
+    assert lease(made, 5, is_check=True) == Lease(producer_id=5, generation=3, sequence_number=10, expire_ms=86_400_000)
+    assert lease(made, 6, is_check=True) == Refusal(UNKNOWN)
+
+
+def test_a_new_lease_has_a_drawn_generation_and_sequence_zero():
+    assert lease(partition()) == Lease(producer_id=101, generation=77, sequence_number=0, expire_ms=86_400_000)
+    assert lease(partition(), NOT_IDEMPOTENT) == Refusal(ErrorCode.INVALID_REQUEST)
+    assert lease(partition(), 9) == Refusal(UNKNOWN)
+    empty = decide_lease(partition(), IdReserve(), producer_id=ASKS_FOR_ONE, expire_ms=0, is_check=False, drawn_generation=lambda: 1)
+    assert empty is NEEDS_IDS
+
+
+@pytest.mark.parametrize(
+    "reading, verdict",
+    [(AnswerToRepeat.DUPLICATE, DUPLICATE), (AnswerToRepeat.SUCCESS, ErrorCode.NONE), (AnswerToRepeat.OUT_OF_ORDER, ORDER)],
+)
+def test_what_a_repeated_message_is_answered_is_a_reading(reading, verdict):
+    assert partition((5, 3, 9), readings=Readings(repeat=reading)).judge(message(5, 3, 4)) == Repeated(verdict)
+
+
+@pytest.mark.parametrize(
+    "reading, verdict",
+    [(AnswerToUnknown.UNKNOWN, Refusal(UNKNOWN)), (AnswerToUnknown.OUT_OF_ORDER, Refusal(ORDER)), (AnswerToUnknown.TAKEN, NEXT)],
+)
+def test_what_an_unknown_producer_is_answered_is_a_reading(reading, verdict):
+    assert partition(readings=Readings(unknown=reading)).judge(message(5, 3, 4)) == verdict
+
+
+def test_the_next_generation_may_begin_at_zero():
+    made = partition((5, 3, 9), readings=Readings(next_generation=NextGeneration.BEGINS_AT_ZERO))
+    renewed = lease(made, 5)
+    assert isinstance(renewed, Lease) and (renewed.generation, renewed.sequence_number) == (4, 0)
+    assert made.judge(message(5, 4, 0)) == NEXT and made.judge(message(5, 4, 10)) == Refusal(ORDER)
+
+
+@pytest.mark.parametrize(
+    "reading, asked, granted",
+    [
+        (AskedExpiry.IGNORED, 5, 1000),
+        (AskedExpiry.CAPPED, 5, 5),
+        (AskedExpiry.CAPPED, 5000, 1000),
+        (AskedExpiry.CAPPED, 0, 1000),
+        (AskedExpiry.HONOURED, 5000, 5000),
+        (AskedExpiry.HONOURED, -1, 1000),
+    ],
+)
+def test_what_is_made_of_the_asked_time_is_a_reading(reading, asked, granted):
+    found = lease(partition(readings=Readings(asked_expiry=reading, expire_ms=1000)), expire_ms=asked)
+    assert isinstance(found, Lease) and found.expire_ms == granted
+
+
+@pytest.mark.parametrize("counts_from, is_kept", [(CountsFrom.LAST_SEEN, True), (CountsFrom.FIRST_SEEN, False)])
+def test_a_busy_producer_outlives_its_time_only_if_the_last_message_counts(counts_from, is_kept):
+    made = LeasedPartition(Readings(expire_ms=1000, counts_from=counts_from))
+    for number in range(5):
+        made.apply(message(5, 3, number), now_ms=300 * number)
+    assert made.expire(999) == []
+    assert (made.expire(1300) == []) is is_kept
+    assert made.expire(2200) == ([5] if is_kept else [])
+
+
+# Lists ------------------------------------------------------------------------------------------------------------------------------------
+
+
+def entry(producer_id: int, seen_ms: int = 0) -> LeasedProducerEntry:
+    return LeasedProducerEntry(producer_id, 1, 0, seen_ms, seen_ms)
+
+
+def test_the_literal_list_loses_who_writes_out_of_order():
+    """A server hands 101 to 105 out, and 105 writes first; a leader that takes over goes on with smaller ids."""
+    literal, repaired = LiteralList(), RepairedList()
+    for producer_id in (105, 101, 103):
+        literal.add(entry(producer_id))
+        repaired.add(entry(producer_id))
+    assert [producer_id for producer_id in (101, 103, 105) if literal.get(producer_id) is None] == [101, 105]
+    assert [producer_id for producer_id in (101, 103, 105) if repaired.get(producer_id) is None] == []
+
+
+def test_the_literal_direction_of_expiry_throws_the_youngest_away():
+    literal, repaired = LiteralList(), RepairedList()
+    for producer_id, seen_ms in ((101, 0), (102, 500), (103, 900)):
+        literal.add(entry(producer_id, seen_ms))
+        repaired.add(entry(producer_id, seen_ms))
+    assert literal.expire(lambda each: each.last_seen_ms == 0) == [101, 102, 103]
+    assert repaired.expire(lambda each: each.last_seen_ms == 0) == [101]
+
+
+def test_the_repaired_list_keeps_some_longer_and_none_shorter_than_a_table():
+    """A history of producers in any order: what the list has let go is due, and it knows whom the table knows."""
+    random = Random(5)
+    for _ in range(50):
+        repaired, table, now_ms = RepairedList(), Table(), 0
+        for _ in range(200):
+            now_ms += random.randint(0, 50)
+            producer_id = random.randint(1, 60)
+            for each in (repaired, table):
+                known = each.get(producer_id)
+                if known is None:
+                    each.add(entry(producer_id, now_ms))
+                else:
+                    known.last_seen_ms = now_ms
+            gone = repaired.expire(lambda each, now_ms=now_ms: now_ms - each.last_seen_ms >= 400)  # type: ignore[misc]
+            table.expire(lambda each, now_ms=now_ms: now_ms - each.last_seen_ms >= 400)  # type: ignore[misc]
+            assert gone == sorted(gone)
+            assert all(table.get(each) is None for each in gone)
+        assert {each.producer_id for each in table.entries()} <= {each.producer_id for each in repaired.entries()}
+
+
+# Ids ---------------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_ids_come_again_after_all_of_them_and_are_never_zero_or_all_ones():
+    ids = [id_of(number, 8) for number in range(600)]
+    assert set(ids) == set(range(1, 255)) and ids[:254] == ids[254:508]
+    assert id_of(2**32 - 3, 32) == 2**32 - 2 and id_of(2**32 - 2, 32) == 1
+
+
+def test_a_reserve_gives_each_number_once_and_wastes_what_is_left():
+    reserve = IdReserve()
+    assert reserve.claim() is None
+    reserve.take(NumberBlock(first_number=0, next_number=2))
+    assert [reserve.claim(), reserve.claim(), reserve.claim()] == [1, 2, None]
+    reserve.take(NumberBlock(first_number=500, next_number=600))
+    assert (reserve.claim(), reserve.left, reserve.given_count) == (501, 99, 3)
+    with pytest.raises(AssertionError):
+        reserve.take(NumberBlock(first_number=500, next_number=600))
+
+
+# Random histories ---------------------------------------------------------------------------------------------------------------------------
+
+
+class NaivePartition:
+    """Remembers every message, and knows from them alone what may come next."""
+
+    def __init__(self, expire_ms: int) -> None:
+        self.messages: list[tuple[int, int, int, int]] = []
+        self.expire_ms = expire_ms
+
+    def verdict(self, producer_id: int, generation: int, sequence: int, now_ms: int) -> str:
+        own = [(g, s) for p, g, s, at in self.messages if p == producer_id]
+        last_ms = max((at for p, _, _, at in self.messages if p == producer_id), default=None)
+        if last_ms is None or now_ms - last_ms >= self.expire_ms:
+            return "next" if sequence == 0 else "unknown"
+        last_generation, last_sequence = own[-1]
+        if generation not in (last_generation, last_generation + 1):
+            return "fenced"
+        if sequence == last_sequence + 1:
+            return "next"
+        return "repeated" if generation == last_generation and sequence <= last_sequence else "order"
+
+    def forget(self, now_ms: int) -> None:
+        last = {p: at for p, _, _, at in self.messages}
+        self.messages = [each for each in self.messages if now_ms - last[each[0]] < self.expire_ms]
+
+
+NAMES = {UNKNOWN: "unknown", EPOCH: "fenced", ORDER: "order"}
+
+
+def name_of(verdict: object) -> str:
+    if isinstance(verdict, Refusal):
+        return NAMES[verdict.error]
+    return "repeated" if isinstance(verdict, Repeated) else "next"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_histories_are_judged_as_by_one_who_remembers_everything(seed):
+    """Producers go on, repeat, skip, come from generations of the past and the future, and after their time; now and then the server starts again."""
+    random = Random(seed)
+    readings = Readings(expire_ms=1000, lookup=Lookup.TABLE)
+    made, naive, now_ms = LeasedPartition(readings), NaivePartition(1000), 0
+    position = {producer_id: (random.randint(0, 5), -1) for producer_id in range(1, 6)}
+    seen: set[str] = set()
+    for _ in range(600):
+        now_ms += random.choice((0, 1, 20, 200))
+        producer_id = random.randint(1, 5)
+        generation, sequence = position[producer_id]
+        generation = max(generation + random.choice((0, 0, 0, 0, 1, -1, 2)), 0)
+        sequence = max(sequence + random.choice((1, 1, 1, 1, 0, -2, 2)), 0) if random.random() < 0.95 else 0
+        made.expire(now_ms)
+        naive.forget(now_ms)
+        told = name_of(made.judge(message(producer_id, generation, sequence)))
+        assert told == naive.verdict(producer_id, generation, sequence, now_ms), (producer_id, generation, sequence, now_ms)
+        seen.add(told)
+        if told == "next":
+            made.apply(message(producer_id, generation, sequence), now_ms)
+            naive.messages.append((producer_id, generation, sequence, now_ms))
+            position[producer_id] = (generation, sequence)
+        if random.random() < 0.05:
+            stored = parse_snapshot(build_stored(snapshot_of({("t", 0): (made, 7)})))
+            made = LeasedPartition(readings)
+            assert restore(stored, ("t", 0), made, end_offset=7) == 7
+    assert {"next", "repeated", "fenced", "order"} <= seen
+
+
+def test_a_log_that_was_cut_below_its_place_in_the_snapshot_is_replayed_from_its_beginning():
+    stored = snapshot_of({("t", 0): (partition((5, 3, 9)), 10), ("t", 1): (partition((6, 1, 0)), 1)})
+    made = partition((9, 9, 9))
+    assert restore(stored, ("t", 0), made, end_offset=9) == 0 and made.entries() == []
+    assert restore(stored, ("t", 1), made, end_offset=1) == 1 and [each.producer_id for each in made.entries()] == [6]
+    assert restore(None, ("t", 1), made, end_offset=1) == 0 and len(made) == 0

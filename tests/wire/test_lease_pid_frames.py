@@ -1,0 +1,86 @@
+"""The bytes of lease_pid: the fields of the draft in its order, and frames that are none of ours.   Source: the lease_pid draft."""
+
+import pytest
+
+from protocol.lease_pid.frames import (
+    REQUESTS,
+    LeaseApi,
+    LeasedRequestHeader,
+    build_request,
+    build_response,
+    correlation_id_of,
+    parse_request,
+    parse_response,
+)
+from protocol.lease_pid.leasing import ASKS_FOR_ONE, GrantedLease, LeasePidRequest, LeasePidResponse, WantedLease
+from protocol.lease_pid.reading import FoundMessage
+from protocol.lease_pid.stored import StoredMessage, StoredPartition, StoredSnapshot, build_stored, parse_snapshot, split_stored
+from protocol.lease_pid.writing import LeasedMessage
+from protocol.malformed import MalformedMessage
+
+
+def header(api: int, version: int) -> LeasedRequestHeader:
+    return LeasedRequestHeader(api_key=api, api_version=version, correlation_id=7, client_id="a")
+
+
+def test_the_request_of_the_draft_is_topic_partition_pid_expire_ms():
+    frame = build_request(header(LeaseApi.LEASE_PID, 0), LeasePidRequest(topic="t", partition=1, expire_ms=5))
+    assert frame.hex() == "03e80000000000070001" + "61" + "000174" + "00000001" + "ffffffff" + "0000000000000005"
+
+
+def test_the_answer_of_the_draft_is_error_pid_generation_sequence_number_expire_ms():
+    body = LeasePidResponse(error_code=0, producer_id=1, generation=2, sequence_number=0, expire_ms=5)
+    frame = build_response(7, 0, body)
+    assert frame.hex() == "00000007" + "0000" + "00000001" + "00000002" + "00000000" + "0000000000000005"
+    assert correlation_id_of(frame) == 7
+    assert parse_response(LeaseApi.LEASE_PID, 0, frame) == body
+
+
+def test_the_batch_asks_for_many_and_may_only_look():
+    asked = LeasePidRequest(leases=[WantedLease(topic="t", partition=2, producer_id=101, expire_ms=9, is_check=True), WantedLease(topic="u")])
+    _, body = parse_request(build_request(header(LeaseApi.LEASE_PID, 1), asked))
+    assert body == asked and body.leases[1].producer_id == ASKS_FOR_ONE == 2**32 - 1
+    told = LeasePidResponse(leases=[GrantedLease(topic="t", partition=2, producer_id=101, generation=4, sequence_number=9, expire_ms=9)])
+    assert parse_response(LeaseApi.LEASE_PID, 1, build_response(7, 1, told)) == told
+
+
+@pytest.mark.parametrize("api, version", [(0, 0), (999, 0), (1004, 0), (LeaseApi.LEASE_PID, 2), (LeaseApi.PRODUCE, -1)])
+def test_what_is_none_of_ours_is_refused(api, version):
+    frame = build_request(LeasedRequestHeader(api_key=LeaseApi.LEADERS, api_version=0), REQUESTS[LeaseApi.LEADERS](topic="t"))
+    with pytest.raises(MalformedMessage):
+        parse_request(api.to_bytes(2) + version.to_bytes(2, signed=True) + frame[4:])
+
+
+@pytest.mark.parametrize("api", REQUESTS)
+def test_a_frame_that_is_cut_or_too_long_is_refused(api):
+    whole = build_request(header(api, 0), REQUESTS[api](topic="topic"))
+    parse_request(whole)
+    with pytest.raises(MalformedMessage):
+        parse_request(whole + b"\0")
+    for size in range(len(whole)):
+        with pytest.raises(MalformedMessage):
+            parse_request(whole[:size])
+
+
+def test_a_log_ends_where_it_is_torn_or_damaged():
+    stored = [
+        StoredMessage(arrived_ms=number, found=FoundMessage(offset=number, content=LeasedMessage(producer_id=1, value=b"v"))) for number in range(3)
+    ]
+    whole = b"".join(map(build_stored, stored))
+    each = len(whole) // 3
+    assert [message for message, _ in split_stored(whole)] == stored
+    assert [position for _, position in split_stored(whole[:-1])] == [each, 2 * each]
+    for position in range(each, 2 * each):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1
+        assert [message.arrived_ms for message, _ in split_stored(bytes(damaged))] == [0]
+
+
+def test_a_damaged_snapshot_is_none():
+    whole = build_stored(StoredSnapshot(partitions=[StoredPartition(topic="t", partition=1, next_offset=3)]))
+    assert parse_snapshot(whole).partitions[0].next_offset == 3
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1
+        with pytest.raises(MalformedMessage):
+            parse_snapshot(bytes(damaged))
