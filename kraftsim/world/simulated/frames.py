@@ -155,7 +155,11 @@ class FrameWatch:
         if lane.is_astray:
             transport.push(data)
             return
-        data, lane.kept = lane.kept + data, b""
+        if lane.kept:
+            data, lane.kept = lane.kept + data, b""
+        elif lane.missing_bytes == 0 and len(data) >= lane.head.size and lane.head.unpack_from(data)[0] == len(data) - SIZE_FIELD_BYTES:
+            self._write_frame(lane, transport, data)
+            return
         ready = bytearray()
         """What goes out with this write and is not pushed yet."""
         sent: list[FrameSeen] = []
@@ -180,6 +184,21 @@ class FrameWatch:
         transport.push(bytes(ready))
         for frame in sent:
             self._report(frame, "after")
+
+    def _write_frame(self, lane: _Lane, transport: "SimulatedTransport", data: bytes) -> None:
+        """The same for a write that is one whole frame, as nearly all are."""
+        frame = self._begin(lane, transport, data, 0)
+        if transport.is_closing():
+            return
+        if frame.holds or frame.cut_after is not None or lane.frame is not None:
+            ready = bytearray()
+            self._prepare(frame, transport, ready)
+            self._take(lane, data, ready)
+            data = bytes(ready)
+        else:
+            lane.missing_bytes = 0
+        transport.push(data)
+        self._report(frame, "after")
 
     def end(self, transport: "SimulatedTransport") -> None:
         """Send what was kept: nothing more will be written in this direction."""
