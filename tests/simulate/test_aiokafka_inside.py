@@ -5,27 +5,33 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = Path(__file__).parent / "aiokafka_program.py"
 RECORDS = 60
 
 
-def run(seed: int, hash_seed: str) -> tuple[bool, str, list[str]]:
+def run(seed: int, hash_seed: str, program: str) -> tuple[bool, str, list[str]]:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run([sys.executable, str(PROGRAM), str(seed)], capture_output=True, text=True, timeout=120, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(seed), program], capture_output=True, text=True, timeout=120, env=environment, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     is_pinned, digest, read = done.stdout.strip().splitlines()[-1].split(" ")
     return is_pinned == "True", digest, read.split(",")
 
 
-def test_aiokafka_loses_and_doubles_nothing_through_a_cut_connection_and_a_killed_broker():
-    """The idempotent producer of aiokafka retries with the same sequences, and the broker answers duplicates with their first offset (KIP-98)."""
-    _, _, read = run(seed=11, hash_seed="1")
+@pytest.mark.parametrize("program", ["idempotent", "transactions"])
+def test_aiokafka_loses_and_doubles_nothing_while_a_broker_is_killed(program):
+    """It sends again with the same sequences (KIP-98); in transactions offsets and records are committed together, by a member of a group."""
+    _, _, read = run(11, "1", program)
     assert read == [str(index) for index in range(RECORDS)]
 
 
-def test_a_run_with_aiokafka_repeats_itself_under_the_pinned_launcher():
-    """Third-party code depends on hash seeds and addresses; the launcher fixes both (facts: sources of non-determinism)."""
-    (first_pinned, first_digest, _), (second_pinned, second_digest, _) = run(seed=12, hash_seed="1"), run(seed=12, hash_seed="77")
+@pytest.mark.parametrize("program", ["idempotent", "transactions"])
+def test_a_run_with_aiokafka_repeats_itself_under_the_pinned_launcher(program):
+    """Third-party code depends on hash seeds and addresses; the launcher fixes both."""
+    (first_pinned, first_digest, _), (second_pinned, second_digest, _) = run(12, "1", program), run(12, "77", program)
     if first_pinned and second_pinned:
         assert first_digest == second_digest
     else:
