@@ -7,11 +7,20 @@ Source: kafka.server.NodeToControllerChannelManager, NodeToControllerRequestThre
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kraftsim.core.raft.voter_set import Address
-from kraftsim.node.outbound import CONNECT_TIMEOUT_MS, NoCommonVersion, OnAnswer, PeerConnection, RequestTimedOut, VersionRange, answer_future
+from kraftsim.node.outbound import (
+    CONNECT_TIMEOUT_MS,
+    NoCommonVersion,
+    OnAnswer,
+    PeerConnection,
+    RequestTimedOut,
+    VersionRange,
+    answer_future,
+    api_key_of,
+)
 from kraftsim.node.shell import NodeShell
 from protocol.errors import ErrorCode
 from protocol.schema import Message
@@ -27,11 +36,14 @@ class ActiveController:
 
     def __init__(self) -> None:
         self.address: Address | None = None
+        self.is_broker = False
+        """Whether it is reached as a broker, as all were before KRaft."""
         self._is_known = asyncio.Event()
 
-    def learned(self, address: Address | None) -> None:
+    def learned(self, address: Address | None, *, is_broker: bool = False) -> None:
         """Somebody else leads; None: nobody is known to."""
         self.address = address
+        self.is_broker = is_broker
         if address is None:
             self._is_known.clear()
         else:
@@ -44,6 +56,10 @@ class ActiveController:
         return self.address
 
 
+InVersion = Callable[[Message, int], Message]
+"""Says a request in the words of a version."""
+
+
 @dataclass(slots=True, kw_only=True)
 class QueuedRequest:
     """A request on its way to the controller; `created_ms` starts the time it may take."""
@@ -51,6 +67,7 @@ class QueuedRequest:
     body: Message
     created_ms: int
     on_answer: OnAnswer
+    in_version: InVersion | None = None
 
 
 class ControllerChannel:
@@ -84,10 +101,13 @@ class ControllerChannel:
         """How many requests wait, the one in flight not counted."""
         return len(self._queue)
 
-    def send(self, body: Message, on_answer: OnAnswer) -> None:
-        """Queue a request. `on_answer` is called once, later: with the answer, RequestTimedOut (it took too long) or NoCommonVersion."""
+    def send(self, body: Message, on_answer: OnAnswer, in_version: InVersion | None = None) -> None:
+        """Queue a request. `on_answer` is called once, later: with the answer, RequestTimedOut (it took too long) or NoCommonVersion.
+
+        `in_version` makes of `body` what the controller understands, for requests of which versions differ in more than what they leave out.
+        """
         now_ms = self._shell.world.clock.monotonic_ms()
-        self._queue.append(QueuedRequest(body=body, created_ms=now_ms, on_answer=on_answer))
+        self._queue.append(QueuedRequest(body=body, created_ms=now_ms, on_answer=on_answer, in_version=in_version))
         self._has_work.set()
         if not self._is_served:
             self._is_served = True
@@ -156,7 +176,7 @@ class ControllerChannel:
             frame_events=self._shell.config.frame_events,
             number=self._shell.next_connection_number(),
             local_host=self._shell.config.outgoing_host,
-            security=self._shell.security.to_controllers,
+            security=self._shell.security.to_brokers if self._controller.is_broker else self._shell.security.to_controllers,
         )
         try:
             await self._connection.connect(timeout_ms=min(CONNECT_TIMEOUT_MS, self._request_timeout_ms))
@@ -168,7 +188,11 @@ class ControllerChannel:
     async def _exchange(self, connection: PeerConnection, request: QueuedRequest) -> None:
         """Send one request and wait for its answer; what did not reach the controller goes back to the head of the queue."""
         try:
-            answer = await connection.request(request.body)
+            body = request.body
+            if request.in_version is not None:
+                message_class: type = type(body)
+                body = request.in_version(body, connection.version_for(api_key_of(message_class)))
+            answer = await connection.request(body)
         except NoCommonVersion as unknown:
             request.on_answer(unknown)
             return

@@ -85,8 +85,7 @@ class Cluster:
 
     def is_running(self, name: str) -> bool:
         """Tell whether a broker is unfenced as far as it knows."""
-        lifecycle = self.brokers[name]._lifecycle
-        return lifecycle is not None and lifecycle.running.is_set()
+        return self.brokers[name].is_decided
 
     def run(self, work: Callable[["Client"], Awaitable[T]], broker: str = "broker-1", limit_s: float = 120) -> T:
         """Let a client do something."""

@@ -239,7 +239,7 @@ def test_a_broker_registers_again_only_when_the_cluster_learns_of_directories() 
             image = MetadataImage()
             for record in records:
                 image.load(record)
-            cluster.simulation.run_until(cluster.simulation.spawn("broker-1", broker._publish(image, ImageChanges(**changes))))  # type: ignore[arg-type]
+            cluster.simulation.run_until(cluster.simulation.spawn("broker-1", broker.publish(image, ImageChanges(**changes))))  # type: ignore[arg-type]
             cluster.simulation.run_for(5)
             return len(cluster.noted(BrokerEpochReceived))
 

@@ -3,7 +3,7 @@
 Records of a metadata transaction show only at its end, all at once.   Source: org.apache.kafka.image.MetadataImage, MetadataBatchLoader.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -70,6 +70,8 @@ class MetadataImage:
         self.highest_offset = NO_OFFSET
         """The last offset that the image contains; also that of control records (`skip`)."""
         self.next_producer_id: int | None = None
+        self.before_applying: Callable[[MetadataRecord], None] | None = None
+        """Hears of each record before it shows."""
         self.registries = Registries(dict)
         self._features: dict[str, int] = {}
         self._brokers: dict[int, BrokerRegistration] = {}
@@ -136,6 +138,14 @@ class MetadataImage:
         """Yield ((resource type, resource name), what was set on it), by resource; those without any are left out."""
         return ((resource, self._configs[resource]) for resource in sorted(self._configs) if self._configs[resource])
 
+    def name_topic(self, name: str, topic_id: bytes) -> None:
+        """Let a topic that there is go by another id. Topics of ZooKeeper's time had none; a newer controller gives them one."""
+        topic = self._topics.pop(self._topic_ids[name])
+        topic.topic_id = topic_id
+        self._topics[topic_id] = topic
+        self._topic_ids[name] = topic_id
+        self._changes.topics[topic_id] = None
+
     @property
     def is_in_transaction(self) -> bool:
         """Whether the log was read to the midst of a metadata transaction."""
@@ -184,6 +194,8 @@ class MetadataImage:
         self.highest_offset = offset
 
     def _apply(self, record: MetadataRecord) -> None:
+        if self.before_applying is not None:
+            self.before_applying(record)
         match record:
             case RegisterBrokerRecord():
                 self._brokers[record.broker_id] = registration_of(record)

@@ -5,12 +5,12 @@ Source: kafka.coordinator.transaction.RPCProducerIdManager, NodeToControllerChan
 
 import asyncio
 from collections.abc import Callable
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_ids.block import ProducerId
 from kraftsim.core.producer_ids.source import Complete, Effect, ProducerIdSource, SendAllocate, Waiting, WakeAt
-from kraftsim.node.controller_channel import ControllerChannel
+from kraftsim.node.outbound import OnAnswer
 from kraftsim.node.pump import Pump
 from kraftsim.world.interface import World
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -19,10 +19,18 @@ from protocol.schema import Message
 OnProducerId = Callable[[ProducerId | Refusal], None]
 
 
+class BlockChannel(Protocol):
+    """The way to whoever gives blocks of producer ids."""
+
+    def send(self, body: Message, on_answer: OnAnswer) -> None:
+        """Ask AllocateProducerIds; `on_answer` is called once, later: with the answer, or with an OSError."""
+        ...
+
+
 class ProducerIds:
     """Hands out producer ids one by one."""
 
-    def __init__(self, world: World, broker_id: int, source: ProducerIdSource, controller: ControllerChannel) -> None:
+    def __init__(self, world: World, broker_id: int, source: ProducerIdSource, controller: BlockChannel) -> None:
         self._clock = world.clock
         self._broker_id = broker_id
         self._source = source

@@ -9,6 +9,7 @@ from kraftsim.node.broker.forwarding import ANONYMOUS, LOOPBACK_ADDRESS, SIZE_BY
 from kraftsim.node.broker.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller_channel import ControllerChannel
+from kraftsim.node.outbound import OnAnswer
 from protocol.api_keys import ApiKey
 from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.k58_envelope import EnvelopeRequest
@@ -36,9 +37,12 @@ class TopicCreation:
             topics=[self._creatable(name) for name in dict.fromkeys(wanted)],
             timeout_ms=self._config.request_timeout_ms,
         )
+        self._ask(request, lambda answer: self._forget(wanted))
+
+    def _ask(self, request: CreateTopicsRequest, on_answer: OnAnswer) -> None:
         chunks = request_chunks(ApiKey.CREATE_TOPICS, self._api_version, CORRELATION_ID, str(self._config.node_id), request)
         envelope = EnvelopeRequest(request_data=b"".join(chunks)[SIZE_BYTES:], request_principal=ANONYMOUS, client_host_address=LOOPBACK_ADDRESS)
-        self._channel.send(envelope, lambda answer: self._forget(wanted))
+        self._channel.send(envelope, on_answer)
 
     def _creatable(self, name: str) -> CreatableTopic:
         """Return how a topic is created: the brokers' own by settings of their own. With too few brokers for that the controller refuses."""

@@ -6,6 +6,7 @@ Source: org.apache.zookeeper.ClientCnxn, ZooKeeper Programmer's Guide (sessions,
 """
 
 import asyncio
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -109,7 +110,10 @@ class ZookeeperClient:
         on_event: Callable[[EventType, str], None] = lambda event_type, path: None,
         on_state: Callable[[SessionState], None] = lambda state: None,
         local_host: str | None = None,
+        chroot: str = "",
     ) -> None:
+        self._chroot = chroot
+        """Below which znode all paths are, those that are told as well; "" for the root."""
         self.state = SessionState.CONNECTING
         self.session = 0
         self.session_timeout_ms = session_timeout_ms
@@ -165,21 +169,21 @@ class ZookeeperClient:
 
     async def create(self, path: str, data: bytes | None = b"", mode: CreateMode = CreateMode.PERSISTENT) -> str:
         """Create a znode and return its path. Raises ZookeeperRefused, as all of these do."""
-        body = await self._send(OpCode.CREATE, CreateRequest(path=path, data=data, acl=[OPEN_TO_ALL], flags=mode), path)
+        body = await self._send(OpCode.CREATE, CreateRequest(path=self._at(path), data=data, acl=[OPEN_TO_ALL], flags=mode), path)
         answer: PathOnly = compiled(PathOnly, 0).parse(body)
-        return answer.path
+        return self._told(answer.path)
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
         """Return data and what is known of a znode."""
         answer: GetDataResponse = compiled(GetDataResponse, 0).parse(
-            await self._send(OpCode.GET_DATA, WatchedPath(path=path, watch=watch), path, watch=watch)
+            await self._send(OpCode.GET_DATA, WatchedPath(path=self._at(path), watch=watch), path, watch=watch)
         )
         return answer.data, answer.stat
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         """Return what is known of a znode, None where there is none."""
         try:
-            body = await self._send(OpCode.EXISTS, WatchedPath(path=path, watch=watch), path, watch=watch)
+            body = await self._send(OpCode.EXISTS, WatchedPath(path=self._at(path), watch=watch), path, watch=watch)
         except ZookeeperRefused as refused:
             if refused.error == ZookeeperError.NO_NODE:
                 return None
@@ -189,28 +193,37 @@ class ZookeeperClient:
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
         """Return the names below a znode, sorted, and what is known of it."""
-        body = await self._send(OpCode.GET_CHILDREN_2, WatchedPath(path=path, watch=watch), path, watch=watch)
+        body = await self._send(OpCode.GET_CHILDREN_2, WatchedPath(path=self._at(path), watch=watch), path, watch=watch)
         answer: GetChildren2Response = compiled(GetChildren2Response, 0).parse(body)
         return sorted(answer.children), answer.stat
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
         """Give a znode other data if it has this version."""
         answer: StatResponse = compiled(StatResponse, 0).parse(
-            await self._send(OpCode.SET_DATA, SetDataRequest(path=path, data=data, version=version), path)
+            await self._send(OpCode.SET_DATA, SetDataRequest(path=self._at(path), data=data, version=version), path)
         )
         return answer.stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Delete a znode if it has this version."""
-        await self._send(OpCode.DELETE, VersionedPath(path=path, version=version), path)
+        await self._send(OpCode.DELETE, VersionedPath(path=self._at(path), version=version), path)
 
     async def multi(self, asked: Sequence[Asked]) -> list[Result]:
         """Do all of this or nothing. Raises ZookeeperRefused with the error and the path of what was refused."""
-        results = parse_multi_results(await self._ask(OpCode.MULTI, build_multi(asked), ""), 0)
+        rooted = [(op_code, _rooted(body, self._chroot)) for op_code, body in asked] if self._chroot else asked
+        results = parse_multi_results(await self._ask(OpCode.MULTI, build_multi(rooted), ""), 0)
         for (_, body), (_, result) in zip(asked, results, strict=True):
             if isinstance(result, ErrorResult) and result.error not in (ZookeeperError.OK, ZookeeperError.RUNTIME_INCONSISTENCY):
                 raise ZookeeperRefused(result.error, body.path)
         return results
+
+    def _at(self, path: str) -> str:
+        """Return where a path is for the server."""
+        return (self._chroot + path).rstrip("/") or "/"
+
+    def _told(self, path: str) -> str:
+        """Return where a path of the server's is for us."""
+        return path.removeprefix(self._chroot) or "/" if self._chroot else path
 
     async def _send(self, op_code: int, body: Message, path: str, *, watch: bool = False) -> bytes:
         return await self._ask(op_code, compiled(type(body), 0).encode(body), path, watch=watch)
@@ -315,7 +328,7 @@ class ZookeeperClient:
         if header.xid == NOTIFICATION_XID:
             event: WatcherEvent = compiled(WatcherEvent, 0).decode(frame, REPLY_HEADER_BYTES)[0]
             self._watched.is_told(event.event_type, event.path)
-            self._on_event(EventType(event.event_type), event.path)
+            self._on_event(EventType(event.event_type), self._told(event.path))
             return
         if header.zxid > 0:
             self._last_zxid = max(self._last_zxid, header.zxid)
@@ -332,10 +345,10 @@ class ZookeeperClient:
         if not pending.watches:
             return
         if pending.op_code == OpCode.EXISTS and error == ZookeeperError.NO_NODE:
-            self._watched.existence[pending.path] = None
+            self._watched.existence[self._at(pending.path)] = None
         elif not error:
             watched = self._watched.children if pending.op_code == OpCode.GET_CHILDREN_2 else self._watched.data
-            watched[pending.path] = None
+            watched[self._at(pending.path)] = None
 
     def _give_up(self, error: int, abandoned: list[_Pending]) -> None:
         for pending in abandoned:
@@ -406,6 +419,14 @@ class _Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         self.lost.set()
+
+
+def _rooted(body: Message, chroot: str) -> Message:
+    """Return a part of a multi as it is below a znode."""
+    assert isinstance(body, CreateRequest | SetDataRequest | VersionedPath), "these have a path"
+    rooted = copy.copy(body)
+    rooted.path = chroot + body.path
+    return rooted
 
 
 def _headed(xid: int, op_code: int, content: bytes) -> bytes:

@@ -7,13 +7,13 @@ from kraftsim.core.metadata.image import TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.replication_view import is_online
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
+from kraftsim.core.zookeeper_mode.topic_ids import told_topic_id
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
 from kraftsim.node.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import (
-    NO_CONTROLLER_ID,
     NO_LEADER_ID,
     OPERATIONS_NOT_ASKED_FOR,
     MetadataRequest,
@@ -47,7 +47,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     response = MetadataResponse(
         brokers=alive,
         cluster_id=broker.config.cluster_id,
-        controller_id=broker.chance.choice(alive).node_id if alive else NO_CONTROLLER_ID,
+        controller_id=broker.source.told_controller([each.node_id for each in alive]),
         topics=view.topics(),
     )
     if request.include_cluster_authorized_operations:
@@ -107,7 +107,7 @@ class MetadataView:
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=topic.name,
-            topic_id=topic.topic_id,
+            topic_id=told_topic_id(topic.topic_id),
             is_internal=is_internal(topic.name),
             partitions=[self._partition(number, registered) for number, registered in sorted(topic.partitions.items())],
             topic_authorized_operations=ALL_TOPIC_OPERATIONS if asks_operations else OPERATIONS_NOT_ASKED_FOR,

@@ -8,7 +8,7 @@ from kraftsim.node.call import Answer, Call, Handler
 from kraftsim.node.describe_cluster import describe_cluster, refuse_endpoint
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k60_describe_cluster import BROKERS, NO_CONTROLLER, DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from protocol.messages.k60_describe_cluster import BROKERS, DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 FENCED_SINCE = 2
 """The first version that can ask for brokers that are fenced."""
@@ -31,7 +31,7 @@ def handle(broker: Broker, call: Call) -> Answer:
                     broker_id=registered.broker_id, host=listener.host, port=listener.port, rack=registered.rack, is_fenced=is_fenced
                 )
             )
-    controller_id = broker.chance.choice(alive) if alive else NO_CONTROLLER
+    controller_id = broker.source.told_controller(alive)
     return describe_cluster(call, BROKERS, cluster_id=broker.config.cluster_id, nodes=nodes, controller_id=controller_id)
 
 

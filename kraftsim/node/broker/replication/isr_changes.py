@@ -22,6 +22,7 @@ from protocol.messages.k56_alter_partition import (
 from protocol.schema import Message
 
 RETRY_MS = 50
+FIRST_WITH_EPOCHS = 3
 PartitionKey = tuple[str, int]
 
 
@@ -48,49 +49,86 @@ class IsrChanges:
             return
         gathered, self._gathered = self._gathered, {}
         self._in_flight = {(hosted.topic_id, hosted.partition): (hosted, proposal) for hosted, proposal in gathered.values()}
-        self._channel.send(self._request(), self._on_answer)
+        self._channel.send(self._request(), self._on_answer, _in_version)
 
     def _request(self) -> AlterPartitionRequest:
         assert self._in_flight, "there is something to ask for"
         own_id, own_epoch = self._shell.config.node_id, self._broker_epoch()
         topics: dict[bytes, AlterPartitionTopic] = {}
         for hosted, proposal in self._in_flight.values():
-            isr = zip(proposal.isr, proposal.broker_epochs, strict=True)
-            topics.setdefault(hosted.topic_id, AlterPartitionTopic(topic_id=hosted.topic_id)).partitions.append(
+            topics.setdefault(hosted.topic_id, _topic_of(hosted)).partitions.append(
                 AlterPartitionData(
                     partition_index=hosted.partition,
                     leader_epoch=proposal.leader_epoch,
-                    new_isr_with_epochs=[BrokerState(broker_id=each, broker_epoch=own_epoch if each == own_id else epoch) for each, epoch in isr],
+                    new_isr_with_epochs=self._in_sync(proposal, own_id, own_epoch),
                     partition_epoch=proposal.partition_epoch,
                 )
             )
         return AlterPartitionRequest(broker_id=own_id, broker_epoch=own_epoch, topics=list(topics.values()))
+
+    def _in_sync(self, proposal: IsrProposal, own_id: int, own_epoch: int) -> list[BrokerState]:
+        """Return who is to be in sync, with the epoch of each: that under which it fetches."""
+        isr = zip(proposal.isr, proposal.broker_epochs, strict=True)
+        return [BrokerState(broker_id=each, broker_epoch=own_epoch if each == own_id else epoch) for each, epoch in isr]
 
     def _on_answer(self, answer: Message | OSError) -> None:
         asked, self._in_flight = self._in_flight or {}, None
         outcomes: dict[tuple[bytes, int], AgreedIsr | ErrorCode] = {}
         if isinstance(answer, AlterPartitionResponse):
             whole = ErrorCode(answer.error_code)
+            ids = {hosted.topic: hosted.topic_id for hosted, _ in asked.values()}
             for topic in answer.topics:
                 for row in topic.partitions:
                     error = ErrorCode(row.error_code)
                     agreed = AgreedIsr(leader_epoch=row.leader_epoch, partition_epoch=row.partition_epoch, isr=tuple(row.isr))
-                    outcomes[topic.topic_id, row.partition_index] = error if error is not ErrorCode.NONE else agreed
+                    outcomes[ids.get(topic.topic_name, topic.topic_id), row.partition_index] = error if error is not ErrorCode.NONE else agreed
         else:
             whole = ErrorCode.REQUEST_TIMED_OUT
-        now_ms = self._shell.world.clock.wall_ms()
         for key, (hosted, proposal) in asked.items():
             outcome = whole if whole is not ErrorCode.NONE else outcomes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR)
-            after = hosted.replica.on_isr_answer(proposal, outcome, now_ms)
-            if after is After.RETRY:
+            if self._settle(hosted, proposal, outcome) is After.RETRY:
                 self._gathered.setdefault((hosted.topic, hosted.partition), (hosted, proposal))
-            elif after is After.CHANGED:
-                self._on_moved((hosted.topic, hosted.partition))
         if whole is ErrorCode.NONE:
             self._send()
         else:
             self._shell.tasks.spawn(self._send_later(), "isr-retry")
 
+    def _settle(self, hosted: HostedPartition, proposal: IsrProposal, outcome: AgreedIsr | ErrorCode) -> After:
+        """Let a partition know what came of its proposal."""
+        after = hosted.replica.on_isr_answer(proposal, outcome, self._shell.world.clock.wall_ms())
+        if after is After.CHANGED:
+            self._on_moved((hosted.topic, hosted.partition))
+        return after
+
     async def _send_later(self) -> None:
         await asyncio.sleep(RETRY_MS / 1000)
         self._send()
+
+
+def _topic_of(hosted: HostedPartition) -> AlterPartitionTopic:
+    """Name a topic by both, its name for the versions before 2."""
+    return AlterPartitionTopic(topic_name=hosted.topic, topic_id=hosted.topic_id)
+
+
+def _in_version(body: Message, version: int) -> Message:
+    """Return a request in the words of a version: before 3 those in sync have no epochs, and before 2 topics have names only."""
+    assert isinstance(body, AlterPartitionRequest), "nothing else is asked here"
+    if version >= FIRST_WITH_EPOCHS:
+        return body
+    topics = [
+        AlterPartitionTopic(
+            topic_name=topic.topic_name,
+            topic_id=topic.topic_id,
+            partitions=[
+                AlterPartitionData(
+                    partition_index=row.partition_index,
+                    leader_epoch=row.leader_epoch,
+                    new_isr=[each.broker_id for each in row.new_isr_with_epochs],
+                    partition_epoch=row.partition_epoch,
+                )
+                for row in topic.partitions
+            ],
+        )
+        for topic in body.topics
+    ]
+    return AlterPartitionRequest(broker_id=body.broker_id, broker_epoch=body.broker_epoch, topics=topics)

@@ -14,7 +14,6 @@ from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.replication.fetcher import FetcherPorts, ReplicaFetcher
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.throttles import ReplicationThrottle
-from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.shell import NodeShell
 
@@ -32,7 +31,7 @@ class Replication:
         image: Callable[[], MetadataImage],
         broker_epoch: Callable[[], int],
         own_versions: Mapping[int, VersionRange],
-        channel: ControllerChannel,
+        changes: IsrChanges,
         on_moved: Callable[[PartitionKey], None],
         disk_failed: Callable[[str, str, OSError], None],
         throttle: ReplicationThrottle,
@@ -44,7 +43,7 @@ class Replication:
         self._own_versions = dict(own_versions)
         self._on_moved = on_moved
         self._disk_failed = disk_failed
-        self._changes = IsrChanges(shell, channel, broker_epoch, on_moved)
+        self._changes = changes
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._place: dict[PartitionKey, ReplicaFetcher] = {}
         self.directory_id = bytes(16)

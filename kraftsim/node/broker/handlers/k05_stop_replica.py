@@ -1,0 +1,24 @@
+"""StopReplica (5) on a broker whose metadata is in ZooKeeper: what a controller tells it, in the order in which it comes.
+
+Source: kafka.server.KafkaApis.handleStopReplicaRequest.
+"""
+
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k05_stop_replica import StopReplicaResponse
+
+
+def handle(broker: Broker, call: Call) -> Deferred:
+    """Answer once the broker acts by it."""
+    assert broker.zookeeper is not None, "others do not offer it"
+    return broker.zookeeper.requests.take(call)
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Build the answer of an error that concerns the whole request."""
+    return StopReplicaResponse(error_code=error)
+
+
+HANDLER = Handler(key=ApiKey.STOP_REPLICA, handle=handle, refuse=refuse)

@@ -1,0 +1,239 @@
+"""A KRaft broker's metadata: a copy of the controllers' log, heartbeats that keep the broker in service, and the leader of the log to decide.
+
+Source: kafka.server.BrokerServer, org.apache.kafka.image.publisher.BrokerRegistrationTracker.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.core.raft.voter_set import VoterNode
+from kraftsim.node.api_offer import spoken_versions
+from kraftsim.node.broker.cluster_features import ClusterFeatures
+from kraftsim.node.broker.forwarding import Forwarding
+from kraftsim.node.broker.lifecycle import Lifecycle
+from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory
+from kraftsim.node.broker.metadata_publisher import MetadataPublisher
+from kraftsim.node.broker.metadata_source import NO_CONTROLLER, Decisions
+from kraftsim.node.broker.partitions import Partitions
+from kraftsim.node.broker.producer_ids import BlockChannel
+from kraftsim.node.broker.registration import Registration
+from kraftsim.node.broker.replication.isr_changes import IsrChanges
+from kraftsim.node.broker.replication.replication import Replication
+from kraftsim.node.broker.topic_creation import TopicCreation
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.controller_channel import ActiveController, ControllerChannel
+from kraftsim.node.identity import load_metadata_identity
+from kraftsim.node.outbound import VersionRange
+from kraftsim.node.raft.quorum_settings import raft_settings
+from kraftsim.node.raft.raft_node import RaftNode
+from protocol.api_keys import ApiKey
+from protocol.malformed import MalformedMessage
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
+
+CORDONED = "cordoned.log.dirs"
+ALL_DIRECTORIES = "*"
+HEARTBEAT_SHARE = 2
+"""A heartbeat is given up after half a session: the next one still comes in time."""
+
+
+class QuorumSource:
+    """Implements `MetadataSource` with a replica of the metadata log."""
+
+    partitions: type[Partitions] = Partitions
+    replication: type[Replication] = Replication
+    is_ready_to_migrate = False
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._shell = broker.shell
+        self._parts = broker.parts
+        self.apis: Mapping[ApiKey, VersionRange] = broker.parts.release.broker_apis
+        self.supported_features = broker.parts.release.supported_features
+        self.controller_versions: Mapping[int, VersionRange] = spoken_versions(broker.parts.release.controller_apis)
+        self.active_controller = ActiveController()
+        self.features = ClusterFeatures(lambda: self.image, self._quorum_level)
+        self._metadata = MetadataPublisher(broker.world, broker.parts.metadata_image, broker.publish, self._on_leader)
+        self._lifecycle: Lifecycle | None = None
+        self._raft: RaftNode | None = None
+        self._heartbeats = ControllerChannel(
+            self._shell,
+            name="heartbeat",
+            controller=self.active_controller,
+            request_timeout_ms=broker.config.controller_socket_timeout_ms,
+            retry_timeout_ms=broker.config.broker_session_timeout_ms // HEARTBEAT_SHARE,
+            own_versions=self.controller_versions,
+        )
+
+    # What the broker asks ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> MetadataImage:
+        """What is known of the cluster."""
+        return self._metadata.image
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this incarnation's registration; -1 before it has one."""
+        return NO_BROKER_EPOCH if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    @property
+    def shutdown_epoch(self) -> int:
+        """The same: the next incarnation says which one it follows (KIP-966)."""
+        return self.broker_epoch
+
+    def isr_changes(self, channel: ControllerChannel) -> IsrChanges:
+        """Ask by AlterPartition."""
+        return IsrChanges(self._shell, channel, lambda: self.broker_epoch, self._broker.on_partition_changed)
+
+    def decisions(self, channel: ControllerChannel) -> Decisions:
+        """Wrap requests into envelopes."""
+        return Forwarding(channel)
+
+    def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
+        """Wrap CreateTopics into an envelope, too."""
+        return TopicCreation(self._shell.config, channel, self.controller_versions[ApiKey.CREATE_TOPICS][1])
+
+    def block_channel(self, channel: ControllerChannel) -> BlockChannel:
+        """Ask by AllocateProducerIds."""
+        return channel
+
+    def told_controller(self, alive: Sequence[int]) -> int:
+        """Return any of them, drawn by lot: it passes requests on."""
+        return self._broker.chance.choice(alive) if alive else NO_CONTROLLER
+
+    # Coming up -----------------------------------------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """There is nothing to learn first."""
+
+    async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
+        """Read back what this broker has of the metadata log. It is an observer: it copies the log, and never votes."""
+        broker, config = self._broker, self._shell.config
+        raft = RaftNode(
+            self._shell,
+            directory_id=await load_metadata_identity(broker.world, config, directory_id),
+            own_versions=self.controller_versions,
+            settings=raft_settings(config, has_pre_vote=self._parts.has_pre_vote, always_flushes=False),
+            listener=self._metadata,
+        )
+        try:
+            await raft.load()
+        except BaseException as failure:
+            raft.close()
+            if isinstance(failure, MalformedMessage):
+                raise ConfigError(
+                    f"{config.metadata_key}: the metadata log in {config.metadata_directory} holds what is not understood here: {failure}"
+                ) from failure
+            raise
+        self._raft = raft
+        self._lifecycle = Lifecycle(
+            self._shell,
+            self._heartbeats,
+            self._registration(previous_broker_epoch),
+            lambda: self._metadata.published_offset,
+            lambda: raft.trouble,
+            self._cordoned_directories,
+        )
+
+    def _registration(self, previous_broker_epoch: int) -> Registration:
+        broker = self._broker
+        return Registration(
+            config=self._shell.config,
+            incarnation_id=broker.incarnation_id,
+            directory_ids=lambda: broker.partitions.directories.ids,
+            bound=broker.addresses,
+            supported_features=self.supported_features,
+            previous_broker_epoch=previous_broker_epoch,
+        )
+
+    def begin(self) -> None:
+        """Fetch the log, and register."""
+        raft, lifecycle = self._raft, self._lifecycle
+        assert raft is not None and lifecycle is not None, "it was loaded"
+        raft.begin()
+        raft.run()
+        snapshots = self._parts.snapshotting(self._shell, raft, self._parts.metadata_image)
+        raft.on_grown = snapshots.on_grown
+        spawn = partial(self._shell.tasks.spawn)
+        spawn(snapshots.run(), "write-snapshots")
+        spawn(lifecycle.run(), "lifecycle")
+        spawn(self._become_ready(lifecycle), "readiness")
+
+    async def _become_ready(self, lifecycle: Lifecycle) -> None:
+        """Serve clients and ask to be let in once the broker has acted by everything up to its own registration; say when it was let in.
+
+        Before that it would tell of a cluster without brokers and topics. Source: kafka.server.BrokerServer.startup (enableRequestProcessing).
+        """
+        await lifecycle.caught_up.wait()
+        await self._broker.partitions.remove_strays(self.image)
+        self._broker.open_door()
+        lifecycle.set_ready_to_unfence()
+        await lifecycle.running.wait()
+        self._broker.is_in_service()
+
+    # In service ----------------------------------------------------------------------------------------------------------------------------
+
+    async def on_published(self, image: MetadataImage, changes: ImageChanges) -> None:
+        """Name the directories of this broker once the level of the cluster knows them."""
+        own = image.broker(self._shell.config.node_id)
+        if self._lifecycle is None or own is None or own.incarnation_id != self._broker.incarnation_id:
+            return
+        if image.metadata_level.has_directories and not own.directories and (changes.features or own.broker_id in changes.brokers):
+            self._lifecycle.register_again()
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """Tell the controller that what lies in a directory is to be led by others."""
+        if self._lifecycle is not None:
+            self._lifecycle.directory_failed(directory.directory_id)
+
+    def _on_leader(self, leader: VoterNode | None) -> None:
+        """Talk to whoever leads the quorum: it is the active controller."""
+        assert self._raft is not None, "the replica says who leads"
+        self.active_controller.learned(None if leader is None else self._raft.quorum.address_in(leader.endpoints))
+
+    def _cordoned_directories(self) -> list[bytes] | None:
+        """Return the directories that get no new partitions: those that `cordoned.log.dirs` names, `*` all of them (KIP-1066)."""
+        if not self.image.metadata_level.has_cordons:
+            return None
+        named = [path.strip() for path in (self._broker.settings().value(CORDONED) or "").split(",")]
+        online = self._broker.partitions.directories.online
+        return [each.directory_id for each in online if ALL_DIRECTORIES in named or each.path in named]
+
+    def _quorum_level(self) -> int:
+        return 0 if self._raft is None else self._raft.quorum.voters.kraft_version
+
+    # Going down ----------------------------------------------------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Let the controller move everything away; no longer than a session, after which it would do so anyway."""
+        config = self._shell.config
+        if self._lifecycle is None or not config.controlled_shutdown_enable or not self._lifecycle.begin_controlled_shutdown():
+            return
+        try:
+            async with asyncio.timeout(config.broker_session_timeout_ms / 1000):
+                await self._lifecycle.may_stop.wait()
+        except TimeoutError:
+            return
+
+    async def stop(self) -> None:
+        """Send no heartbeats any more, and fetch nothing."""
+        self._heartbeats.close()
+        if self._raft is not None:
+            await self._raft.hand_over()
+            await self._raft.stop()
+
+    async def finish(self) -> None:
+        """Close the log."""
+        if self._raft is not None:
+            self._raft.close()
+
+    def abort(self) -> None:
+        """Drop everything."""
+        if self._raft is not None:
+            self._raft.abort()
+        self._heartbeats.abort()

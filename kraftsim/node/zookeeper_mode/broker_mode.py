@@ -1,0 +1,304 @@
+"""A broker as it was before KRaft: an ephemeral znode says that it is alive, a controller tells it what to do, and configurations are read in znodes.
+
+What comes this way becomes records for the same image that KRaft brokers have, so that all the rest of a broker is the same in both modes.
+Source: kafka.server.KafkaServer (2.3 to 3.9).
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Protocol
+
+from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.core.metadata.record_kinds import MetadataRecord
+from kraftsim.core.raft.voter_set import Address
+from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata
+from kraftsim.events.metadata import BrokerEpochReceived
+from kraftsim.events.nodes import NodeReady
+from kraftsim.node.api_offer import spoken_versions
+from kraftsim.node.broker.cluster_features import ClusterFeatures
+from kraftsim.node.broker.forwarding import Forwarding
+from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory
+from kraftsim.node.broker.metadata_source import NO_CONTROLLER, Decisions
+from kraftsim.node.broker.partitions import Partitions
+from kraftsim.node.broker.producer_ids import BlockChannel
+from kraftsim.node.broker.replication.isr_changes import IsrChanges
+from kraftsim.node.broker.replication.replication import Replication
+from kraftsim.node.broker.topic_creation import TopicCreation
+from kraftsim.node.controller_channel import ActiveController, ControllerChannel
+from kraftsim.node.outbound import VersionRange
+from kraftsim.node.release_modes import protocol_version
+from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper_mode.broker_registration import broker_znode, cluster_id_of, create_chroot, create_persistent_paths, register
+from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
+from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
+from kraftsim.node.zookeeper_mode.deciding import DecidesHere, PlainTopicCreation, ZookeeperDecisions
+from kraftsim.node.zookeeper_mode.departure import Departure
+from kraftsim.node.zookeeper_mode.feature_watch import FeatureWatch, ZookeeperFeatures
+from kraftsim.node.zookeeper_mode.hosting import ToldPartitions, ToldReplication
+from kraftsim.node.zookeeper_mode.isr_znodes import IsrChangesWithoutEpochs, IsrZnodes
+from kraftsim.node.zookeeper_mode.producer_id_znode import ZnodeBlocks
+from kraftsim.node.zookeeper_mode.session import OnEvent, ZookeeperSession
+from protocol.api_keys import ApiKey
+from protocol.zookeeper.kafka_admin_znodes import build_log_directory_event
+from protocol.zookeeper.kafka_znodes import LOG_DIRECTORY_EVENTS
+from protocol.zookeeper.op_codes import CreateMode, ZookeeperError
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
+
+CONTROLLER = "kraftsim.node.zookeeper_mode.controller"
+LOG_DIRECTORY_EVENT = f"{LOG_DIRECTORY_EVENTS}/log_dir_event_"
+VERSION_WITH_FEATURES, VERSION_BEFORE = 5, 4
+"""Of the broker's znode: since inter.broker.protocol.version 2.7-IV0 it names features."""
+
+
+class ControllerPart(DecidesHere, Protocol):
+    """The part of a broker that can be the cluster's controller."""
+
+    async def elect(self) -> None:
+        """Become the controller if there is none, and watch who is."""
+        ...
+
+    def on_session_lost(self) -> None:
+        """Resign at once."""
+        ...
+
+    async def stop(self) -> None:
+        """Resign in good order."""
+        ...
+
+    def abort(self) -> None:
+        """Let go at once, as a process that dies."""
+        ...
+
+
+class ZookeeperMode:
+    """Implements `MetadataSource` with ZooKeeper and whoever is the controller there."""
+
+    partitions: type[Partitions] = ToldPartitions
+    replication: type[Replication] = ToldReplication
+
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        self.shell = broker.shell
+        release = broker.parts.release
+        self.apis: Mapping[ApiKey, VersionRange] = release.zookeeper_apis
+        self.supported_features: Mapping[str, VersionRange] = {}
+        self.is_ready_to_migrate = broker.config.is_migrating
+        self.controller_versions: Mapping[int, VersionRange] = spoken_versions({**release.controller_apis, **release.zookeeper_apis})
+        self.active_controller = ActiveController()
+        self.protocol = protocol_version(broker.config, release)
+        """inter.broker.protocol.version."""
+        self._image = broker.parts.metadata_image()
+        self._czxid = NO_BROKER_EPOCH
+        self.session = ZookeeperSession(self.shell, self._on_expired, self._on_renewed)
+        self.received = self._receiver()
+        self.requests = ControlRequests(self, self.received, self._on_told)
+        self.configs = ConfigWatch(broker.world, self.session, lambda: self.image, self.apply)
+        self.features: ClusterFeatures = ZookeeperFeatures(lambda: self.image)
+        self._feature_watch = FeatureWatch(broker.world, self.session, self.features) if self.protocol.has_feature_znode else None
+        self.controller: ControllerPart | None = self._make_controller()
+        self._departure = Departure(self)
+
+    def _receiver(self) -> ReceivedMetadata:
+        broker = self.broker
+        return ReceivedMetadata(broker.config.node_id, broker.incarnation_id, deletes_what_is_missing=broker.config.is_migrating)
+
+    def _make_controller(self) -> ControllerPart | None:
+        if find_spec(CONTROLLER) is None:
+            return None
+        made: ControllerPart = import_module(CONTROLLER).ZookeeperController(self)  # which imports this module
+        return made
+
+    # What the broker, and the controller within, ask ---------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> ZookeeperClient:
+        """The session of now: another object after each loss, so nobody keeps it."""
+        return self.session.client
+
+    def listen(self, on_event: OnEvent) -> None:
+        """Hear of everything that is watched, in this session and all later ones."""
+        self.session.listen(on_event)
+
+    @property
+    def image(self) -> MetadataImage:
+        """What is known of the cluster."""
+        return self._image
+
+    @property
+    def broker_epoch(self) -> int:
+        """The number of the change that made this broker's znode; -1 before it has one."""
+        return self._czxid
+
+    def epoch_for(self, *, is_kraft: bool) -> int:
+        """Return the epoch under which a controller knows this broker."""
+        return self._czxid
+
+    @property
+    def shutdown_epoch(self) -> int:
+        """Clean stops leave no epoch in this mode (asked of Apache Kafka 3.9.2)."""
+        return NO_BROKER_EPOCH
+
+    def isr_changes(self, channel: ControllerChannel) -> IsrChanges:
+        """Ask by AlterPartition, or write into ZooKeeper: by inter.broker.protocol.version."""
+        moved = self.broker.on_partition_changed
+        if self.protocol.uses_alter_partition:
+            return IsrChangesWithoutEpochs(self.shell, channel, lambda: self.broker_epoch, moved)
+        return IsrZnodes(self.shell, channel, self.session, lambda: self.received.controller_epoch, moved)
+
+    def decisions(self, channel: ControllerChannel) -> Decisions:
+        """Decide here if this is the controller."""
+        return ZookeeperDecisions(lambda: self.controller, Forwarding(channel), lambda: self.broker.config.is_migrating)
+
+    def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
+        """Ask the controller as a client would; a migrating broker wraps it, as its controller may be one of KRaft."""
+        kind = TopicCreation if self.broker.config.is_migrating else PlainTopicCreation
+        return kind(self.shell.config, channel, self.controller_versions[ApiKey.CREATE_TOPICS][1])
+
+    def block_channel(self, channel: ControllerChannel) -> BlockChannel:
+        """Take blocks out of ZooKeeper, or ask the controller: by inter.broker.protocol.version."""
+        return channel if self.protocol.allocates_producer_ids else ZnodeBlocks(self)
+
+    def told_controller(self, alive: Sequence[int]) -> int:
+        """Return who is the controller, if it can be reached. One of KRaft cannot be by clients: then any broker, which passes requests on."""
+        if self.received.is_kraft_controller:
+            return self.broker.chance.choice(alive) if alive else NO_CONTROLLER
+        known = self.received.controller_id
+        return known if known is not None and known in alive else NO_CONTROLLER
+
+    # Coming up -----------------------------------------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Begin a session, make the znodes that everything is kept below, and learn the id of the cluster.
+
+        Raises ZookeeperUnreachable, InconsistentClusterId, ConfigError.
+        """
+        broker = self.broker
+        try:
+            await self.session.start()
+            await create_chroot(self.session, broker.config)
+            await create_persistent_paths(self.session)
+            broker.belongs_to(await cluster_id_of(self.session, broker.world, broker.config))
+        except ZookeeperRefused as refused:
+            self.session.abort()
+            raise OSError(f"zookeeper.connect: {refused}") from refused
+        except BaseException:
+            self.session.abort()
+            raise
+
+    async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
+        """Register, once everything else is ready. Raises BrokerIdTaken."""
+        self.session.note_began()
+        try:
+            if self._feature_watch is not None:
+                await self._feature_watch.read()
+            await self.configs.read_all()
+            await self._register()
+        except ZookeeperRefused as refused:
+            self.session.abort()
+            raise OSError(f"zookeeper.connect: {refused}") from refused
+        except BaseException:
+            self.session.abort()
+            raise
+
+    def begin(self) -> None:
+        """Listen to whoever is the controller, and be it if there is none."""
+        spawn = self.shell.tasks.spawn
+        spawn(self.requests.run(), "control-requests")
+        spawn(self.configs.run(), "config-changes")
+        if self._feature_watch is not None:
+            spawn(self._feature_watch.run(), "feature-changes")
+        self.broker.open_door()
+        if self.controller is not None:
+            spawn(self.controller.elect(), "controller-election")
+
+    async def _register(self) -> None:
+        config, world = self.broker.config, self.broker.world
+        version = VERSION_WITH_FEATURES if self.protocol.has_feature_znode else VERSION_BEFORE
+        znode = broker_znode(config, self.broker.addresses, world.clock.wall_ms(), version)
+        self._czxid = await register(self.session, config.node_id, znode)
+        world.note(BrokerEpochReceived(broker_epoch=self._czxid))
+
+    # In service ----------------------------------------------------------------------------------------------------------------------------
+
+    async def apply(self, records: Sequence[MetadataRecord]) -> None:
+        """Let the image say what was read in ZooKeeper, and act by it."""
+        for record in records:
+            self.image.load(record)
+        await self.publish(self.image.take_changes())
+
+    async def publish(self, changes: ImageChanges) -> None:
+        """Act by what changed in the image."""
+        await self.broker.publish(self.image, changes)
+
+    async def on_published(self, image: MetadataImage, changes: ImageChanges) -> None:
+        """Who is told to be alive is in service."""
+        if self.broker.config.node_id in changes.brokers and image.broker(self.broker.config.node_id) is not None:
+            if not self.broker.is_decided:
+                self.broker.world.note(NodeReady())
+            self.broker.is_in_service()
+
+    def _on_told(self) -> None:
+        """Talk to whoever has spoken as the controller."""
+        self.active_controller.learned(self._address_of_controller(), is_broker=True)
+
+    def _address_of_controller(self) -> Address | None:
+        config = self.broker.config
+        registered = None if self.received.controller_id is None else self.image.broker(self.received.controller_id)
+        if registered is None:
+            return None
+        listener = registered.listener(config.control_plane_listener_name or config.inter_broker_listener_name)
+        return None if listener is None else Address(listener.host, listener.port)
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """Let the controller ask what is left."""
+        self.shell.tasks.spawn(self._tell_of_directory(), "log-directory-event")
+
+    async def _tell_of_directory(self) -> None:
+        data = build_log_directory_event(self.broker.config.node_id)
+        await self.session.until_connected(lambda client: client.create(LOG_DIRECTORY_EVENT, data, CreateMode.PERSISTENT_SEQUENTIAL))
+
+    def _on_expired(self) -> None:
+        """The session is over: others know by now, or soon, that this broker's znode is gone."""
+        if self.controller is not None:
+            self.controller.on_session_lost()
+
+    async def _on_renewed(self) -> None:
+        """Be there again, under a new epoch, and look what was missed."""
+        try:
+            await self._register()
+            if self._feature_watch is not None:
+                await self._feature_watch.read()
+            await self.configs.read_all()
+        except ZookeeperRefused as refused:
+            if refused.error != ZookeeperError.SESSION_EXPIRED:
+                raise
+            return  # the next session does it
+        if self.controller is not None:
+            await self.controller.elect()
+
+    # Going down ----------------------------------------------------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Let the controller move everything away."""
+        if self.broker.config.controlled_shutdown_enable and self.broker.is_decided:
+            await self._departure.run()
+
+    async def stop(self) -> None:
+        """Be the controller no more."""
+        self._departure.close()
+        if self.controller is not None:
+            await self.controller.stop()
+
+    async def finish(self) -> None:
+        """End the session: the broker's znode goes."""
+        await self.session.close()
+
+    def abort(self) -> None:
+        """Let go of everything."""
+        self._departure.close()
+        if self.controller is not None:
+            self.controller.abort()
+        self.session.abort()

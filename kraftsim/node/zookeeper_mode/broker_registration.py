@@ -1,0 +1,135 @@
+"""How a broker stands in ZooKeeper: the znodes that everything is kept below, the id of the cluster, and the broker itself as an ephemeral znode.
+
+The number of the change that made that znode is the broker's epoch. It is made and set in one multi, as Kafka does since 2.2.
+Source: kafka.zk.KafkaZkClient.{createTopLevelPaths, registerBroker, createOrGetClusterId, CheckedEphemeral}, KAFKA-7165.
+"""
+
+from collections.abc import Mapping
+
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.endpoints import Endpoint
+from kraftsim.node.identity import random_uuid
+from kraftsim.node.zookeeper.client import OPEN_TO_ALL, ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper_mode.session import ZookeeperSession
+from kraftsim.world.interface import World
+from protocol.malformed import MalformedMessage
+from protocol.uuids import uuid_text
+from protocol.zookeeper.kafka_znodes import CLUSTER_ID, PERSISTENT_PATHS, BrokerZnode, broker_path, build_cluster_id, parse_cluster_id
+from protocol.zookeeper.op_codes import ANY_VERSION, CreateMode, OpCode, ZookeeperError
+from protocol.zookeeper.znodes import CreateRequest, SetDataRequest
+
+CLUSTER_ID_KEY = "kraftsim.cluster.id"
+PLAINTEXT = "PLAINTEXT"
+NO_PORT = -1
+
+
+class BrokerIdTaken(OSError):
+    """Another session has a znode of this broker's id: another broker, or an earlier life whose session is not over yet."""
+
+
+class InconsistentClusterId(ConfigError):
+    """ZooKeeper belongs to another cluster than this broker."""
+
+
+async def create_persistent_paths(session: ZookeeperSession) -> None:
+    """Make every znode that others are kept below, those above included. What is there stays as it is. Raises ZookeeperRefused."""
+    for path in PERSISTENT_PATHS:
+        parts = path.split("/")
+        for end in range(2, len(parts) + 1):
+            await create_if_absent(session, "/".join(parts[:end]), None)
+
+
+async def create_if_absent(session: ZookeeperSession, path: str, data: bytes | None) -> bool:
+    """Make a znode; False if there is one. Raises ZookeeperRefused."""
+    try:
+        await session.until_connected(lambda client: client.create(path, data))
+    except ZookeeperRefused as refused:
+        if refused.error != ZookeeperError.NODE_EXISTS:
+            raise
+        return False
+    return True
+
+
+async def create_chroot(session: ZookeeperSession, config: NodeConfig) -> None:
+    """Make the znode below which the cluster is kept, and those above it. Raises ZookeeperRefused."""
+    if config.zookeeper.chroot:
+        await create_if_absent(session, "/", b"")
+
+
+async def cluster_id_of(session: ZookeeperSession, world: World, config: NodeConfig) -> str:
+    """Return the id of the cluster; the first broker gives it one. Raises InconsistentClusterId, ZookeeperRefused, ConfigError."""
+    wanted = config.given.get(CLUSTER_ID_KEY)
+    if wanted is None and not await _exists(session, CLUSTER_ID):
+        wanted = uuid_text(random_uuid(world, "cluster id"))
+    if wanted is not None:
+        await create_if_absent(session, "/cluster", None)
+        await create_if_absent(session, CLUSTER_ID, build_cluster_id(wanted))
+    data, _ = await session.until_connected(lambda client: client.get(CLUSTER_ID))
+    try:
+        found = parse_cluster_id(data or b"")
+    except MalformedMessage as malformed:
+        raise ConfigError(f"zookeeper.connect: {CLUSTER_ID} cannot be read: {malformed.reason}") from malformed
+    if CLUSTER_ID_KEY in config.given and found != wanted:
+        raise InconsistentClusterId(f"{CLUSTER_ID_KEY}: ZooKeeper belongs to cluster {found}, not to {wanted}")
+    return found
+
+
+async def _exists(session: ZookeeperSession, path: str) -> bool:
+    return await session.until_connected(lambda client: client.exists(path)) is not None
+
+
+def broker_znode(config: NodeConfig, bound: Mapping[str, Endpoint], wall_ms: int, version: int) -> BrokerZnode:
+    """Return what a broker says of itself; an advertised port of 0 is the one that was bound."""
+    endpoints = [(each.listener, each.host, each.port or bound[each.listener].port) for each in config.advertised_listeners]
+    protocols = config.listener_security_protocol_map
+    plain = [(host, port) for listener, host, port in endpoints if protocols[listener] == PLAINTEXT]
+    host, port = plain[0] if plain else (None, NO_PORT)
+    return BrokerZnode(
+        host=host,
+        port=port,
+        endpoints=[f"{listener}://{f'[{host}]' if ':' in host else host}:{port}" for listener, host, port in endpoints],
+        security_protocols={listener: protocols[listener] for listener, _, _ in endpoints},
+        timestamp_ms=wall_ms,
+        rack=config.broker_rack,
+        version=version,
+    )
+
+
+async def register(session: ZookeeperSession, broker_id: int, znode: BrokerZnode) -> int:
+    """Make the broker's znode and return the broker's epoch. Raises BrokerIdTaken, ZookeeperRefused."""
+    path, data = broker_path(broker_id), znode.build()
+    while True:
+        try:
+            await session.until_connected(lambda client: _create_and_set(client, path, data))
+        except ZookeeperRefused as refused:
+            if refused.error != ZookeeperError.NODE_EXISTS:
+                raise
+        stat = await session.until_connected(lambda client: client.exists(path))
+        if stat is None:
+            continue  # it was somebody's, who has gone
+        if stat.ephemeral_owner == session.client.session:
+            return stat.czxid
+        if stat.ephemeral_owner != session.former_session:
+            raise BrokerIdTaken(
+                f"broker.id: {path} exists already and its owner {stat.ephemeral_owner:#x} does not match this session, {session.client.session:#x};"
+                " another broker has this id, or an earlier life of this one is not timed out yet"
+            )
+        await session.until_connected(lambda client: _delete(client, path))
+
+
+async def _create_and_set(client: ZookeeperClient, path: str, data: bytes) -> None:
+    await client.multi(
+        [
+            (OpCode.CREATE, CreateRequest(path=path, data=data, acl=[OPEN_TO_ALL], flags=CreateMode.EPHEMERAL)),
+            (OpCode.SET_DATA, SetDataRequest(path=path, data=data, version=ANY_VERSION)),
+        ]
+    )
+
+
+async def _delete(client: ZookeeperClient, path: str) -> None:
+    try:
+        await client.delete(path)
+    except ZookeeperRefused as refused:
+        if refused.error != ZookeeperError.NO_NODE:
+            raise

@@ -1,0 +1,71 @@
+"""Requests that only a controller can decide, in the times of ZooKeeper: the broker that is the controller decides, others say that they are not.
+
+A migrating broker hands them on in envelopes, to whoever is the controller then (since 3.4).
+Source: kafka.server.{KafkaApis, ZkSupport.maybeForward, DefaultAutoTopicCreationManager}.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kraftsim.node.broker.forwarding import Forwarding, Refuse
+from kraftsim.node.broker.topic_creation import TopicCreation
+from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.node.outbound import OnAnswer
+from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import CreateTopicsRequest
+
+
+class DecidesHere(Protocol):
+    """A controller that is part of this broker."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is the controller of the cluster."""
+        ...
+
+    def handle(self, key: int, call: Call) -> Answer | Deferred:
+        """Decide a request."""
+        ...
+
+
+class ZookeeperDecisions:
+    """`controller()` is the part of this broker that can decide; `forwarding` the way to whoever else does, `forwards()` whether it is used."""
+
+    def __init__(self, controller: Callable[[], DecidesHere | None], forwarding: Forwarding, forwards: Callable[[], bool]) -> None:
+        self._controller = controller
+        self._forwarding = forwarding
+        self._forwards = forwards
+
+    def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
+        """Complete `later` with what is decided here, or elsewhere; with `refuse(call, NOT_CONTROLLER)` where it cannot be."""
+        controller = self._controller()
+        if controller is not None and controller.is_active:
+            _pass_on(controller.handle(call.api_key, call), later)
+        elif self._forwards():
+            self._forwarding.forward(call, later, refuse)
+        else:
+            later.complete(refuse(call, ErrorCode.NOT_CONTROLLER))
+
+
+class PlainTopicCreation(TopicCreation):
+    """Asks the controller as a client would: before 3.4 nobody knew envelopes."""
+
+    def _ask(self, request: CreateTopicsRequest, on_answer: OnAnswer) -> None:
+        self._channel.send(request, on_answer)
+
+
+def _pass_on(answer: Answer | Deferred, later: Deferred) -> None:
+    if not isinstance(answer, Deferred):
+        later.complete(answer)
+        return
+    inner = answer
+    if inner.answer is not None:
+        later.complete(inner.answer)
+        return
+
+    def complete() -> None:
+        assert inner.answer is not None, "an answer woke this"
+        later.complete(inner.answer)
+
+    inner.attach(complete)
+    later.when_abandoned(inner.abandon)

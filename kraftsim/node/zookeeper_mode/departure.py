@@ -1,0 +1,53 @@
+"""How a broker leaves in good order: it asks the controller, over and over, to move away what it leads, until nothing is left.
+
+Source: kafka.server.KafkaServer.controlledShutdown; controlled.shutdown.max.retries, controlled.shutdown.retry.backoff.ms.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.node.controller_channel import ControllerChannel
+from protocol.errors import ErrorCode
+from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
+
+ATTEMPTS_MAX: Final = 3
+BACKOFF_MS: Final = 5000
+
+
+class Departure:
+    """The controlled shutdown of one broker."""
+
+    def __init__(self, mode: "ZookeeperMode") -> None:
+        self._mode = mode
+        self._channel = ControllerChannel(
+            mode.shell,
+            name="controlled-shutdown",
+            controller=mode.active_controller,
+            request_timeout_ms=mode.shell.config.controller_socket_timeout_ms,
+            retry_timeout_ms=mode.shell.config.controller_socket_timeout_ms,
+            own_versions=mode.controller_versions,
+        )
+
+    async def run(self) -> None:
+        """Return when the controller has moved everything away, or when there is no hope that it will."""
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                await asyncio.sleep(BACKOFF_MS / 1000)
+            if self._mode.active_controller.address is None:
+                continue
+            try:
+                answer = await self._channel.request(
+                    ControlledShutdownRequest(broker_id=self._mode.shell.config.node_id, broker_epoch=self._mode.broker_epoch)
+                )
+            except OSError:
+                continue
+            assert isinstance(answer, ControlledShutdownResponse), "ControlledShutdown was asked"
+            if answer.error_code == ErrorCode.NONE and not answer.remaining_partitions:
+                return
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._channel.close()

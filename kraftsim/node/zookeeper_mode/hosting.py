@@ -1,0 +1,92 @@
+"""Partitions of a broker that is told by a controller what it holds, instead of reading it in a log.
+
+What a controller says of this broker is meant for this incarnation: requests for another one are refused before. A replica that is stopped stays on
+disk unless it is to be deleted.
+Source: kafka.server.ReplicaManager.{stopReplicas, becomeLeaderOrFollower, updateStrayLogs}, kafka.cluster.Partition.isReplicaIsrEligible.
+"""
+
+from collections.abc import Collection
+
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.zookeeper_mode.received_metadata import HeldPartition
+from kraftsim.core.zookeeper_mode.topic_ids import is_derived
+from kraftsim.node.broker.log_directory import PartitionKey
+from kraftsim.node.broker.partitions import Partitions
+from kraftsim.node.broker.replication.replication import Replication
+from kraftsim.node.log import PartitionLog
+from protocol.disk.file_names import partition_directory_name
+
+STRAY_SUFFIX = "-stray"
+NO_LEADER_EPOCH = -1
+
+
+class ToldPartitions(Partitions):
+    """`Partitions` as LeaderAndIsr and StopReplica see them."""
+
+    def held(self, topic: str, partition: int) -> HeldPartition | None:
+        """Return what there is of a partition; None if it is neither hosted nor offline."""
+        if self.is_offline(topic, partition):
+            return HeldPartition(leader_epoch=NO_LEADER_EPOCH, topic_id=None, is_offline=True)
+        hosted = self.find(topic, partition)
+        if hosted is None:
+            owner = self._owner(topic, partition)
+            return None if owner is None else HeldPartition(leader_epoch=NO_LEADER_EPOCH, topic_id=owner)
+        return HeldPartition(leader_epoch=hosted.replica.leader_epoch, topic_id=hosted.topic_id)
+
+    def _owner(self, topic: str, partition: int) -> bytes | None:
+        """Return whose log it is that lies there from an earlier run; None if there is none, or it does not say."""
+        for home in self.directories.online:
+            if home.world.disk.list(partition_directory_name(topic, partition)):
+                owner = PartitionLog(home.world, topic, partition).stored_topic_id()
+                if owner is not None:
+                    return owner
+        return None
+
+    async def name_topic(self, topic: str, topic_id: bytes) -> None:
+        """Write down the id of a topic that had none."""
+        for hosted in self.hosted():
+            if hosted.topic == topic:
+                hosted.topic_id = topic_id
+                if not is_derived(topic_id):
+                    await self._in(hosted.home, "write", hosted.log.store_topic_id(topic_id))
+
+    async def stop_replica(self, key: PartitionKey, *, deletes: bool) -> None:
+        """Serve a partition no more; delete it if told so, also one that was not opened in this run."""
+        async with self._following:
+            hosted = self._hosted.get(key)
+            if not deletes:
+                if hosted is not None:
+                    self._replication.leave(key)
+                return
+            if hosted is not None:
+                await self._delete(hosted)
+            directory = partition_directory_name(*key)
+            for home in self.directories.online:
+                if home.world.disk.list(directory):
+                    await self._delete_files(home, directory)
+
+    async def keep_only(self, keys: Collection[PartitionKey]) -> None:
+        """Move aside what a full list does not name: it belongs to topics that were deleted while this broker was away."""
+        async with self._following:
+            for hosted in self.hosted():
+                if hosted.key not in keys:
+                    self._stand_down(hosted)
+                    await self.moves.cancel(hosted.key)
+                    async with hosted.log.gate:
+                        hosted.log.abort()
+                        del self._hosted[hosted.key]
+                        hosted.home.forget(hosted.key)
+                        hosted.home.world.disk.move_directory(hosted.log.directory, f"{hosted.log.directory}{STRAY_SUFFIX}")
+                    self._on_changed(hosted.key)
+
+    def _is_meant(self, image: MetadataImage) -> bool:
+        """Whatever is told is told to this incarnation."""
+        return True
+
+
+class ToldReplication(Replication):
+    """`Replication` among brokers of which nobody knows the epochs: who is alive may be in sync."""
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Tell whether a follower may join those in sync."""
+        return self._image().broker(broker_id) is not None

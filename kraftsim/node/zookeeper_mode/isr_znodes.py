@@ -1,0 +1,101 @@
+"""Other sets of in-sync replicas, by the leader's own hand: the state znode is set if it has the version that the leader knows.
+
+So it was before inter.broker.protocol.version 2.7-IV2. Controllers hear of it by a notification of their own, gathered for a while.
+Source: kafka.server.ZkIsrManager, kafka.utils.ReplicationUtils.updateLeaderAndIsr, ReplicaManager.maybePropagateIsrChanges.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from kraftsim.core.partitions.in_sync_replicas import IsrProposal
+from kraftsim.core.partitions.partition_replica import AgreedIsr
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.replication.isr_changes import IsrChanges
+from kraftsim.node.controller_channel import ControllerChannel
+from kraftsim.node.shell import NodeShell
+from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper_mode.session import ZookeeperSession
+from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+from protocol.messages.k56_alter_partition import BrokerState
+from protocol.zookeeper.kafka_admin_znodes import build_partitions
+from protocol.zookeeper.kafka_znodes import ISR_CHANGE, PartitionStateZnode, state_path
+from protocol.zookeeper.op_codes import CreateMode, ZookeeperError
+
+PROPAGATION_MS: Final = 2500
+"""IsrChangePropagationConfig.checkIntervalMs."""
+UNCHECKED_EPOCH: Final = -1
+PartitionKey = tuple[str, int]
+
+
+class IsrChangesWithoutEpochs(IsrChanges):
+    """By AlterPartition, among brokers that do not know each other's epochs."""
+
+    def _in_sync(self, proposal: IsrProposal, own_id: int, own_epoch: int) -> list[BrokerState]:
+        return [BrokerState(broker_id=each, broker_epoch=UNCHECKED_EPOCH) for each in proposal.isr]
+
+
+class IsrZnodes(IsrChanges):
+    """`controller_epoch()` is the latest that this broker knows: it goes into the znode."""
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        channel: ControllerChannel,
+        session: ZookeeperSession,
+        controller_epoch: Callable[[], int],
+        on_moved: Callable[[PartitionKey], None],
+    ) -> None:
+        super().__init__(shell, channel, lambda: UNCHECKED_EPOCH, on_moved)
+        self._session = session
+        self._controller_epoch = controller_epoch
+        self._changed: dict[PartitionKey, None] = {}
+        self._is_propagating = False
+
+    def ask(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
+        """Write a set into ZooKeeper."""
+        self._shell.tasks.spawn(self._write(hosted, proposal), f"isr of {hosted.topic}-{hosted.partition}")
+
+    async def _write(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
+        try:
+            outcome = await self._set(hosted, proposal)
+        except (ZookeeperRefused, MalformedMessage):
+            outcome = ErrorCode.INVALID_UPDATE_VERSION  # whoever knows better will tell
+        if isinstance(outcome, AgreedIsr):
+            self._note(hosted)
+        self._settle(hosted, proposal, outcome)
+
+    async def _set(self, hosted: HostedPartition, proposal: IsrProposal) -> AgreedIsr | ErrorCode:
+        """Return what holds from now on. INVALID_UPDATE_VERSION where another one was quicker, unless that was this broker's own write."""
+        path = state_path(hosted.topic, hosted.partition)
+        wanted = PartitionStateZnode(
+            leader=self._shell.config.node_id,
+            leader_epoch=proposal.leader_epoch,
+            isr=list(proposal.isr),
+            controller_epoch=self._controller_epoch(),
+        )
+        try:
+            stat = await self._session.until_connected(lambda client: client.set(path, wanted.build(), proposal.partition_epoch))
+        except ZookeeperRefused as refused:
+            if refused.error != ZookeeperError.BAD_VERSION:
+                raise
+            data, stat = await self._session.until_connected(lambda client: client.get(path))
+            if PartitionStateZnode.parse(data or b"") != wanted:
+                return ErrorCode.INVALID_UPDATE_VERSION
+        return AgreedIsr(leader_epoch=proposal.leader_epoch, partition_epoch=stat.version, isr=tuple(proposal.isr))
+
+    def _note(self, hosted: HostedPartition) -> None:
+        self._changed[hosted.topic, hosted.partition] = None
+        if not self._is_propagating:
+            self._is_propagating = True
+            self._shell.tasks.spawn(self._propagate(), "isr-change-propagation")
+
+    async def _propagate(self) -> None:
+        await asyncio.sleep(PROPAGATION_MS / 1000)
+        self._is_propagating = False
+        changed, self._changed = list(self._changed), {}
+        try:
+            await self._session.until_connected(lambda client: client.create(ISR_CHANGE, build_partitions(changed), CreateMode.PERSISTENT_SEQUENTIAL))
+        except ZookeeperRefused:
+            self._changed.update(dict.fromkeys(changed))  # the next one says it, too

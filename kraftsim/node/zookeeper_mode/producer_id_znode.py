@@ -1,0 +1,43 @@
+"""The way to producer ids before AllocateProducerIds: each broker takes its blocks out of ZooKeeper by itself.
+
+Source: kafka.coordinator.transaction.ZkProducerIdManager, KIP-98.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from kraftsim.core.decision import Refusal
+from kraftsim.node.outbound import OnAnswer
+from kraftsim.node.zookeeper.client import ZookeeperRefused
+from protocol.errors import ErrorCode
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
+
+
+BLOCKS = "kraftsim.node.zookeeper_mode.producer_id_blocks"
+
+
+class ZnodeBlocks:
+    """Answers as a controller would."""
+
+    def __init__(self, mode: "ZookeeperMode") -> None:
+        self._mode = mode
+
+    def send(self, body: Message, on_answer: OnAnswer) -> None:
+        """Take the next block."""
+        self._mode.shell.tasks.spawn(self._take(on_answer), "producer-id-block")
+
+    async def _take(self, on_answer: OnAnswer) -> None:
+        mode = self._mode
+        try:
+            block = await import_module(BLOCKS).claim_block(mode.client, mode.shell.config.node_id, mode.shell.world.note)
+        except ZookeeperRefused:
+            on_answer(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        if isinstance(block, Refusal):
+            on_answer(AllocateProducerIdsResponse(error_code=block.error))
+        else:
+            on_answer(AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size))

@@ -1,0 +1,114 @@
+"""A broker's session with ZooKeeper: when the servers have given it up, another one takes its place, and whoever depends on it is told in order.
+
+Source: kafka.zookeeper.ZooKeeperClient (reinitialize, stateChangeHandlers), kafka.zk.KafkaZkClient.retryRequestsUntilConnected.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from kraftsim.events.zookeeper_mode import BrokerSessionBegan, BrokerSessionLost
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.shell import NodeShell
+from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
+from protocol.zookeeper.op_codes import EventType, ZookeeperError
+
+T = TypeVar("T")
+OnEvent = Callable[[EventType, str], None]
+
+
+class ZookeeperUnreachable(OSError):
+    """No ZooKeeper server let this node in within zookeeper.connection.timeout.ms."""
+
+
+class ZookeeperSession:
+    """`on_expired` is called at once when the session is over, `on_renewed` is awaited when there is another one."""
+
+    def __init__(self, shell: NodeShell, on_expired: Callable[[], None], on_renewed: Callable[[], Awaitable[None]]) -> None:
+        self._shell = shell
+        self._on_expired = on_expired
+        self._on_renewed = on_renewed
+        self._listeners: list[OnEvent] = []
+        self._is_over = False
+        self._connected = asyncio.Event()
+        self.former_session = 0
+        """The session before this one: what it left behind is ours."""
+        self.client = self._new_client()
+
+    def listen(self, on_event: OnEvent) -> None:
+        """Hear of everything that is watched, in this session and all later ones; what was watched must be watched again after `on_renewed`."""
+        self._listeners.append(on_event)
+
+    async def start(self) -> None:
+        """Begin a session. Raises ZookeeperUnreachable, and ConfigError's kind of trouble where there is no chroot to be made."""
+        config = self._shell.config
+        self.client.start()
+        timeout_ms = config.zookeeper_connection_timeout_ms
+        timeout_ms = config.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._connected.wait()
+        except TimeoutError as timeout:
+            self.client.abort()
+            raise ZookeeperUnreachable(
+                f"zookeeper.connect: no server of {config.zookeeper_connect} let this broker in within {timeout_ms} ms"
+            ) from timeout
+
+    async def until_connected(self, work: Callable[[ZookeeperClient], Awaitable[T]]) -> T:
+        """Do something, and do it again if the connection was lost meanwhile: it may have happened then. Raises ZookeeperRefused."""
+        while True:
+            try:
+                return await work(self.client)
+            except ZookeeperRefused as refused:
+                if refused.error != ZookeeperError.CONNECTION_LOSS or self._is_over:
+                    raise
+
+    async def close(self) -> None:
+        """End the session, so that what is ephemeral goes at once."""
+        self._is_over = True
+        await self.client.close()
+
+    def abort(self) -> None:
+        """Let go at once, as a process that dies: the session ends when its time is over."""
+        self._is_over = True
+        self.client.abort()
+
+    def _new_client(self) -> ZookeeperClient:
+        config: NodeConfig = self._shell.config
+        return ZookeeperClient(
+            self._shell.world,
+            config.zookeeper.servers,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            on_event=self._tell,
+            on_state=self._on_state,
+            local_host=config.outgoing_host,
+            chroot=config.zookeeper.chroot,
+        )
+
+    def _tell(self, event_type: EventType, path: str) -> None:
+        for listener in self._listeners:
+            listener(event_type, path)
+
+    def _on_state(self, state: SessionState) -> None:
+        if self._is_over or self._shell.is_dead:
+            return
+        if state is SessionState.CONNECTED:
+            self._connected.set()
+        elif state is SessionState.EXPIRED:
+            self._shell.world.note(BrokerSessionLost(session=self.client.session))
+            self._on_expired()
+            self._shell.tasks.spawn(self._renew(), "zookeeper-session-renewal")
+
+    async def _renew(self) -> None:
+        """Begin another session, however long that takes."""
+        self.former_session = self.client.session
+        self._connected.clear()
+        self.client = self._new_client()
+        self.client.start()
+        await self._connected.wait()
+        self.note_began()
+        await self._on_renewed()
+
+    def note_began(self) -> None:
+        """Say that a session has begun."""
+        self._shell.world.note(BrokerSessionBegan(session=self.client.session, timeout_ms=self.client.session_timeout_ms))
