@@ -22,6 +22,7 @@ VERBS = {
     "heal": "End what `cut` and `slow` did.",
     "node": "Run one node from a Kafka properties file.",
     "zookeeper": "Run a ZooKeeper server, for releases that keep their metadata there.",
+    "lease": "Run a server or a producer of lease_pid, the design before Kafka's own.",
     "scenario": "Play a scenario: in virtual time, as processes, or embedded.",
     "sweep": "Play a scenario over many seeds and look for violated invariants.",
     "replay": "Play a run again, exactly, from the replay.json that it left.",

@@ -45,7 +45,9 @@ from kraftsim.node.zookeeper_mode.settings import check_zookeeper, with_node_id
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"
-FIVE_BATCHES, LATEST_BATCH = "five-batches", "latest-batch"
+FIVE_BATCHES, LATEST_BATCH, ANNOUNCED_WINDOW = "five-batches", "latest-batch", "latest-batch-announced"
+UNKNOWN_PRODUCERS = ("as-released", "accepted", "unknown-producer-id", "out-of-order")
+"""What becomes of a producer that is not known: the first goes by the release."""
 PLAINTEXT = "PLAINTEXT"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
@@ -243,7 +245,8 @@ class NodeConfig:
 
     # ours
     release: str = setting("kraftsim.release", text_value, "3.9")
-    producer_state: str = setting("kraftsim.producer.state", choice(FIVE_BATCHES, LATEST_BATCH), FIVE_BATCHES)
+    producer_state: str = setting("kraftsim.producer.state", choice(FIVE_BATCHES, LATEST_BATCH, ANNOUNCED_WINDOW), FIVE_BATCHES)
+    unknown_producer: str = setting("kraftsim.unknown.producer", choice(*UNKNOWN_PRODUCERS), UNKNOWN_PRODUCERS[0])
     cluster_id: str = setting("kraftsim.cluster.id", text_value, DEFAULT_CLUSTER_ID)
     run: str = setting("kraftsim.run", text_value, "run")
     node_name: str = setting("kraftsim.node.name", text_value)

@@ -36,7 +36,7 @@ from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 from kraftsim.node.broker.transactions.verification import Verifier
-from kraftsim.node.config import LATEST_BATCH, NodeConfig
+from kraftsim.node.config import ANNOUNCED_WINDOW, LATEST_BATCH, UNKNOWN_PRODUCERS, NodeConfig
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
@@ -154,7 +154,7 @@ class Parts:
 
     def producer_state(self, config: NodeConfig) -> ProducerStateManager:
         """Make the producer state of one partition."""
-        keeps_latest_only = config.producer_state == LATEST_BATCH
+        keeps_latest_only = config.producer_state in (LATEST_BATCH, ANNOUNCED_WINDOW)
         return (self.latest_batch_state_manager if keeps_latest_only else self.producer_state_manager)(self.producer_policy(config))
 
     def producer_policy(self, config: NodeConfig, settings: BrokerSettings | None = None) -> ProducerStatePolicy:
@@ -166,12 +166,16 @@ class Parts:
         if settings is not None:
             verifies = (settings.value("transaction.partition.verification.enable") or str(verifies)).lower() == "true"
         return ProducerStatePolicy(
-            unknown_producer=self.unknown_producer,
+            unknown_producer=self._unknown_producer(config),
             expiration_ms=expiration_ms,
             verifies_transactions=self.verifies_transactions and verifies,
             transactions_have_epochs=self.transactions_have_epochs,
             sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )
+
+    def _unknown_producer(self, config: NodeConfig) -> UnknownProducer:
+        is_told = config.unknown_producer != UNKNOWN_PRODUCERS[0]
+        return UnknownProducer(config.unknown_producer.replace("-", " ")) if is_told else self.unknown_producer
 
     @property
     def config_tables(self) -> ConfigTables:

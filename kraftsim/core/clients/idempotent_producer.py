@@ -37,6 +37,7 @@ from kraftsim.core.clients.producer_steps import (
     Started,
     TimePassed,
     TopicPartition,
+    WindowAnnounced,
 )
 from protocol.errors import ErrorCode
 
@@ -47,6 +48,8 @@ NOT_IN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRO
 
 class IdempotentProducer:
     """One producer. Call `step` for everything that happens and carry out its effects in order; call it again no later than `wake_at_ms`."""
+
+    queue_class = PartitionQueue
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
@@ -110,6 +113,8 @@ class IdempotentProducer:
                 self._settle_request(request_id, answers, now_ms)
             case ProduceLost(request_id):
                 self._lose_request(request_id, now_ms)
+            case WindowAnnounced():
+                self._hear_window(happened)
             case _:
                 assert_never(happened)
         self._go_on(now_ms)
@@ -160,7 +165,7 @@ class IdempotentProducer:
         queue = self._queues.get(record.where)
         is_new = queue is None
         if queue is None:
-            queue = self._queues[record.where] = PartitionQueue(record.where, self._settings.first_sequence)
+            queue = self._queues[record.where] = self.queue_class(record.where, self._settings.first_sequence)
             self._metadata_is_stale = self._metadata_is_stale or record.where not in self._leaders
         has_closed = queue.add(record, self._settings.batch_size_bytes, now_ms)
         return has_closed or is_new or self._settings.linger_ms == 0 or self._fatal is not None
@@ -240,7 +245,7 @@ class IdempotentProducer:
         for request in self._requests.values():
             in_flight[request.broker_id] = in_flight.get(request.broker_id, 0) + 1
         for broker_id in dict.fromkeys(self._leaders.values()):
-            while in_flight.get(broker_id, 0) < self._settings.max_in_flight_requests_per_connection:
+            while in_flight.get(broker_id, 0) < self._requests_max(broker_id):
                 batches = self._next_batches(broker_id, identity, now_ms)
                 if not batches:
                     break
@@ -263,6 +268,13 @@ class IdempotentProducer:
                 chosen.append(batch)
                 room_bytes -= batch.size_bytes
         return tuple(chosen)
+
+    def _hear_window(self, announced: WindowAnnounced) -> None:
+        """Hear which window a broker announces: nothing to a producer of the kind there is."""
+
+    def _requests_max(self, broker_id: int) -> int:
+        """Return how many requests a broker may be sent before it has answered one."""
+        return self._settings.max_in_flight_requests_per_connection
 
     def _may_send_to(self, where: TopicPartition) -> bool:
         """Tell whether a partition may be written to now: always, where there are no transactions."""

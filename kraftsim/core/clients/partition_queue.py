@@ -58,16 +58,19 @@ class PartitionQueue:
         """
         for batch in self.batches:
             if batch.state is BatchState.READY:
-                may_go = self.is_first_open(batch) if batch.attempts else self._may_begin(identity)
+                may_go = self.is_first_open(batch) if batch.attempts else self._may_begin(identity, batch)
                 return batch if may_go and batch.not_before_ms <= now_ms else None
         return None
 
-    def _may_begin(self, identity: Identity) -> bool:
-        open_count = sum(1 for _ in self._sent())
-        is_continued = self.identity == identity or not open_count
-        return is_continued and not self.has_lost_sequence and open_count < REMEMBERED_BATCHES
+    def _may_begin(self, identity: Identity, batch: OutgoingBatch) -> bool:
+        is_continued = self.identity == identity or not any(True for _ in self.sent_batches())
+        return is_continued and not self.has_lost_sequence and self.has_room_for(batch)
 
-    def _sent(self) -> Iterator[OutgoingBatch]:
+    def has_room_for(self, batch: OutgoingBatch) -> bool:
+        """Tell whether a batch may join those whose fate is open."""
+        return sum(1 for _ in self.sent_batches()) < REMEMBERED_BATCHES
+
+    def sent_batches(self) -> Iterator[OutgoingBatch]:
         """Yield the batches that were sent at least once: they stand before all others."""
         return takewhile(lambda batch: batch.attempts > 0, self.batches)
 
@@ -76,7 +79,7 @@ class PartitionQueue:
         assert batch.state is BatchState.READY, "only a waiting batch is sent"
         if batch.identity is None:
             if self.identity != identity:
-                assert not any(self._sent()), "a new identity begins with no batch of the old one open"
+                assert not any(self.sent_batches()), "a new identity begins with no batch of the old one open"
                 self.identity, self.next_sequence = identity, self._first_sequence
                 self._first_sequence = 0
             batch.identity = identity
@@ -112,7 +115,7 @@ class PartitionQueue:
 
     def needs_new_identity(self) -> bool:
         """Tell whether the partition waits for a new identity: a sequence is lost and no fate is open any more."""
-        return self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch in self._sent())
+        return self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch in self.sent_batches())
 
     def begin_again(self) -> None:
         """Give the refused batches no sequence, so that they get new ones, from 0, under the next identity."""

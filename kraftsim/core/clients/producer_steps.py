@@ -149,6 +149,13 @@ class ProduceLost(msgspec.Struct, frozen=True):
     request_id: int
 
 
+class WindowAnnounced(msgspec.Struct, frozen=True):
+    """A broker has answered Produce, and announced how many sequence numbers may be under way (KIP-758); None: it has announced nothing."""
+
+    broker_id: int
+    sequences: int | None
+
+
 ProducerInput = (
     Started
     | RecordGiven
@@ -160,6 +167,7 @@ ProducerInput = (
     | ProducerIdLost
     | ProduceAnswered
     | ProduceLost
+    | WindowAnnounced
 )
 
 

@@ -19,6 +19,7 @@ from kraftsim.core.clients.producer_steps import (
 from kraftsim.node.clients.cluster_connections import ClusterConnections, error_of
 from kraftsim.node.outbound import NoCommonVersion, PeerConnection
 from kraftsim.node.tasks import NodeTasks
+from protocol.announced_window import announced_window
 from protocol.api_keys import ApiKey
 from protocol.batches import build_batch
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -44,6 +45,7 @@ class ProduceOutbox:
         settle: Callable[[ProduceAnswered | ProduceLost], None],
         fail: Callable[[BaseException], None],
         transactional_id: str | None = None,
+        on_window: Callable[[int, int | None], None] | None = None,
     ) -> None:
         self._connections = connections
         self._tasks = tasks
@@ -52,6 +54,8 @@ class ProduceOutbox:
         self._settle = settle
         self._fail = fail
         self._transactional_id = transactional_id
+        self._on_window = on_window
+        """Hears after each answer which window the broker announces (KIP-758)."""
         self._waiting: dict[int, deque[tuple[SendProduce, bool]]] = {}
         self.is_closed = False
 
@@ -86,6 +90,8 @@ class ProduceOutbox:
                 self._settle(ProduceLost(request.request_id))
             else:
                 assert isinstance(answer, ProduceResponse), "Produce was asked"
+                if self._on_window is not None:
+                    self._on_window(request.broker_id, announced_window(getattr(answer, "_tags", None)))
                 self._settle(ProduceAnswered(request.request_id, _partition_answers(answer)))
 
         try:

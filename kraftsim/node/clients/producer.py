@@ -26,7 +26,9 @@ from kraftsim.core.clients.producer_steps import (
     Started,
     TimePassed,
     TopicPartition,
+    WindowAnnounced,
 )
+from kraftsim.core.clients.windowed_producer import WindowedProducer
 from kraftsim.events.clients import ClientInitialized, ClientStarted, ClientStopped, RecordAcknowledged, RecordFailed, RecordSent
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections, error_of
 from kraftsim.node.clients.produce_outbox import ProduceOutbox, leaders_of
@@ -76,6 +78,7 @@ class ProducerClient:
             timeout_ms=self._settings.request_timeout_ms,
             settle=self._loop.take,
             fail=self._loop.fail,
+            on_window=self._hear_window if isinstance(self._rules, WindowedProducer) else None,
         )
 
     async def start(self) -> None:
@@ -115,6 +118,9 @@ class ProducerClient:
         self._connections.close()
         await self._tasks.join()
         self._world.flush_events()
+
+    def _hear_window(self, broker_id: int, sequences: int | None) -> None:
+        self._loop.take(WindowAnnounced(broker_id, sequences))
 
     # Effects ------------------------------------------------------------------------------------------------------------------------------------
 

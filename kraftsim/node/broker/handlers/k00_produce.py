@@ -21,6 +21,9 @@ from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
 from kraftsim.node.broker.partitions import PartitionKey
 from kraftsim.node.broker.transactions.produce_verification import ProduceVerification, Verified
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler
+from kraftsim.node.config import ANNOUNCED_WINDOW
+from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
+from protocol.announced_window import window_tag
 from protocol.api_keys import ApiKey
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 from protocol.errors import ErrorCode
@@ -90,6 +93,8 @@ class ProduceWork:
         self.first_error = ErrorCode.NONE
         self.leader_endpoints: dict[int, NodeEndpoint] = {}
         self.response = ProduceResponse()
+        if broker.config.producer_state == ANNOUNCED_WINDOW and self.version >= FIRST_VERSION_WITH_WINDOW:
+            self.response._tags = window_tag(broker.config.max_in_flight_sequence_number_per_connection)
 
     def run(self, request: ProduceRequest) -> None:
         """Append every batch of the request."""

@@ -1,0 +1,105 @@
+"""`kraftsim lease`: a server of lease_pid, or a producer that writes to some, each in a process of its own."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kraftsim.cli.failure import OK, VIOLATED, Failure, fail
+from kraftsim.cli.options import DIRECTORY, parse_settings
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kraftsim.node.lease_pid.settings import LeaseSettings
+    from kraftsim.world.interface import World
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim zookeeper --data runs/zookeeper
+  kraftsim lease server --data runs/lease-1 --set broker.id=1 --set lease.brokers=1@127.0.0.1:9301 --set zookeeper.connect=127.0.0.1:2181 \\
+      --set lease.topics=orders:3
+  kraftsim lease write --data runs/writer --bootstrap 127.0.0.1:9301 --topic orders --messages 1000"""
+)
+@click.argument("role", type=click.Choice(["server", "write"]))
+@click.option("--data", type=DIRECTORY, required=True, help="Where files and events are.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of a server. Repeatable.")
+@click.option("--bootstrap", default="", metavar="HOST:PORT,...", help="Servers that a producer asks first.")
+@click.option("--topic", default="orders", show_default=True, help="What a producer writes to: its first partition.")
+@click.option("--messages", default=100, show_default=True, help="How many messages.")
+@click.option("--known-id", type=int, default=None, help="An id that an earlier producer held: take it over.")
+@click.option("--patience", default=60.0, show_default=True, metavar="SECONDS", help="How long a producer waits for its last answers.")
+def lease(role: str, data: Path, settings: tuple[str, ...], bootstrap: str, topic: str, messages: int, known_id: int | None, patience: float) -> int:
+    """Run lease_pid, the idempotent producer that was drawn before Kafka's own: a server until SIGTERM or Ctrl-C, or a producer until it is done.
+
+    A producer prints its id, its generation and how many messages the log has of it; it exits 1 if some were not acknowledged.
+    """
+    from kraftsim.node.config_keys import ConfigError
+    from kraftsim.node.lease_pid.settings import LeaseSettings, parse_address
+    from kraftsim.world.real.runner import run_node
+
+    started_ns = time.monotonic_ns()
+    try:
+        if role == "server":
+            chosen = LeaseSettings.parse(parse_settings(settings))
+            run_node(lambda stopping: _serve(chosen, data, started_ns, stopping))
+            return OK
+        addresses = [parse_address("--bootstrap", each) for each in bootstrap.split(",")]
+        world = _world(f"writer-{data.name}", data, started_ns)
+        return run_node(lambda stopping: _write(world, addresses, topic, messages, known_id, patience))
+    except ConfigError as trouble:
+        fail(trouble)
+    except OSError as trouble:
+        raise Failure(f"lease: {trouble}") from trouble
+
+
+def _world(node: str, data: Path, started_ns: int) -> "World":
+    from kraftsim.cluster.launch import EVENTS_BESIDE_DATA
+    from kraftsim.world.real.event_files import next_incarnation
+    from kraftsim.world.real.world import real_world
+
+    events = data.parent / EVENTS_BESIDE_DATA
+    incarnation = next_incarnation(events, node)
+    return real_world(run="run", node=node, incarnation=incarnation, data_dir=data, events_dir=events, seed=started_ns, started_ns=started_ns)
+
+
+async def _serve(settings: "LeaseSettings", data: Path, started_ns: int, stopping: "asyncio.Event") -> None:
+    import asyncio
+
+    from kraftsim.cluster.directory_lock import locked
+    from kraftsim.node.lease_pid.server import LeaseServer
+    from kraftsim.world.human_log import set_up_human_log
+
+    node = f"lease-{settings.broker_id}"
+    with locked(data):
+        world = _world(node, data, started_ns)
+        log = set_up_human_log(world.clock, node=world.node, incarnation=world.incarnation)
+        server = LeaseServer(world, settings)
+        await server.start()
+        log.info("serving", host=settings.host, port=server.port)
+        failure: asyncio.Future[BaseException] = asyncio.ensure_future(server.failed())
+        failure.add_done_callback(lambda _: stopping.set())
+        await stopping.wait()
+        if failure.done() and not failure.cancelled():
+            raise Failure(f"{node}: {failure.result()}")
+        failure.cancel()
+        await server.stop()
+
+
+async def _write(world: "World", bootstrap: list[tuple[str, int]], topic: str, messages: int, known_id: int | None, patience: float) -> int:
+    from kraftsim.core.lease_pid.producer_steps import LeasingSettings
+    from kraftsim.node.lease_pid.client import LeasingProducerClient, read_all
+
+    known = ((0, known_id),) if known_id is not None else ()
+    client = LeasingProducerClient(world, bootstrap=bootstrap, client_id=world.node, topic=topic, settings=LeasingSettings(known_ids=known))
+    granted = await client.begin(0)
+    for number in range(granted.sequence_number, granted.sequence_number + messages):
+        client.send(0, str(number), b"message")
+    left = await client.flush(patience)
+    await client.close()
+    there = sum(each.content.producer_id == granted.producer_id for each in await read_all(bootstrap, topic, 0))
+    click.echo(f"id {granted.producer_id}, generation {granted.generation}, in the log: {there}, without an answer: {left}")
+    return VIOLATED if left else OK

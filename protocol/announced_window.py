@@ -1,0 +1,25 @@
+"""How a leader of KIP-758's second phase tells producers its window: a tagged field of its own in each answer to Produce, since version 9.
+
+The document wants a version of Produce of its own, so that a producer knows what kind of broker it faces. Version numbers are Kafka's to give away; a
+tag that nobody else uses says the same, is skipped by every other client, and comes with each answer, so that a window that changes is heard of.
+Source: KIP-758 (never adopted), KIP-482.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+WINDOW_TAG: Final = 758
+FIRST_VERSION: Final = 9
+"""Of Produce: since then answers have tagged fields."""
+WINDOW_BYTES: Final = 4
+
+
+def window_tag(sequences: int) -> dict[int, bytes]:
+    """Return the tagged fields of an answer that announces a window of so many sequence numbers."""
+    return {WINDOW_TAG: sequences.to_bytes(WINDOW_BYTES)}
+
+
+def announced_window(tags: Mapping[int, bytes] | None) -> int | None:
+    """Return the window that an answer announces; None: its sender is a broker of another kind."""
+    value = (tags or {}).get(WINDOW_TAG)
+    return int.from_bytes(value) if value is not None and len(value) == WINDOW_BYTES else None

@@ -1,0 +1,114 @@
+"""The producer of KIP-758's second phase: throttled by sequence numbers where the leader announces a window, by five requests where it does not."""
+
+import pytest
+
+from kraftsim.core.clients.producer_steps import (
+    MetadataArrived,
+    OutgoingRecord,
+    PartitionAnswer,
+    ProduceAnswered,
+    ProducerEffect,
+    ProducerIdArrived,
+    ProducerSettings,
+    RecordDelivered,
+    RecordGiven,
+    SendProduce,
+    Started,
+    TimePassed,
+    TopicPartition,
+    WindowAnnounced,
+)
+from kraftsim.core.clients.windowed_producer import WindowedProducer
+from protocol.announced_window import announced_window, window_tag
+from protocol.errors import ErrorCode
+from protocol.message_codec import compiled
+from protocol.messages.k00_produce import ProduceResponse
+
+WHERE = TopicPartition("t", 0)
+
+
+class Talk:
+    """A producer of one partition that broker 1 leads; each record is a batch of its own."""
+
+    def __init__(self) -> None:
+        self.producer = WindowedProducer(ProducerSettings(linger_ms=0, retry_backoff_ms=0))
+        self.sent: list[SendProduce] = []
+        self.delivered: list[int] = []
+        for happened in (Started(), ProducerIdArrived(7, 0), MetadataArrived({WHERE: 1})):
+            self.take(self.producer.step(happened, 0))
+
+    def take(self, effects: list[ProducerEffect]) -> None:
+        self.sent += [each for each in effects if isinstance(each, SendProduce)]
+        self.delivered += [each.offset for each in effects if isinstance(each, RecordDelivered)]
+
+    def send(self, count: int) -> int:
+        for number in range(count):
+            record = OutgoingRecord(where=WHERE, key=str(number), value=b"", timestamp_ms=0)
+            self.take(self.producer.step(RecordGiven(record), 0))
+        self.take(self.producer.step(MetadataArrived({WHERE: 1}), 0))
+        return len(self.sent)
+
+    def hear(self, broker_id: int, window: int | None) -> int:
+        self.take(self.producer.step(WindowAnnounced(broker_id, window), 0))
+        return len(self.sent)
+
+    def answer(self, request: SendProduce, error: ErrorCode = ErrorCode.NONE, offset: int = 0) -> None:
+        said = PartitionAnswer(where=WHERE, error_code=error, base_offset=offset)
+        self.take(self.producer.step(ProduceAnswered(request.request_id, (said,)), 0))
+
+
+def test_five_requests_leave_until_a_window_is_announced_and_then_as_many_sequences_as_fit():
+    talk = Talk()
+    assert talk.send(60) == 5
+    assert talk.hear(1, 20) == 20
+    assert talk.hear(1, 50) == 50, "a window may grow while producers run"
+    assert talk.hear(1, 10) == 50, "and shrink: what is under way stays so"
+    for request in list(talk.sent):
+        talk.answer(request)
+    assert len(talk.sent) == 60
+
+
+def test_the_next_leader_is_sent_five_until_it_has_announced_a_window():
+    talk = Talk()
+    talk.send(8)
+    talk.hear(1, 1000)
+    assert len(talk.sent) == 8
+    for request in list(talk.sent):
+        talk.answer(request)
+    talk.take(talk.producer.step(MetadataArrived({WHERE: 2}), 0))
+    for number in range(20):
+        talk.take(talk.producer.step(RecordGiven(OutgoingRecord(where=WHERE, key=str(number), value=b"", timestamp_ms=0)), 0))
+    assert len(talk.sent) == 8 + 5
+    assert talk.hear(2, 1000) == 8 + 20
+
+
+def test_a_broker_that_announces_nothing_any_more_is_sent_five_again():
+    talk = Talk()
+    talk.send(30)
+    assert talk.hear(1, 12) == 12
+    talk.hear(1, None)
+    for request in talk.sent[:7]:
+        talk.answer(request)
+    assert len(talk.sent) == 12, "five are under way still"
+    talk.answer(talk.sent[7])
+    assert len(talk.sent) == 13
+
+
+def test_a_duplicate_is_done_with_and_what_is_out_of_order_goes_out_again():
+    talk = Talk()
+    talk.send(8)
+    talk.hear(1, 100)
+    talk.answer(talk.sent[1], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    talk.answer(talk.sent[0], ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)
+    assert talk.delivered == [-1]
+    talk.take(talk.producer.step(TimePassed(), 1))
+    assert talk.sent[8].batches[0].base_sequence == 1 and talk.sent[8].batches[0].attempts == 2
+
+
+@pytest.mark.parametrize("window", [1, 500, 2**30])
+def test_an_answer_of_produce_carries_the_window_beside_all_else(window):
+    answer = ProduceResponse()
+    answer._tags = window_tag(window)
+    told, _ = compiled(ProduceResponse, 9).decode(compiled(ProduceResponse, 9).encode(answer), 0)
+    assert announced_window(told._tags) == window
+    assert announced_window(None) is None and announced_window({758: b"1"}) is None
