@@ -164,10 +164,14 @@ class Copying:
         read = Counter(record.key for record in await reader.read_all(self.output_topic, range(self.partitions)))
         stage.note(CopyRead(client_id=self._called("auditor"), topic=self.output_topic))
         await reader.close()
-        sent = [f"{number}.{index}" for number in self.writers(stage) for index in range(stage.workload("records_per_writer"))]
+        sent = self.keys(stage)
         lost, doubled = sum(not read[key] for key in sent), sum(read[key] > 1 for key in sent)
         if lost or doubled:
             raise StoryFailed(f"of {len(sent)} records {lost} were not copied and {doubled} more than once")
+
+    def keys(self, stage: Stage) -> list[str]:
+        """Return the keys of all records of the input."""
+        return [f"{number}.{index}" for number in self.writers(stage) for index in range(stage.workload("records_per_writer"))]
 
     def _called(self, client: str) -> str:
         """Return the name of a client: another application's are told apart by its own."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.features import update_features
 from kraftsim.cluster.field_of_cluster import RealCluster
 from kraftsim.cluster.field_schedule import FieldSchedule
 from kraftsim.cluster.launch import client_parts_of
@@ -99,6 +100,10 @@ class RealStage:
             await self.cluster.stop_node(name, STOP_SECONDS)
         if self.cluster.is_down(name):
             await self.cluster.restart_node(name)
+
+    async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
+        """Ask for other levels of features; return why some could not change."""
+        return await update_features(self._addresses, levels, downwards=downwards)
 
     def is_down(self, name: str) -> bool:
         """Tell whether a node does not run."""

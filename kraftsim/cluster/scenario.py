@@ -15,6 +15,7 @@ What differs between the modes is said here and nowhere else:
 | clients           | our own                                     | librdkafka; ids and transactions by our own | our own                    |
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -100,6 +101,10 @@ class Stage(Protocol):
         """Tell whether a node does not run: it was killed, or gave up."""
         ...
 
+    async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
+        """Ask for other levels of features, as `kafka-features` does, until there is an answer; return why some could not change, by name."""
+        ...
+
     async def wait_for_leader(self) -> None:
         """Return when a controller is active, as far as this mode lets anybody see that."""
         ...
@@ -143,6 +148,15 @@ class Stage(Protocol):
     def id_asker(self, client_id: str) -> IdAsker:
         """Return a new client that asks for producer ids at one broker after the other."""
         ...
+
+
+async def within(stage: Stage, what: str, wait: Awaitable[object], seconds: float) -> None:
+    """Wait for something. Raises LivenessLost if that takes longer than so many seconds of the stage."""
+    try:
+        async with asyncio.timeout(seconds):
+            await wait
+    except TimeoutError as late:
+        raise LivenessLost(f"{what}: not so within {seconds:g} s, at {stage.now_seconds():.1f} s") from late
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.features import update_features
 from kraftsim.cluster.launch import build_node, client_parts_of
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.scenario import Mode
@@ -285,6 +286,10 @@ class SimulatedStage:
             if host.is_alive:
                 self._simulation.kill(host)
             self._simulation.restart(host)
+
+    async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
+        """Ask for other levels of features; return why some could not change."""
+        return await update_features(self.cluster.addresses, levels, downwards=downwards)
 
     def is_down(self, name: str) -> bool:
         """Tell whether a node does not run."""

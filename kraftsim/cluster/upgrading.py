@@ -1,0 +1,163 @@
+"""The work of stories about upgrades: every node is restarted with another release, one after the other, levels are finalized, and clients go on.
+
+The order is that of Kafka's upgrade guides: first the binaries of all brokers, then those of the controllers, then the levels of metadata.version and
+of the other features; in ZooKeeper mode inter.broker.protocol.version stays where it was until all brokers are new, and a second round of restarts
+raises it. Each node serves again, and its replicas are in sync, before the next one goes.
+Source: the upgrade chapters of Kafka's documentation 2.3 to 4.x, KIP-584, KIP-778.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kraftsim.cluster.copying import Copying
+from kraftsim.cluster.phases import BROKERS_SECONDS, CALLS_SECONDS, CONTROLLERS_SECONDS, LEADER_SECONDS, REPLICAS_SECONDS
+from kraftsim.cluster.scenario import LivenessLost, Stage, StoryFailed, within
+from kraftsim.cluster.spec import RELEASE_KEY
+from kraftsim.core.metadata.feature_levels import default_levels
+from kraftsim.core.metadata.metadata_level import FEATURE
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.releases.catalogue import release, releases
+from kraftsim.releases.release import Release
+
+VERSION_KEY = "inter.broker.protocol.version"
+
+
+def kraft_lines() -> tuple[str, ...]:
+    """Return the lines that have KRaft, oldest first."""
+    return tuple(known.name for known in releases() if known.has_kraft)
+
+
+def zookeeper_lines() -> tuple[str, ...]:
+    """Return the lines that have a ZooKeeper mode, oldest first."""
+    return tuple(known.name for known in releases() if known.has_zookeeper_mode)
+
+
+def path_from(stage: Stage, lines: Sequence[str], hops_max: int) -> list[str]:
+    """Return the releases to go to, one after the other: drawn among the lines behind the present one, all of them if that many are asked for."""
+    later = list(lines[lines.index(present_line(stage)) + 1 :])
+    hops = min(hops_max, len(later))
+    return sorted(stage.random("path").sample(later, hops), key=later.index)
+
+
+def present_line(stage: Stage) -> str:
+    """Return the line that the cluster begins with."""
+    return stage.spec.settings.get(RELEASE_KEY, stage.spec.release)
+
+
+@dataclass(kw_only=True, slots=True)
+class Upgrade:
+    """One cluster on its way. `topics` are watched: topic -> partitions; `asked` is what is done after each restart, for example by new clients."""
+
+    stage: Stage
+    topics: Mapping[str, int]
+    after_each: Callable[[], Awaitable[None]] | None = None
+
+    async def roll(self, names: Iterable[str], *, to: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """Restart nodes one after the other, with another release or other settings; the next one goes when all is as it was before."""
+        for name in names:
+            await self.stage.restart(name, release=to, settings=settings)
+            await self.settled()
+            if self.after_each is not None:
+                await self.after_each()
+
+    async def roll_all(self, line: str) -> None:
+        """Restart all brokers, then all controllers, with a release."""
+        self.stage.note(PhaseBegan(phase=f"roll-to-{line}"))
+        await self.roll([*self.stage.spec.broker_names, *self.stage.spec.controller_names], to=line)
+
+    async def finalize(self, line: str) -> None:
+        """Raise metadata.version to the newest level of a release, and then the other features to what a new cluster of it begins with."""
+        known = release(line)
+        self.stage.note(PhaseBegan(phase=f"finalize-{line}"))
+        await self._update({FEATURE: known.metadata_version})
+        others = new_features(known)
+        if others:
+            await self._update(others)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Return when somebody leads, all nodes serve and all replicas are in sync. Raises LivenessLost."""
+        stage = self.stage
+        if stage.spec.controllers:
+            await within(stage, "leader", stage.wait_for_leader(), LEADER_SECONDS)
+            await within(stage, "controllers", stage.wait_for_controllers(), CONTROLLERS_SECONDS)
+        await within(stage, "brokers", stage.wait_for_brokers(), BROKERS_SECONDS)
+        for topic, partitions in self.topics.items():
+            await within(stage, "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS)
+
+    async def _update(self, levels: Mapping[str, int]) -> None:
+        refusals = await self.stage.update_features(levels)
+        if refusals:
+            raise StoryFailed(f"the levels {dict(levels)} were refused: {refusals}")
+
+
+def new_features(known: Release) -> dict[str, int]:
+    """Return feature -> level of a new cluster of a release, without metadata.version."""
+    return default_levels(known.metadata_version, known.supported_features)
+
+
+@dataclass(kw_only=True, slots=True)
+class Traffic:
+    """Writers that go on until they are told to end: a record to every partition in turn, and who is asked for afterwards."""
+
+    topic: str
+    partitions: int
+    replicas: int = 3
+    is_over: bool = False
+    sent: dict[str, int] = field(default_factory=dict)
+    """client -> how many records it has sent."""
+
+    async def open(self, stage: Stage) -> None:
+        """Create the topic."""
+        await stage.create_topic(self.topic, self.partitions, self.replicas)
+
+    async def write(self, stage: Stage, client_id: str) -> None:
+        """Be one writer."""
+        writer = stage.producer(client_id)
+        await writer.start()
+        index = 0
+        while not self.is_over or index < self.partitions:
+            await writer.send(self.topic, index % self.partitions, f"{client_id}.{index}", b"line %d" % index)
+            index += 1
+            await stage.sleep(stage.workload("pause_ms") / 1000)
+        self.sent[client_id] = index
+        left = await writer.flush(CALLS_SECONDS)
+        await writer.close()
+        if left:
+            raise LivenessLost(f"{client_id} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+
+    async def audit(self, stage: Stage) -> None:
+        """Read everything. Raises StoryFailed unless every record is there exactly once."""
+        reader = stage.reader(f"{self.topic}-reader")
+        read = [record.key for record in await reader.read_all(self.topic, range(self.partitions))]
+        await reader.close()
+        wanted = {f"{client_id}.{index}" for client_id, count in self.sent.items() for index in range(count)}
+        if len(read) != len(set(read)) or set(read) != wanted:
+            raise StoryFailed(f"of {len(wanted)} records {len(wanted - set(read))} are not there and {len(read) - len(set(read))} were read twice")
+
+
+@dataclass(kw_only=True, slots=True)
+class LastingCopying(Copying):
+    """A copy in transactions whose input is written until the upgrade is over."""
+
+    is_over: bool = False
+    written: dict[int, int] = field(default_factory=dict)
+
+    async def write(self, stage: Stage, number: int) -> None:
+        """Be one writer of the input."""
+        writer = stage.producer(self._called(f"writer-{number}"))
+        await writer.start()
+        index = 0
+        while not self.is_over or index < self.partitions:
+            await writer.send(self.input_topic, index % self.partitions, f"{number}.{index}", b"line %d" % index)
+            index += 1
+            await stage.sleep(stage.workload("pause_ms") / 1000)
+        self.written[number] = index
+        left = await writer.flush(CALLS_SECONDS)
+        await writer.close()
+        if left:
+            raise LivenessLost(f"{self._called(f'writer-{number}')} still waits for {left} records")
+
+    def keys(self, stage: Stage) -> list[str]:
+        """Return the keys of all records of the input."""
+        return [f"{number}.{index}" for number, count in sorted(self.written.items()) for index in range(count)]

@@ -1,0 +1,91 @@
+"""A cluster is upgraded while idempotent writers and a transactional application work: binaries one node after the other, then the levels.
+
+It begins with a release and goes to one or more later ones, all of them drawn from the seed (`kraftsim.release` says where to begin, `hops` how many
+steps there are at most). Some upgrades leave the levels where they are for a while, as careful people do: the cluster is mixed then in what its nodes
+could do and one in what it does. After each restart new clients ask for producer ids, so that blocks of every release are in use.
+Source: Kafka's upgrade guides for KRaft, KIP-778, KIP-890 (transaction.version), KIP-730.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.copying import SETTINGS as COPYING_SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.upgrading import LastingCopying, Traffic, Upgrade, kraft_lines, path_from
+from kraftsim.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+TOPIC = "ledger"
+PARTITIONS = 3
+IDS_PER_RESTART = 40
+SKIPPED = 0.3
+"""How often levels stay where they are until the next release."""
+
+
+async def play(stage: Stage) -> None:
+    """Upgrade step by step with clients at work, end with everything finalized, and read what they wrote."""
+    traffic, copying = Traffic(topic=TOPIC, partitions=PARTITIONS), LastingCopying(partitions=2)
+    await traffic.open(stage)
+    await copying.open(stage)
+    copiers = [copying.copy(stage, number) for number in range(1, stage.workload("copiers") + 1)]
+    writers = [traffic.write(stage, f"writer-of-ledger-{number}") for number in range(1, stage.workload("writers") + 1)]
+    await stage.gather(climb(stage, traffic, copying), copying.all_copied(stage), copying.watch(stage), *copiers, *writers)
+    await traffic.audit(stage)
+    await copying.audit(stage)
+
+
+async def climb(stage: Stage, traffic: Traffic, copying: LastingCopying) -> None:
+    """Do the upgrades; then let those who write come to an end."""
+    asker = stage.id_asker("asker")
+
+    async def ask() -> None:
+        await asker.ask(IDS_PER_RESTART)
+
+    upgrade = Upgrade(
+        stage=stage, topics={TOPIC: PARTITIONS, copying.input_topic: copying.partitions, copying.output_topic: copying.partitions}, after_each=ask
+    )
+    path, patience = path_from(stage, kraft_lines(), stage.workload("hops")), stage.random("patience")
+    for line in path:
+        await upgrade.roll_all(line)
+        if line == path[-1] or patience.random() >= SKIPPED:
+            await upgrade.finalize(line)
+    await ask()
+    await asker.close()
+    traffic.is_over = copying.is_over = True
+
+
+def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Restarts are enough."""
+    return ()
+
+
+def begin(random: "Random") -> dict[str, str]:
+    """Draw the release to begin with."""
+    return {"kraftsim.release": random.choice(kraft_lines()[:-1])}
+
+
+SCENARIO = Scenario(
+    name="rolling_upgrade",
+    story="A cluster goes to later releases, node by node and level by level, and clients at work see nothing that does not pass by itself.",
+    must_exercise=(
+        "producer-id-unique",
+        "producer-id-blocks-disjoint",
+        "producer-id-inside-owned-block",
+        "acknowledged-records-in-final-log",
+        "one-append-per-sequence",
+        "every-input-copied-once",
+        "transactions-atomic",
+        "read-committed-reads-committed-only",
+        "metadata-log-matching",
+    ),
+    play=play,
+    faults=no_faults,
+    controllers=3,
+    settings={**COPYING_SETTINGS, "kraftsim.release": "3.3"},
+    swarm=begin,
+    limit_seconds=3600.0,
+    workload={"copiers": 2, "writers": 2, "hops": 2, "pause_ms": 100, "crashes": 0, "pauses": 0},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
