@@ -56,6 +56,8 @@ class ApiOffer:
             key: (FIRST_PRODUCE_VERSION_SHOWN if key == ApiKey.PRODUCE else first, last) for key, (first, last) in self.served.items()
         }
         self._supported_features = dict(sorted(supported_features.items()))
+        self.is_migration_ready = False
+        """Whether the node can take part in a migration from ZooKeeper (KIP-866); to be set before anybody asks."""
         self._answers: dict[int, tuple[FinalizedFeatures, Encoded]] = {}
 
     def answer(self, call: Call, finalized: FinalizedFeatures, own: tuple[str, int] | None = None) -> Answer:
@@ -98,6 +100,7 @@ class ApiOffer:
                 if first >= lowest
             ]
             response.finalized_features_epoch = finalized.epoch
+            response.zk_migration_ready = self.is_migration_ready
             response.finalized_features = [
                 FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
                 for name, level in sorted(finalized.levels.items())

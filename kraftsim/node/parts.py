@@ -10,13 +10,14 @@ from typing import Protocol
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.core.metadata.activation import PastTold
+from kraftsim.core.metadata.activation import MigrationManners, PastTold
 from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
 from kraftsim.core.metadata.config_changes import config_tables
 from kraftsim.core.metadata.config_tables import ConfigTables
 from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode, ReplicationManners
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.image import ImageWithoutZooKeeper, MetadataImage
+from kraftsim.core.migration.driver import MigrationDriver
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
@@ -31,12 +32,14 @@ from kraftsim.core.transactions.marker_queue import MarkerQueue
 from kraftsim.core.transactions.patient_rules import PatientTransactionRules
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_shard import TransactionShard
+from kraftsim.core.zookeeper_mode.propagation import KraftPropagation
 from kraftsim.events.event import Event
 from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 from kraftsim.node.broker.transactions.verification import Verifier
 from kraftsim.node.config import ANNOUNCED_WINDOW, LATEST_BATCH, UNKNOWN_PRODUCERS, NodeConfig
+from kraftsim.node.controller.migration.copying import ZookeeperCopy
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
@@ -53,6 +56,7 @@ from kraftsim.releases.traits import (
     CONSUMER_GROUPS,
     DELAYED_ASSIGNMENTS,
     EXPLAINED_UNREGISTRATION,
+    MIGRATES_BEHIND_A_GATE,
     MIGRATES_IN_TRANSACTIONS,
     MOVES_WAIT_FOR_NEWCOMERS,
     NAMED_DOWNGRADES,
@@ -60,7 +64,7 @@ from kraftsim.releases.traits import (
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
     PRODUCER_ID_EXPIRATION,
-    READERS_BEHIND_WAIT,
+    READERS_STAND_AT_BATCHES,
     RETRIABLE_BLOCK_TIMEOUT,
     SHUTDOWN_AT_REGISTRATION,
     TRANSACTIONS_HAVE_EPOCHS,
@@ -68,6 +72,7 @@ from kraftsim.releases.traits import (
     WITHOUT_ZOOKEEPER,
 )
 from protocol.config_resources import ConfigResourceType
+from protocol.metadata.m21_zk_migration_state import MIGRATION, PRE_MIGRATION
 
 
 class ProducerIdSourceFactory(Protocol):
@@ -88,6 +93,7 @@ class Parts:
     verifies_transactions: bool
     transactions_have_epochs: bool
     answers_readers_behind: bool
+    readers_stand_at_batches: bool
     verification_is_abortable: bool
     expires_producer_ids: bool
     bounds_min_in_sync_replicas: bool
@@ -118,6 +124,10 @@ class Parts:
     """The rules of our own clients: theirs are replaced for bugs of clients."""
     metadata_image: type[MetadataImage] = MetadataImage
     controller_state: type[ControllerState] = ControllerState
+    migration_driver: type[MigrationDriver] = MigrationDriver
+    zookeeper_copy: type[ZookeeperCopy] = ZookeeperCopy
+    """What a migration makes of that which ZooKeeper has."""
+    kraft_propagation: type[KraftPropagation] = KraftPropagation
     producer_id_control: type[ProducerIdControl] = ProducerIdControl
     leadership: type[Leadership] = Leadership
     quorum: type[Quorum] = Quorum
@@ -134,7 +144,8 @@ class Parts:
             unknown_producer=UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID,
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
             transactions_have_epochs=release.has(TRANSACTIONS_HAVE_EPOCHS),
-            answers_readers_behind=release.has(ANSWERS_READERS_BEHIND) and not release.has(READERS_BEHIND_WAIT),
+            answers_readers_behind=release.has(ANSWERS_READERS_BEHIND),
+            readers_stand_at_batches=release.has(READERS_STAND_AT_BATCHES),
             verification_is_abortable=release.has(ABORTABLE_VERIFICATION),
             transaction_rules=PatientTransactionRules if release.has(PATIENT_TRANSACTIONS) else TransactionRules,
             expires_producer_ids=release.has(PRODUCER_ID_EXPIRATION),
@@ -173,6 +184,17 @@ class Parts:
             sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )
 
+    def migration_manners(self, config: NodeConfig) -> MigrationManners:
+        """Return how a controller begins and ends a migration from ZooKeeper."""
+        is_early = not self.release.has(MIGRATES_BEHIND_A_GATE)
+        return MigrationManners(
+            is_enabled=config.zookeeper_metadata_migration_enable,
+            is_known=not self.release.has(WITHOUT_ZOOKEEPER),
+            needs_transactions=self.release.has(MIGRATES_IN_TRANSACTIONS),
+            state_before=MIGRATION if is_early else PRE_MIGRATION,
+            finishes=not is_early,
+        )
+
     def _unknown_producer(self, config: NodeConfig) -> UnknownProducer:
         is_told = config.unknown_producer != UNKNOWN_PRODUCERS[0]
         return UnknownProducer(config.unknown_producer.replace("-", " ")) if is_told else self.unknown_producer
@@ -202,6 +224,8 @@ class Parts:
                 moves_wait_for_all=not self.release.has(MOVES_WAIT_FOR_NEWCOMERS),
                 assignments_forget_eligible=not self.release.has(ASSIGNMENTS_KEEP_ELIGIBLE),
             ),
+            migrates=config.zookeeper_metadata_migration_enable,
+            inter_broker_listener=config.inter_broker_listener_name,
             names_downgrades=self.release.has(NAMED_DOWNGRADES),
             updates_features_atomically=self.release.has(ATOMIC_FEATURE_UPDATES),
         )

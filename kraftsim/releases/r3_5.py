@@ -4,6 +4,7 @@ A delta of 3.4.   Source: the message definitions in the jars of 3.5.2, and a ru
 """
 
 from kraftsim.releases import r3_4
+from kraftsim.releases.traits import MIGRATES_BEHIND_A_GATE
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_4.RELEASE.followed_by(
@@ -29,5 +30,5 @@ RELEASE = r3_4.RELEASE.followed_by(
         ApiKey.LIST_OFFSETS: (0, 8),
         ApiKey.ALTER_PARTITION: (0, 3),
     },
-    gained=(),
+    gained=(MIGRATES_BEHIND_A_GATE,),
 )

@@ -77,8 +77,8 @@ PATIENT_TRANSACTIONS = Trait(name="patient-transactions", since_release="4.0", w
 ANSWERS_READERS_BEHIND = Trait(name="answers-readers-behind", since_release="3.8", why="DelayedFetch; asked of 3.7.2 and 3.8.1")
 """A reader that asks from behind what it may see (an open transaction, say) is answered at once, with nothing (before: it waits)."""
 
-READERS_BEHIND_WAIT = Trait(name="readers-behind-wait", since_release="4.0", why="DelayedFetch; asked of 3.9.1 and 4.0.2")
-"""Such a reader waits again."""
+READERS_STAND_AT_BATCHES = Trait(name="readers-stand-at-batches", since_release="4.0", why="LogSegment.read; asked of 3.9.1, 4.0.2, 4.1.2 and 4.4.0")
+"""Such a reader stands where its batch begins: inside the batch at the end of what it may see it waits (before: it is answered)."""
 
 METADATA_TRANSACTIONS = Trait(name="metadata-transactions", since_level="3.6-IV1", why="KIP-866")
 """The first records of a metadata log stand between BeginTransaction and EndTransaction."""
@@ -97,6 +97,9 @@ DIRECTORY_IDS = Trait(name="directory-ids", since_release="3.7", why="KIP-858")
 
 MIGRATES_IN_TRANSACTIONS = Trait(name="migrates-in-transactions", since_release="3.9", why="KAFKA-17457")
 """No cluster below 3.6-IV1 is migrated from ZooKeeper: an empty log says only from there on that it never was (before: from 3.4-IV0 on)."""
+
+MIGRATES_BEHIND_A_GATE = Trait(name="migrates-behind-a-gate", since_release="3.5", why="KAFKA-14805")
+"""Until all is copied a migrating controller decides nothing but registrations, and it ends the migration when it is told to."""
 
 WITHOUT_ZOOKEEPER = Trait(name="without-zookeeper", since_release="4.0", why="KIP-833")
 """The metadata log does not say whether it came from ZooKeeper; where an older one does, that is passed over."""

@@ -12,6 +12,7 @@ from kraftsim.core.metadata.broker_registration import BrokerRegistration, regis
 from kraftsim.core.metadata.broker_sessions import BrokerSessions
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL
+from kraftsim.core.migration.standing import MigrationStanding
 from kraftsim.core.timeline import Journal, TimelineDict
 from kraftsim.events.metadata import BrokerRegistered
 from protocol.errors import ErrorCode
@@ -19,6 +20,7 @@ from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from protocol.metadata.m00_register_broker import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
 from protocol.metadata.m17_broker_registration_change import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE, BrokerRegistrationChangeRecord
+from protocol.metadata.m21_zk_migration_state import NONE
 from protocol.uuids import uuid_text
 
 RESERVED_DIRECTORY_IDS: Final = 100
@@ -30,6 +32,8 @@ class ClusterControl:
 
     def __init__(self, journal: Journal, features: FeatureControl, *, cluster_id: str, session_timeout_ms: int, has_sessions_of_epochs: bool) -> None:
         self._features = features
+        self.standing = MigrationStanding(features, lambda: NONE)
+        """Where a migration from ZooKeeper stands."""
         self._has_sessions_of_epochs = has_sessions_of_epochs
         """Whether a session belongs to one incarnation, and holds also when it is fenced (since 4.0)."""
         self._cluster_id = cluster_id
@@ -67,8 +71,8 @@ class ClusterControl:
         """Propose a registration; the result is the broker's epoch. `broker_epoch` is the offset that the record will get.
 
         The same incarnation may register again: it keeps epoch and state, and only what it says of itself changes.
-        Refuses with INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED (a broker that migrates from ZooKeeper),
-        INVALID_REGISTRATION or UNSUPPORTED_VERSION.
+        Refuses with INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED (a broker that migrates from ZooKeeper where
+        none is expected, or one that does not before all is copied), INVALID_REGISTRATION or UNSUPPORTED_VERSION.
         """
         refusal = self._refuse_identity(request, now_ms) or self._refuse_directories(request) or self._refuse_features(request)
         if refusal is not None:
@@ -78,6 +82,7 @@ class ClusterControl:
         epoch = broker_epoch if amended is None else amended.broker_epoch
         record = RegisterBrokerRecord(
             broker_id=request.broker_id,
+            is_migrating_zk_broker=request.is_migrating_zk_broker,
             incarnation_id=request.incarnation_id,
             broker_epoch=epoch,
             end_points=[
@@ -146,9 +151,7 @@ class ClusterControl:
         if is_another and self.sessions.is_valid(request.broker_id, now_ms):
             why = f"another incarnation of broker {request.broker_id} was heard within its session"
             return Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, why)
-        if request.is_migrating_zk_broker:
-            return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
-        return None
+        return self.standing.refuse(request)
 
     def _refuse_directories(self, request: BrokerRegistrationRequest) -> Refusal | None:
         if not self._features.metadata_level.has_directories:

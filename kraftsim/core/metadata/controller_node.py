@@ -47,5 +47,9 @@ class ControllerNode:
     replication: ReplicationManners = EARLY_MANNERS
     names_downgrades: bool = False
     """Whether a refused downgrade of metadata.version is told with both levels (since 4.3)."""
+    migrates: bool = False
+    """Whether it takes the cluster over from ZooKeeper (zookeeper.metadata.migration.enable)."""
+    inter_broker_listener: str | None = None
+    """The listener that a broker which migrates must have."""
     updates_features_atomically: bool = False
     """Whether UpdateFeatures changes all or nothing (since 4.0)."""

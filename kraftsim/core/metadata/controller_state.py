@@ -20,6 +20,7 @@ from kraftsim.core.metadata.record_kinds import MetadataRecord
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.replication_control import ReplicationControl
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, TopicDefaults
+from kraftsim.core.migration.standing import MigrationStanding
 from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.timeline import Journal, Key, TimelineDict, TimelineValue, Value
 from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced, BrokerUnregistered, PartitionChanged
@@ -79,7 +80,18 @@ class ControllerState:
         self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults, manners=self.node.replication)
         self.producer_ids = producer_id_control(self.journal, self.cluster.is_current)
         self.registries = Registries(self._new_table)
+        self.cluster.standing = MigrationStanding(
+            self.features,
+            lambda: self.registries.migration_state.zk_migration_state,
+            is_enabled=self.node.migrates,
+            listener=self.node.inter_broker_listener,
+        )
         self._transaction_start: TimelineValue[int | None] = TimelineValue(self.journal, None)
+
+    @property
+    def is_before_migration(self) -> bool:
+        """Whether the cluster is still ZooKeeper's: nothing but registrations may be decided."""
+        return self.cluster.standing.is_before
 
     @property
     def is_in_transaction(self) -> bool:

@@ -56,6 +56,8 @@ class ChangeRules:
     default_directory: Callable[[int], bytes]
     eligible: EligibleLeaderRules | None = None
     moves_wait_for_all: bool = True
+    suits_zookeeper: bool = False
+    """Whether brokers may be in ZooKeeper mode: any ISR that shrinks costs a leader epoch, whatever the level."""
 
 
 def changed_partition(partition: PartitionRegistration, target: PartitionTarget, rules: ChangeRules) -> PartitionChangeRecord | None:
@@ -86,7 +88,8 @@ def changed_partition(partition: PartitionRegistration, target: PartitionTarget,
     if record.isr is None and (isr or rules.eligible is not None) and isr != partition.isr:
         record.isr = list(isr)
     shrinks = record.isr is not None and not set(partition.isr) <= set(record.isr)
-    if shrinks and rules.level.bumps_leader_epoch_on_isr_shrink and record.leader == NO_LEADER_CHANGE:
+    bumps = rules.level.bumps_leader_epoch_on_isr_shrink or rules.suits_zookeeper
+    if shrinks and bumps and record.leader == NO_LEADER_CHANGE:
         record.leader = partition.leader
     if rules.eligible is not None:
         record.last_known_elr = last_known_leader(partition, record.leader)

@@ -101,6 +101,7 @@ class ReplicationView:
             default_directory=self.default_directory,
             eligible=self._eligible_leader_rules(key[0], shut_down_uncleanly) if keeps_eligible else None,
             moves_wait_for_all=self.manners.moves_wait_for_all,
+            suits_zookeeper=self.cluster.standing.takes_zookeeper_brokers,
         )
         record = changed_partition(partition, target, rules)
         if record is not None:

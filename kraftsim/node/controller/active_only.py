@@ -40,21 +40,30 @@ SERVED_BY_ANY = (
 """What every controller answers by itself; those of the quorum say who leads, and need no such gate."""
 
 
+RUNS_BEFORE_MIGRATION = (ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER, ApiKey.CONTROLLER_REGISTRATION)
+"""What is decided while nothing is copied from ZooKeeper yet."""
+READS = (ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.ENVELOPE)
+"""What changes nothing by itself."""
+
+
 def for_active_controller(handler: "Handler[Controller]") -> "Handler[Controller]":
     """Return a handler that only the active controller carries out, unless every controller may."""
     refuse = handler.refuse
     if handler.key in SERVED_BY_ANY or refuse is None:
         return handler
-    return Handler(key=handler.key, handle=behind_gate(handler.handle, refuse), refuse=refuse)
+    waits = handler.key not in (*RUNS_BEFORE_MIGRATION, *READS)
+    return Handler(key=handler.key, handle=behind_gate(handler.handle, refuse, waits=waits), refuse=refuse)
 
 
-def behind_gate(serve: "Handle", refuse: Callable[[Call, ErrorCode], Answer]) -> "Handle":
-    """Return how to serve what only the active controller serves."""
+def behind_gate(serve: "Handle", refuse: Callable[[Call, ErrorCode], Answer], *, waits: bool = True) -> "Handle":
+    """Return how to serve what only the active controller serves, and, if it `waits`, nobody while all is still ZooKeeper's (KAFKA-14805)."""
 
     def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         if not controller.is_active:
             return refuse(call, ErrorCode.NOT_CONTROLLER)
         ledger = controller.ledger
+        if waits and ledger.state.is_before_migration:
+            return refuse(call, ErrorCode.NOT_CONTROLLER) if ledger.refuse is None else ledger.refuse(ErrorCode.NOT_CONTROLLER)
         if ledger.refuse is not None:
             return serve(controller, call)  # inside an envelope, which is refused as a whole
         ledger.refuse = lambda error: refuse(call, error)

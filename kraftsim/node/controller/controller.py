@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.core.metadata.activation import Bootstrap, bootstrap_records, takeover_records
+from kraftsim.core.metadata.activation import ActivationRefused, Bootstrap, bootstrap_records, takeover_records
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.metadata_level import KRAFT_VERSION
 from kraftsim.core.metadata.replication_view import TopicDefaults
@@ -26,6 +26,7 @@ from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.active_only import for_active_controller
 from kraftsim.node.controller.bootstrap import load_bootstrap
 from kraftsim.node.controller.ledger import MetadataLedger
+from kraftsim.node.controller.migration.migration import Migration
 from kraftsim.node.controller.mutation_quotas import MutationQuotas
 from kraftsim.node.controller.own_registration import OwnRegistration
 from kraftsim.node.controller.periodic import PERIODIC
@@ -48,6 +49,7 @@ from protocol.batches import RecordBatch
 from protocol.malformed import MalformedMessage
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.registry import parse_record
+from protocol.schema import Message
 
 if TYPE_CHECKING:
     from kraftsim.node.parts import Parts
@@ -61,6 +63,8 @@ class Controller:
     fetches: WaitingFetches
     snapshots: Snapshotting
     registration: OwnRegistration
+    migration: Migration | None = None
+    """Takes the cluster over from ZooKeeper, where the properties say so."""
     _bootstrap: Bootstrap
 
     def __init__(self, world: World, config: NodeConfig, parts: "Parts") -> None:
@@ -68,12 +72,13 @@ class Controller:
         self.config = config
         self.shell = NodeShell(world, config, self._on_death)
         self.shell.security.registries = lambda: self.ledger.state.registries
-        self._parts = parts
+        self.parts = parts
         self.mutations = MutationQuotas(config, world.clock, lambda: self.ledger.state.registries)
         found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
         served = guarded(self.shell, CONTROLLER_GUARDS, map(for_active_controller, found))  # whether one may is looked at first
         self._handlers = {handler.key: handler for handler in served}
         self.offer = ApiOffer(parts.release.controller_apis, self._handlers, parts.release.supported_features)
+        self.offer.is_migration_ready = config.zookeeper_metadata_migration_enable
         self._listeners = Listeners(self.shell)
         self._is_loaded = False
         self._active_epoch: int | None = None
@@ -108,6 +113,8 @@ class Controller:
         self.raft.run()
         self.shell.tasks.spawn(self.snapshots.run(), "write-snapshots")
         self.shell.tasks.spawn(self.registration.run(), "register-at-the-active-controller")
+        if self.migration is not None:
+            self.shell.tasks.spawn(self.migration.run(), "migrate-from-zookeeper")
 
     async def ready(self) -> None:
         """Return once this controller is the active one, or follows it and has read what was committed when it found it."""
@@ -126,6 +133,8 @@ class Controller:
         self._end_duties()
         self.fetches.close()
         self.registration.close()
+        if self.migration is not None:
+            await self.migration.close()
         await self._listeners.close()
         await self.raft.stop()
         await self.shell.tasks.join()
@@ -169,6 +178,8 @@ class Controller:
         state.commit_through(batches[-1].last_offset)
         self._look_at_features(batches[-1].last_offset)
         self._look_if_ready(batches[-1].next_offset)
+        if self.migration is not None:
+            self.migration.on_grown()
 
     async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
         """Begin anew with what a snapshot says."""
@@ -177,23 +188,28 @@ class Controller:
             if not batch.is_control:
                 self._replay_snapshot(batch, snapshot.end_offset - 1)
         self._look_at_features(snapshot.end_offset - 1)
+        if self.migration is not None:
+            self.migration.on_grown()
 
     def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
         """Somebody else leads, or nobody."""
         self.registration.look_again()
         self._look_if_ready(self.raft.applied_end_offset)
+        if self.migration is not None:
+            self.migration.on_leader(None if leader is None else leader.key.id, leader_epoch)
 
     def on_lead(self, leader_epoch: int) -> None:
         """Become the active controller: write what the log needs from a new one, and begin to judge brokers by their heartbeats."""
         state = self.ledger.state
         self._active_epoch = leader_epoch
         state.activate(self.now_ms())
-        if self.has_metadata:
-            first_records = takeover_records(is_in_transaction=state.is_in_transaction)
-        else:
-            first_records = bootstrap_records(
-                self._bootstrap, self._parts.past_told, min_in_sync_replicas=state.configs.static_min_in_sync_replicas()
-            )
+        try:
+            first_records = self._first_records()
+        except ActivationRefused as refused:
+            self.shell.fail(refused)
+            return
+        if self.migration is not None:
+            self.migration.on_leader(self.config.node_id, leader_epoch)
         self._duties = [self.shell.tasks.spawn(periodic(self), periodic.__name__.replace("_", "-")) for periodic in PERIODIC]
         is_atomic = not any(isinstance(record, BeginTransactionRecord) for record in first_records)
         self.ledger.write(first_records, on_committed=lambda _: self._become_ready(), is_atomic=is_atomic)
@@ -204,12 +220,16 @@ class Controller:
         self._end_duties()
         self.world.note(ControllerResigned(leader_epoch=leader_epoch, reason=reason))
         self.ledger.give_up(high_watermark)
+        if self.migration is not None:
+            self.migration.on_leader(None, leader_epoch)
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Own records are committed."""
         self.has_metadata = True
         self.ledger.on_high_watermark(high_watermark)
         self._look_at_features(high_watermark - 1)
+        if self.migration is not None:
+            self.migration.on_grown()
 
     def on_readable(self, *, is_committed: bool) -> None:
         """Others may read more of the log."""
@@ -220,6 +240,19 @@ class Controller:
         if self._active_epoch is not None:
             self.world.note(ControllerResigned(leader_epoch=self._active_epoch, reason=reason))
             self.ledger.revert(high_watermark)
+
+    def _first_records(self) -> list[Message]:
+        """Return what the log needs first. Raises ActivationRefused."""
+        state, migration = self.ledger.state, self.parts.migration_manners(self.config)
+        if not self.has_metadata:
+            in_sync = state.configs.static_min_in_sync_replicas()
+            return bootstrap_records(self._bootstrap, self.parts.past_told, min_in_sync_replicas=in_sync, migration=migration)
+        return takeover_records(
+            is_in_transaction=state.is_in_transaction,
+            migration_state=state.registries.migration_state.zk_migration_state,
+            level=state.features.metadata_level,
+            migration=migration,
+        )
 
     def _replay(self, batch: RecordBatch) -> None:
         self.has_metadata = True
@@ -248,24 +281,26 @@ class Controller:
     # Coming up and going down -------------------------------------------------------------------------------------------------------------------
 
     async def _load(self, directory_id: bytes) -> None:
-        release = self._parts.release
+        release = self.parts.release
         self._bootstrap = load_bootstrap(metadata_world(self.world, self.config).disk, release, self.config.metadata_directory)
         own_versions = spoken_versions(release.controller_apis)
         self.raft = RaftNode(
             self.shell,
             directory_id=directory_id,
             own_versions=own_versions,
-            settings=raft_settings(self.config, has_pre_vote=self._parts.has_pre_vote),
+            settings=raft_settings(self.config, has_pre_vote=self.parts.has_pre_vote),
             listener=self,
             duties=self,
-            leadership=self._parts.leadership,
-            new_quorum=self._parts.quorum,
+            leadership=self.parts.leadership,
+            new_quorum=self.parts.quorum,
         )
         self._is_loaded = True
         self.registration = OwnRegistration(self, random_uuid(self.world, "incarnation id"), release.supported_features, own_versions)
-        self.snapshots = self._parts.snapshotting(self.shell, self.raft, self._parts.metadata_image)
+        self.snapshots = self.parts.snapshotting(self.shell, self.raft, self.parts.metadata_image)
         self.raft.on_grown = self.snapshots.on_grown
         self.fetches = WaitingFetches(self.raft)
+        if self.config.zookeeper_metadata_migration_enable:
+            self.migration = Migration(self)
         self.ledger = MetadataLedger(self.world, self._new_state(), self.raft)
         try:
             await self.raft.load()
@@ -277,16 +312,16 @@ class Controller:
 
     def _new_state(self) -> ControllerState:
         config = self.config
-        return self._parts.controller_state(
+        return self.parts.controller_state(
             cluster_id=config.cluster_id,
             session_timeout_ms=config.broker_session_timeout_ms,
-            metadata_version=self._parts.release.metadata_version,
+            metadata_version=self.parts.release.metadata_version,
             topic_defaults=TopicDefaults(
                 num_partitions=config.num_partitions,
                 replication_factor=config.default_replication_factor,
             ),
-            producer_id_control=self._parts.producer_id_control,
-            node=self._parts.controller_node(config),
+            producer_id_control=self.parts.producer_id_control,
+            node=self.parts.controller_node(config),
         )
 
     def _own_endpoints(self) -> dict[str, Address]:
@@ -320,4 +355,6 @@ class Controller:
         if self._is_loaded:
             self.fetches.close()
             self.registration.abort()
+            if self.migration is not None:
+                self.migration.abort()
             self.raft.abort()

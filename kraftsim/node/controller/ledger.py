@@ -94,10 +94,12 @@ class MetadataLedger:
         *,
         on_given_up: Callable[[], None] | None = None,
         is_atomic: bool = True,
+        record_version: Callable[[Message], int] | None = None,
     ) -> None:
         """Append records, replay them, and note the facts and call back once they are committed. Raises BatchTooLarge.
 
-        They go into one batch; those that need not stand or fall together (`is_atomic` False) into several, if they are many.
+        They go into one batch; those that need not stand or fall together (`is_atomic` False) into several, if they are many. `record_version`
+        says in which version each is written, where that is not what the level of the cluster says.
         """
         offsets: AppendedOffsets | None = None
         self.has_written.set()
@@ -106,7 +108,7 @@ class MetadataLedger:
             size = len(records) if is_atomic else RECORDS_MAX
             try:
                 for first in range(0, len(records), size):
-                    self._append(records[first : first + size])
+                    self._append(records[first : first + size], record_version or self.state.record_version)
             except OSError:
                 return  # the node is going down, and nobody is answered
 
@@ -144,12 +146,12 @@ class MetadataLedger:
         self.state.revert_to(high_watermark)
         self._world.note(MetadataReverted(to_offset=high_watermark))
 
-    def _append(self, records: Sequence[Message]) -> None:
+    def _append(self, records: Sequence[Message], record_version: Callable[[Message], int]) -> None:
         """Write one batch and replay it."""
         timestamp = self._world.clock.wall_ms()
         first_offset = self.next_offset
         batch = build_batch(
-            [Record(timestamp=timestamp, value=build_record(record, self.state.record_version(record))) for record in records],
+            [Record(timestamp=timestamp, value=build_record(record, record_version(record))) for record in records],
             base_offset=first_offset,
             leader_epoch=self._raft.leader_epoch,
         )

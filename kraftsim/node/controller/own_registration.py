@@ -119,6 +119,7 @@ class OwnRegistration:
         return ControllerRegistrationRequest(
             controller_id=self._config.node_id,
             incarnation_id=self._incarnation_id,
+            zk_migration_ready=self._config.zookeeper_metadata_migration_enable,
             listeners=[
                 Listener(name=name, host=address.host, port=address.port, security_protocol=PLAINTEXT_PROTOCOL)
                 for name, address in self._controller.raft.own_endpoints.items()

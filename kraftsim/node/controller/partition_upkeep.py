@@ -51,7 +51,7 @@ async def elect_leaders(controller: "Controller") -> None:
     while controller.is_active:
         controller.ledger.has_written.clear()
         now_ms = controller.now_ms()
-        for elections in kinds:
+        for elections in kinds if not controller.ledger.state.is_before_migration else ():
             elections.hold(controller, now_ms)
             elections.look(now_ms)
         due_ms = min((elections.due_ms for elections in kinds if elections.due_ms is not None), default=None)

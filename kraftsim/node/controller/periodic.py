@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final
 
+from kraftsim.core.decision import Decision
 from kraftsim.node.controller.partition_upkeep import elect_leaders
 from protocol.metadata.m20_no_op import NoOpRecord
 
@@ -32,8 +33,14 @@ async def fence_silent_brokers(controller: "Controller") -> None:
         due_ms = cluster.next_stale_at_ms()
         pause_ms = controller.config.broker_session_timeout_ms if due_ms is None else due_ms - controller.now_ms()
         await asyncio.sleep(max(pause_ms, 1) / 1000)
-        while controller.is_active and (decision := controller.ledger.state.decide_fence_stale(controller.now_ms())) is not None:
+        while controller.is_active and (decision := _fencing(controller)) is not None:
             controller.ledger.write(decision.records, decision.facts, is_atomic=False)
+
+
+def _fencing(controller: "Controller") -> Decision[int] | None:
+    """Return whom to fence, if anybody. As long as the cluster is ZooKeeper's nobody is."""
+    state = controller.ledger.state
+    return None if state.is_before_migration else state.decide_fence_stale(controller.now_ms())
 
 
 PERIODIC: Final[tuple[Periodic, ...]] = (write_no_ops, fence_silent_brokers, elect_leaders)

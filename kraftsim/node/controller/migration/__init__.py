@@ -1,0 +1,1 @@
+"""A KRaft controller that takes a cluster over from ZooKeeper."""

@@ -1,0 +1,107 @@
+"""The image of what is committed, on a controller: what its migration driver compares ZooKeeper with, and tells brokers.
+
+Read from the log itself, whoever wrote it, so that nothing is in it which could be undone.   Source: org.apache.kafka.image.loader.MetadataLoader.
+"""
+
+from collections.abc import Callable
+
+from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.core.metadata.record_kinds import MetadataRecord
+from kraftsim.core.raft.raft_log import SnapshotId
+from kraftsim.core.zookeeper_mode.znode_writing import Touched
+from kraftsim.node.raft.raft_node import RaftNode
+from protocol.batches import RecordBatch, split_batches
+from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
+from protocol.metadata.m07_fence_broker import FenceBrokerRecord
+from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
+from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
+from protocol.metadata.m27_register_controller import RegisterControllerRecord
+from protocol.metadata.registry import parse_record
+
+READ_BYTES = 256 * 1024
+REGISTRATIONS = (
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    UnfenceBrokerRecord,
+    RegisterControllerRecord,
+)
+
+
+class CommittedImage:
+    """`advance` folds what was committed since; `touched` and `changes` say what that was about, until they are taken."""
+
+    def __init__(self, raft: RaftNode, new_image: Callable[[], MetadataImage]) -> None:
+        self._raft = raft
+        self._new_image = new_image
+        self.image = self._watched_image()
+        self.epoch = 0
+        """In which the last record that shows was written."""
+        self.offset = -1
+        """The last record that shows: none inside a metadata transaction that is open."""
+        self.touched = Touched()
+        self.is_snapshot = False
+        """Whether a snapshot took the place of everything since the changes were taken."""
+        self.registration_count = 0
+        """How often a broker or a controller came, went, or changed."""
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the log has said anything."""
+        return bool(self.image.finalized_features)
+
+    def advance(self) -> bool:
+        """Fold what is committed by now; tell whether there was anything."""
+        committed = self._raft.high_watermark or 0
+        log = self._raft.quorum.log
+        latest = log.latest_snapshot
+        following = self.image.highest_offset + 1
+        if latest is not None and following < latest.end_offset and (following < log.start_offset or following == 0):
+            self._load(latest)
+            following = latest.end_offset
+        if following >= committed:
+            return False
+        while following < committed and (data := self._raft.store.read(following, READ_BYTES, committed)):
+            for batch in split_batches(data):
+                self._replay(batch)
+                following = batch.next_offset
+        return True
+
+    def take(self) -> tuple[Touched, ImageChanges, bool]:
+        """Return what was touched, what changed, and whether a snapshot came in between, and forget it."""
+        taken = self.touched, self.image.take_changes(), self.is_snapshot
+        self.touched, self.is_snapshot = Touched(), False
+        return taken
+
+    def _load(self, snapshot: SnapshotId) -> None:
+        self.image = self._watched_image()
+        for batch in self._raft.store.snapshots.read(snapshot):
+            if not batch.is_control:
+                for record in batch.records():
+                    assert record.value is not None, "a metadata record has a value"
+                    self.image.load(parse_record(record.value))
+        self.image.skip(snapshot.end_offset - 1)
+        self.offset, self.epoch, self.is_snapshot = snapshot.end_offset - 1, snapshot.epoch, True
+        self.touched = Touched()
+
+    def _replay(self, batch: RecordBatch) -> None:
+        if batch.is_control:
+            self.image.skip(batch.last_offset)
+        else:
+            for record in batch.records():
+                assert record.value is not None, "a metadata record has a value"
+                self.image.replay(parse_record(record.value), record.offset)
+        if not self.image.is_in_transaction:
+            self.offset, self.epoch = batch.last_offset, batch.partition_leader_epoch
+
+    def _watched_image(self) -> MetadataImage:
+        image = self._new_image()
+
+        def watch(record: MetadataRecord) -> None:
+            self.touched.note(record, image)
+            self.registration_count += isinstance(record, REGISTRATIONS)
+
+        image.before_applying = watch
+        return image

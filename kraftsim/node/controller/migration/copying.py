@@ -1,0 +1,94 @@
+"""Copies what ZooKeeper has into the metadata log, as one metadata transaction: brokers see all of it or nothing.
+
+Below 3.6-IV1 there are no transactions, and a controller that dies in between leaves a part of it behind.
+Source: org.apache.kafka.controller.QuorumController.MigrationRecordConsumer, org.apache.kafka.metadata.migration.BufferingBatchConsumer, KIP-866.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.core.migration.driver import Claim
+from kraftsim.core.producer_ids.block import ProducerIdBlock
+from kraftsim.core.zookeeper_mode.znode_reading import Znodes, records_of_znodes
+from kraftsim.events.migration import MigrationStateChanged, ZookeeperMetadataCopied
+from kraftsim.node.controller.ledger import AppendedOffsets
+from kraftsim.node.identity import random_uuid
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.m21_zk_migration_state import MIGRATION, ZkMigrationStateRecord
+from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
+from protocol.metadata.m24_end_transaction import EndTransactionRecord
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+
+TRANSACTION: Final = "ZK Migration"
+BATCH_MIN: Final = 200
+"""So many records are collected before they are written: zookeeper.metadata.migration.min.batch.size."""
+
+
+class CopyGivenUp(Exception):
+    """This controller leads no more; whoever does will undo what there is of the copy."""
+
+
+class ZookeeperCopy:
+    """The copy of one controller; what of it was wrong in Apache Kafka is replaced here."""
+
+    def __init__(self, controller: "Controller") -> None:
+        self._controller = controller
+
+    def next_producer_id(self, block: ProducerIdBlock) -> int:
+        """Return the first id that nobody got from ZooKeeper. The first one of the last block was given away with it (KAFKA-15552)."""
+        return block.next_producer_id
+
+    async def run(self, claim: Claim, znodes: Znodes) -> Claim:
+        """Write all of it and return the claim as of its last record. Raises CopyGivenUp, MalformedMessage."""
+        controller = self._controller
+        has_transactions = controller.ledger.state.features.metadata_level.has_transactions
+        if has_transactions:
+            await self._write([BeginTransactionRecord(name=TRANSACTION)])
+        pieces = list(records_of_znodes(znodes, lambda: random_uuid(controller.world, "access rule id"), next_id=self.next_producer_id))
+        batch: list[Message] = []
+        for piece in pieces:
+            batch += piece
+            if len(batch) >= BATCH_MIN:
+                await self._write(batch)
+                batch = []
+        if batch:
+            await self._write(batch)
+        ends: list[Message] = [ZkMigrationStateRecord(zk_migration_state=MIGRATION)]
+        if has_transactions:
+            ends.append(EndTransactionRecord())
+        offsets = await self._write(ends)
+        self._note(pieces, offsets.last_offset)
+        return claim.in_step(offsets.last_offset, claim.znode.kraft_controller_epoch)
+
+    def _note(self, pieces: Sequence[Sequence[Message]], last_offset: int) -> None:
+        blocks = [record.next_producer_id for piece in pieces for record in piece if isinstance(record, ProducerIdsRecord)]
+        world = self._controller.world
+        world.note(MigrationStateChanged(state=MIGRATION))
+        world.note(
+            ZookeeperMetadataCopied(record_count=sum(map(len, pieces)), last_offset=last_offset, next_producer_id=blocks[0] if blocks else None)
+        )
+
+    async def _write(self, records: Sequence[Message]) -> AppendedOffsets:
+        """Write records in the oldest version of each, and return where they are once they are committed. Raises CopyGivenUp."""
+        controller = self._controller
+        if not controller.is_active:
+            raise CopyGivenUp
+        written: asyncio.Future[AppendedOffsets] = asyncio.get_running_loop().create_future()
+
+        def settle(offsets: AppendedOffsets | None) -> None:
+            assert offsets is not None, "there are records"
+            if not written.done():
+                written.set_result(offsets)
+
+        def give_up() -> None:
+            if not written.done():
+                written.set_exception(CopyGivenUp())
+
+        controller.ledger.write(records, on_committed=settle, on_given_up=give_up, record_version=lambda record: 0)
+        offsets = await written
+        await controller.world.breathe("a piece of the copy is committed")
+        return offsets
