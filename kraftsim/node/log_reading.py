@@ -108,6 +108,14 @@ class LogReader(PartitionDirectory):
         found = self._place_of(offset)
         return NOTHING if found is None else self._read_at(*found, max_bytes, end_offset, at_least_one)
 
+    def batch_base(self, offset: int) -> int:
+        """Return where the batch begins that holds an offset; the offset itself where no batch does."""
+        found = self._place_of(offset)
+        if found is None:
+            return offset
+        segment, position = found
+        return min(_BATCH_START(self._files.log_file(segment.base_offset).read(position, HEADER_SIZE_BYTES))[0], offset)
+
     def slice(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> Chunk | FileSlice:
         """Return the same batches in the form in which they are best sent: much is not read at all."""
         found = self._place_of(offset)

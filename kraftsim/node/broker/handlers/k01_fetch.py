@@ -157,7 +157,8 @@ class FetchReader:
     def is_elsewhere(self) -> bool:
         """Tell whether some partition is read far from its end, so that the answer is not worth a wait.
 
-        Either in a segment before the last that may be read; or, in some releases, behind all that may be.   Source: DelayedFetch.tryComplete.
+        Either in a segment before the last that may be read; or, in some releases, behind all that may be.
+        Source: DelayedFetch.tryComplete; asked of Apache Kafka 3.7.2 to 4.4.0.
         """
         answers_behind = self._broker.parts.answers_readers_behind and not self.is_for_follower
         for hosted, bounds in self._places:
@@ -165,9 +166,14 @@ class FetchReader:
                 base_offsets = hosted.log.base_offsets
                 if bisect_right(base_offsets, bounds.first_offset) < bisect_right(base_offsets, bounds.end_offset - 1):
                     return True
-            elif answers_behind and bounds.first_offset > (bounds.last_stable_offset if self._reads_committed else bounds.high_watermark):
+            elif answers_behind and self._stands_at(hosted, bounds) > (bounds.last_stable_offset if self._reads_committed else bounds.high_watermark):
                 return True
         return False
+
+    def _stands_at(self, hosted: HostedPartition, bounds: ReadBounds) -> int:
+        """Return where a reader stands that sees nothing: at its offset, or, in some releases, where the batch of that begins."""
+        stands_at_batch = self._broker.parts.readers_stand_at_batches
+        return hosted.log.batch_base(bounds.first_offset) if stands_at_batch else bounds.first_offset
 
     @property
     def is_for_follower(self) -> bool:
