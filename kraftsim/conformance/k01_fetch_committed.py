@@ -202,3 +202,13 @@ def older_segments(target: Target) -> None:
         before = time.monotonic()
         expect_equal(seen(fetch_one(target, topic, asked, version))[0], [offset], f"from offset {offset}: batches")
         expect_equal(time.monotonic() - before >= WAITED_S, waits, f"from offset {offset}: waited to the end")
+
+
+@REQUIREMENTS.that(
+    11,
+    "who asks from the batch at the last stable offset waits, from a batch behind that, or the end of the log, is answered at once, with nothing",
+    source="LogSegment.read, DelayedFetch.tryComplete",
+    since="4.0",
+)
+def at_once_behind_its_batch(target: Target) -> None:
+    _wait_behind(target, {0: True, 1: True, 2: True, 3: False, 4: False, 5: False})
