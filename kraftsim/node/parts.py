@@ -94,7 +94,6 @@ class Parts:
     transactions_have_epochs: bool
     answers_readers_behind: bool
     readers_stand_at_batches: bool
-    readers_stand_at_batches: bool
     verification_is_abortable: bool
     expires_producer_ids: bool
     bounds_min_in_sync_replicas: bool
