@@ -1,0 +1,291 @@
+"""The rules of a member of a classic group: how it joins, lets go, is expelled, and leaves; each answer that a coordinator can give."""
+
+import pytest
+
+from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, RANGE, Subscriber
+from kraftsim.core.clients.group_member import GroupMember
+from kraftsim.core.clients.membership_steps import (
+    AskMember,
+    AssignmentChanged,
+    Beat,
+    Beaten,
+    CountPartitions,
+    GroupSettings,
+    Join,
+    Joined,
+    Leave,
+    LeaveAsked,
+    Left,
+    MemberLost,
+    MemberQuestionLost,
+    MembershipEffect,
+    MembershipInput,
+    MemberStarted,
+    MemberState,
+    PartitionsCounted,
+    Released,
+    ReleaseWanted,
+    Sync,
+    Synced,
+)
+from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
+from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator
+from protocol.errors import ErrorCode
+
+ZERO, ONE, TWO = (TopicPartition("t", number) for number in range(3))
+COORDINATOR, OTHER = 1, 2
+BACKOFF_MS, BEAT_MS = 100, 1000
+FIND = FindCoordinator(kind=CoordinatorKind.GROUP, key="g")
+
+
+class Script:
+    """A member under test, and the clock."""
+
+    def __init__(self, assignor: str = RANGE) -> None:
+        self.now_ms = 1000
+        self.member = GroupMember(
+            GroupSettings(group_id="g", topics=("t",), assignor=assignor, heartbeat_interval_ms=BEAT_MS, retry_backoff_ms=BACKOFF_MS)
+        )
+
+    def step(self, happened: MembershipInput, after_ms: int = 0) -> list[MembershipEffect]:
+        """Let something happen, later if told so."""
+        self.now_ms += after_ms
+        return self.member.step(happened, self.now_ms)
+
+    def passed(self, ms: int) -> list[MembershipEffect]:
+        """Let time pass."""
+        return self.step(TimePassed(), ms)
+
+    def found(self, broker_id: int = COORDINATOR) -> list[MembershipEffect]:
+        """Let the coordinator be found."""
+        return self.step(CoordinatorFound(kind=CoordinatorKind.GROUP, broker_id=broker_id))
+
+    def stable(self, *partitions: TopicPartition) -> "Script":
+        """Come to a generation as a member that leads nobody, with these partitions."""
+        self.step(MemberStarted())
+        self.found()
+        self.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=3, protocol=self.member._settings.assignor))
+        self.step(Synced(error_code=ErrorCode.NONE, partitions=partitions))
+        assert self.member.state is MemberState.STABLE
+        return self
+
+
+def asked(*questions: Join | Sync | Beat | Leave, broker_id: int = COORDINATOR) -> list[MembershipEffect]:
+    return [AskMember(broker_id=broker_id, question=question) for question in questions]
+
+
+# Joining ----------------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_member_is_given_its_id_and_joins_with_it():
+    """KIP-394: the first JoinGroup names nobody, and is answered with MEMBER_ID_REQUIRED."""
+    script = Script()
+    assert script.step(MemberStarted()) == [FIND]
+    assert script.found() == asked(Join(member_id="", owned=(), generation_id=-1))
+    assert script.step(Joined(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m")) == asked(Join(member_id="m", owned=(), generation_id=-1))
+
+
+def test_a_leader_counts_partitions_and_brings_the_assignment():
+    """Members are assigned in the order of their ids, by the protocol that the coordinator chose."""
+    script = Script()
+    script.step(MemberStarted())
+    script.found()
+    members = tuple(Subscriber(member_id=name, topics=("t",)) for name in ("a", "m"))
+    joined = Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=1, protocol=RANGE, is_leader=True, members=members)
+    assert script.step(joined) == [CountPartitions(("t",))]
+    assert script.step(PartitionsCounted({"t": 3})) == asked(
+        Sync(member_id="m", generation_id=1, protocol=RANGE, assignment={"a": (ZERO, ONE), "m": (TWO,)})
+    )
+    changed = AssignmentChanged(member_id="m", generation_id=1, partitions=(TWO,), added=(TWO,))
+    assert script.step(Synced(error_code=ErrorCode.NONE, partitions=(TWO,))) == [changed]
+
+
+def test_partitions_that_nobody_counted_are_counted_again_after_a_while():
+    """The group waits for its leader, until its rebalance timeout."""
+    script = Script()
+    script.step(MemberStarted())
+    script.found()
+    members = (Subscriber(member_id="m", topics=("t",)),)
+    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=1, protocol=RANGE, is_leader=True, members=members))
+    assert script.step(PartitionsCounted(None)) == []
+    assert script.passed(BACKOFF_MS - 1) == []
+    assert script.passed(1) == [CountPartitions(("t",))]
+
+
+def test_a_coordinator_that_is_lost_while_partitions_are_counted_is_not_asked():
+    """What was counted is of no use; the member looks for its coordinator and joins again."""
+    script = Script()
+    script.step(MemberStarted())
+    script.found()
+    members = (Subscriber(member_id="m", topics=("t",)),)
+    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=1, protocol=RANGE, is_leader=True, members=members))
+    script.member._coordinator = None
+    assert script.step(PartitionsCounted({"t": 1})) == [FIND]
+    assert script.found(OTHER) == asked(Join(member_id="m", owned=(), generation_id=1), broker_id=OTHER)
+
+
+# Rebalances -------------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_eager_member_lets_everything_go_before_it_joins_again():
+    """KIP-429 calls it eager: who joins again owns nothing."""
+    script = Script(RANGE).stable(ZERO, ONE)
+    assert script.passed(BEAT_MS) == asked(Beat(member_id="m", generation_id=3))
+    assert script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS)) == [ReleaseWanted((ZERO, ONE))]
+    assert script.step(Released()) == asked(Join(member_id="m", owned=(), generation_id=3))
+
+
+def test_a_member_that_lets_go_goes_on_saying_that_it_lives():
+    """An application may take as long as the rebalance lasts, which is longer than a session; nothing is let go twice."""
+    script = Script(RANGE).stable(ZERO)
+    script.passed(BEAT_MS)
+    script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS))
+    assert script.passed(BEAT_MS) == asked(Beat(member_id="m", generation_id=3))
+    assert script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS)) == []
+
+
+def test_a_cooperative_member_keeps_what_it_has_and_joins_once_more_when_it_has_given_some_away():
+    """KIP-429: what moves is let go in one generation, and given to somebody else in the next."""
+    script = Script(COOPERATIVE_STICKY).stable(ZERO, ONE)
+    script.passed(BEAT_MS)
+    assert script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS)) == asked(Join(member_id="m", owned=(ZERO, ONE), generation_id=3))
+    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=4, protocol=COOPERATIVE_STICKY))
+    assert script.step(Synced(error_code=ErrorCode.NONE, partitions=(ZERO, TWO))) == [
+        AssignmentChanged(member_id="m", generation_id=4, partitions=(ZERO, TWO), added=(TWO,)),
+        ReleaseWanted((ONE,)),
+    ]
+    assert script.step(Released()) == asked(Join(member_id="m", owned=(ZERO, TWO), generation_id=4))
+
+
+# Answers that are errors ------------------------------------------------------------------------------------------------------------------------
+
+ON_A_BEAT = [
+    # the error, what follows at once, what follows after the backoff, the member id and the generation that it keeps
+    (ErrorCode.NONE, [], [], "m", 3),
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], [], "m", 3),
+    (ErrorCode.NOT_COORDINATOR, [FIND], [], "m", 3),
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, [FIND], [], "m", 3),
+    (
+        ErrorCode.ILLEGAL_GENERATION,
+        [MemberLost(error_code=ErrorCode.ILLEGAL_GENERATION, is_fatal=False)],
+        asked(Join(member_id="m", owned=(), generation_id=-1)),
+        "m",
+        -1,
+    ),
+    (
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        [MemberLost(error_code=ErrorCode.UNKNOWN_MEMBER_ID, is_fatal=False)],
+        asked(Join(member_id="", owned=(), generation_id=-1)),
+        "",
+        -1,
+    ),
+    (ErrorCode.FENCED_INSTANCE_ID, [MemberLost(error_code=ErrorCode.FENCED_INSTANCE_ID, is_fatal=True)], [], "m", -1),
+]
+
+
+@pytest.mark.parametrize("error, at_once, later, member_id, generation_id", ON_A_BEAT, ids=lambda value: getattr(value, "name", None))
+def test_each_error_of_a_heartbeat_has_its_meaning(error, at_once, later, member_id, generation_id):
+    """Whoever is expelled reads nothing any more; whoever is fenced as an instance is none ever again."""
+    script = Script().stable(ZERO)
+    script.passed(BEAT_MS)
+    assert script.step(Beaten(error)) == at_once
+    assert script.passed(BACKOFF_MS) == later
+    assert (script.member.member_id, script.member.generation_id) == (member_id, generation_id)
+    is_lost = any(isinstance(effect, MemberLost) for effect in at_once)
+    assert script.member.assigned == (() if is_lost else (ZERO,))
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_SESSION_TIMEOUT])
+def test_a_member_that_can_never_be_one_ends(error):
+    """An error that no retry heals; it never wakes again."""
+    script = Script()
+    script.step(MemberStarted())
+    script.found()
+    assert script.step(Joined(error_code=error)) == [MemberLost(error_code=error, is_fatal=True)]
+    assert script.member.state is MemberState.GONE and script.member.wake_at_ms is None
+    assert script.passed(100 * BEAT_MS) == []
+
+
+def test_a_sync_that_meets_a_rebalance_joins_again_at_once():
+    """REBALANCE_IN_PROGRESS is no failure of anybody: there is no backoff."""
+    script = Script()
+    script.step(MemberStarted())
+    script.found()
+    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=5, protocol=RANGE))
+    assert script.step(Synced(error_code=ErrorCode.REBALANCE_IN_PROGRESS)) == asked(Join(member_id="m", owned=(), generation_id=5))
+
+
+def test_no_answer_means_another_coordinator_and_a_backoff():
+    """Whether the request was done is unknown; a member that was joining joins anew."""
+    script = Script()
+    script.step(MemberStarted())
+    script.found()
+    assert script.step(MemberQuestionLost()) == []
+    assert script.passed(BACKOFF_MS) == [FIND]
+    assert script.found(OTHER) == asked(Join(member_id="", owned=(), generation_id=-1), broker_id=OTHER)
+
+
+def test_a_heartbeat_without_an_answer_keeps_the_member_in_its_generation():
+    """Its session lasts: nothing is let go for a broken connection."""
+    script = Script().stable(ZERO)
+    script.passed(BEAT_MS)
+    script.step(MemberQuestionLost())
+    assert script.passed(BACKOFF_MS) == [FIND]
+    assert script.found(OTHER) == []
+    assert script.passed(BEAT_MS) == asked(Beat(member_id="m", generation_id=3), broker_id=OTHER)
+
+
+@pytest.mark.parametrize(
+    "error, is_fatal", [(ErrorCode.COORDINATOR_NOT_AVAILABLE, False), (ErrorCode.GROUP_AUTHORIZATION_FAILED, True), (None, False)]
+)
+def test_a_coordinator_that_is_not_found_is_looked_for_again_unless_that_is_hopeless(error, is_fatal):
+    """None: nobody answered."""
+    script = Script()
+    script.step(MemberStarted())
+    lost = script.step(CoordinatorLost(kind=CoordinatorKind.GROUP, error_code=error))
+    assert lost == ([MemberLost(error_code=error, is_fatal=True)] if is_fatal else [])
+    assert script.passed(BACKOFF_MS) == ([] if is_fatal else [FIND])
+
+
+# Leaving ----------------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_leaves_by_its_id_and_is_gone():
+    """LeaveGroup is sent as soon as no other question is under way."""
+    script = Script().stable(ZERO)
+    assert script.step(LeaveAsked()) == asked(Leave("m"))
+    assert script.step(Left()) == []
+    assert script.member.state is MemberState.GONE
+
+
+def test_who_leaves_while_a_question_is_under_way_waits_for_its_answer():
+    """One question at a time."""
+    script = Script().stable(ZERO)
+    script.passed(BEAT_MS)
+    assert script.step(LeaveAsked()) == []
+    assert script.step(Beaten(ErrorCode.NONE)) == asked(Leave("m"))
+
+
+def test_a_leave_without_an_answer_is_enough():
+    """The time-out of the session does the rest."""
+    script = Script().stable(ZERO)
+    script.step(LeaveAsked())
+    assert script.step(MemberQuestionLost()) == []
+    assert script.member.state is MemberState.GONE
+
+
+def test_whoever_never_joined_leaves_without_a_word():
+    """There is no member id to leave with."""
+    script = Script()
+    script.step(MemberStarted())
+    assert script.step(LeaveAsked()) == []
+    assert script.member.state is MemberState.GONE and script.member.wake_at_ms is None
+
+
+def test_a_stable_member_wakes_for_its_next_heartbeat():
+    """And no earlier; while a question is under way it is woken by the answer."""
+    script = Script().stable(ZERO)
+    assert script.member.wake_at_ms == script.now_ms + BEAT_MS
+    assert script.passed(BEAT_MS - 1) == []
+    script.passed(1)
+    assert script.member.wake_at_ms is None
