@@ -6,7 +6,7 @@ It knows nothing but events, so that it can be fed by a simulation while it runs
 from collections.abc import Callable, Sequence
 
 from kraftsim.events.event import Event
-from kraftsim.faults.states import LEADER, STATES, NodeFacts
+from kraftsim.faults.states import FACTS, LEADER, STATES, NodeFacts
 from kraftsim.world.simulated import Occasion, Simulation
 
 Lives = Callable[[str, int], bool]
@@ -108,7 +108,7 @@ def standing_of(simulation: Simulation) -> Standing:
         for log in simulation.book.logs():
             for n, (t_ns, _, event) in enumerate(log.entries):
                 found.observe(log.node, log.incarnation, n, t_ns, event)
-        simulation.observe(found.observe)
+        simulation.observe(found.observe, FACTS)
     assert isinstance(found, Standing), "nobody else uses this name"
     return found
 

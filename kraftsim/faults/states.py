@@ -1,7 +1,7 @@
 """States that a node is in for a while, told by the facts that it noted: what a fault can wait for when a single fact says too little.
 
 A state holds from one fact to another: a controller leads from its election until it resigns or dies, and all that time it may have records that
-are appended and not committed. Source: KIP-595, KIP-730, org.apache.kafka.raft.
+are appended and not committed. Source: KIP-98, KIP-595, KIP-730, org.apache.kafka.raft.
 """
 
 from collections.abc import Callable
@@ -21,18 +21,39 @@ from kraftsim.events.raft import (
     VoteAnswered,
     VoteTold,
 )
+from kraftsim.events.transactions import TransactionStateChanged, TransactionsUnloaded
 
 LEADER = "leader"
+DECIDED = ("PrepareCommit", "PrepareAbort")
 IDS_RECORD = "ProducerIds"
 NO_OFFSET = -1
+FACTS: tuple[type[Event], ...] = (
+    RaftRoleChanged,
+    MetadataAppended,
+    MetadataWritten,
+    MetadataReplicated,
+    MetadataFlushed,
+    HighWatermarkMoved,
+    MetadataTruncated,
+    MetadataReverted,
+    SnapshotLoaded,
+    VoteAnswered,
+    VoteTold,
+    ProducerIdBlockRequested,
+    ProducerIdBlockReceived,
+    ProducerIdBlockRefused,
+    TransactionStateChanged,
+    TransactionsUnloaded,
+)
+"""What states are made of; `NodeFacts.take` learns nothing from any other fact."""
 
 
 class NodeFacts:
     """What one incarnation of a node has told of itself."""
 
     __slots__ = (
-        "appended_end", "flushed_end", "high_watermark", "ids_offset", "is_asking_for_block", "leader_epoch", "log_end", "role", "told_epoch",
-        "voted_epoch",
+        "appended_end", "decided", "flushed_end", "high_watermark", "ids_offset", "is_asking_for_block", "leader_epoch", "log_end", "role",
+        "told_epoch", "voted_epoch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -49,6 +70,8 @@ class NodeFacts:
         self.voted_epoch = -1
         self.told_epoch = -1
         self.is_asking_for_block = False
+        self.decided: dict[str, int] = {}
+        """Transactional ids for which it answers, whose transaction is decided and not over, with their partition of `__transaction_state`."""
 
     def take(self, event: Event) -> bool:
         """Learn from a fact. Returns whether it was one of those that states are made of."""
@@ -77,6 +100,12 @@ class NodeFacts:
                 self.is_asking_for_block = True
             case ProducerIdBlockReceived() | ProducerIdBlockRefused():
                 self.is_asking_for_block = False
+            case TransactionStateChanged(transactional_id=transactional_id, state=state, partition=partition):
+                self.decided.pop(transactional_id, None)
+                if state in DECIDED:
+                    self.decided[transactional_id] = partition
+            case TransactionsUnloaded(partition=partition):
+                self.decided = {name: place for name, place in self.decided.items() if place != partition}
             case _:
                 return False
         return True
@@ -116,6 +145,7 @@ STATES: dict[str, State] = {
         lambda facts: facts.role == "Follower" and facts.log_end > facts.high_watermark,
     ),
     "vote-not-told": State("has given a vote that nobody has heard of", lambda facts: facts.voted_epoch > facts.told_epoch),
+    "markers-missing": State("coordinates a transaction that is decided and has not all of its markers yet", lambda facts: bool(facts.decided)),
     "asking-for-block": State("has asked for a block of producer ids and was not answered", lambda facts: facts.is_asking_for_block),
 }
 """All states by name. A trigger that names several waits for a node in all of them."""

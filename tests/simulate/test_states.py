@@ -16,6 +16,7 @@ from kraftsim.events.raft import (
     VoteAnswered,
     VoteTold,
 )
+from kraftsim.events.transactions import TransactionStateChanged, TransactionsUnloaded
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import Fault, from_json, to_json
 from kraftsim.faults.schedule import keys_of
@@ -50,6 +51,12 @@ def voted(is_granted=True, is_pre_vote=False, epoch=5):
     return VoteAnswered(leader_epoch=epoch, candidate_id=2, is_granted=is_granted, is_pre_vote=is_pre_vote)
 
 
+def decided(state, transactional_id="t"):
+    return TransactionStateChanged(
+        transactional_id=transactional_id, producer_id=1, producer_epoch=0, state=state, partitions="a-0", coordinator_epoch=0, partition=7, offset=3
+    )
+
+
 LEADER = role("Leader")
 ROWS = [
     ("leader", [LEADER], True),
@@ -78,6 +85,10 @@ ROWS = [
     ("vote-not-told", [voted(is_pre_vote=True)], False),
     ("vote-not-told", [voted(), VoteTold(leader_epoch=5, candidate_id=2)], False),
     ("vote-not-told", [voted(), VoteTold(leader_epoch=5, candidate_id=2), voted(epoch=6)], True),
+    ("markers-missing", [decided("Ongoing"), decided("PrepareCommit")], True),
+    ("markers-missing", [decided("PrepareAbort"), decided("PrepareCommit", "u"), decided("CompleteAbort")], True),
+    ("markers-missing", [decided("PrepareAbort"), decided("CompleteAbort")], False),
+    ("markers-missing", [decided("PrepareCommit"), TransactionsUnloaded(partition=7, coordinator_epoch=0)], False),
     ("asking-for-block", [ProducerIdBlockRequested(broker_epoch=1)], True),
     ("asking-for-block", [ProducerIdBlockRequested(broker_epoch=1), ProducerIdBlockReceived(first_producer_id=0, next_producer_id=1000)], False),
 ]
