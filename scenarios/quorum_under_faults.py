@@ -57,6 +57,8 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
         return _figure_8(random)
     if story < FIGURE_8_SHARE + LOST_TAIL_SHARE:
         return _lost_tail(random)
+    if story >= 1 - READ_AND_LOST_SHARE:
+        return _read_and_lost(random)
     kinds = random.sample(KINDS, random.randint(2, 4))
     if _refused_flush in kinds and any(kind in kinds for kind in (_power_loss, _dark)):
         kinds.remove(_refused_flush)
@@ -169,6 +171,7 @@ KINDS: tuple[Callable[["Random"], Fault], ...] = (
 KINDS_OVER_SOCKETS: tuple[Callable[["Random"], Fault], ...] = (_killed_in_time, _cut, _cut_leader, _cut_frame, _standstill, _slow_network)
 FIGURE_8_SHARE = 0.15
 LOST_TAIL_SHARE = 0.15
+READ_AND_LOST_SHARE = 0.12
 EPOCHS_OF_FIGURE_8 = range(3, 9)
 FETCH_BYTES = (1, 1, 150, 400, 8388608)
 """What a Fetch between controllers is answered at most: with little, a high watermark stops at every batch."""
@@ -192,15 +195,28 @@ def _figure_8(random: "Random") -> tuple[Fault, ...]:
 
 def _lost_tail(random: "Random") -> tuple[Fault, ...]:
     """Disks that are slow, and leaders that lose their power with records that others have read already, and are back before they are missed."""
-    schedule = [
-        Fault(kind="slow-disk", target=name, trigger=AtTime(at_ms=1), params={"factor": random.choice((20, 100)), "duration_ms": 7000})
-        for name in CONTROLLERS
-    ]
+    schedule = _slow_disks(random)
     for _ in range(random.randint(2, 4)):
         trigger = OnFrame(api_key=QUORUM_APIS[0], is_response=True, server=random.choice(CONTROLLERS), nth=random.randint(20, 200), moment="after")
         params: dict[str, int | str | bool | None] = {"power_loss": True, "after_ms": random.randint(10, 300)}
         schedule.append(Fault(kind="restart", trigger=trigger, params=params))
     return tuple(schedule)
+
+
+def _read_and_lost(random: "Random") -> tuple[Fault, ...]:
+    """The same, aimed: whoever leads loses its power the moment that another has written down what it read there, and is back soon."""
+    schedule = _slow_disks(random)
+    for _ in range(random.randint(2, 4)):
+        trigger = OnEvent(kind="MetadataReplicated", nth=random.randint(5, 400))
+        params: dict[str, int | str | bool | None] = {"power_loss": True, "after_ms": random.randint(10, 300)}
+        schedule.append(Fault(kind="restart", target=LEADER_WORD, trigger=trigger, params=params))
+    return tuple(schedule)
+
+
+def _slow_disks(random: "Random") -> list[Fault]:
+    """Every controller's flushes take their time."""
+    params: list[dict[str, int | str | bool | None]] = [{"factor": random.choice((20, 100)), "duration_ms": 7000} for _ in CONTROLLERS]
+    return [Fault(kind="slow-disk", target=name, trigger=AtTime(at_ms=1), params=each) for name, each in zip(CONTROLLERS, params, strict=True)]
 
 
 # Moments --------------------------------------------------------------------------------------------------------------------------------------------
