@@ -64,10 +64,11 @@ class Spoils(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A parameter is drawn between two numbers, both of them possible."""
+    """A parameter is drawn between two numbers, both of them possible; what is drawn below `floor` is `floor`."""
 
     low: int
     high: int
+    floor: int = 0
 
 
 @dataclass(frozen=True, slots=True)

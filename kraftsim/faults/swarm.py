@@ -46,10 +46,10 @@ def draw_value(random: "Random", draw: Between | OneOf) -> Value:
     if isinstance(draw, OneOf):
         return random.choice(draw.values)
     if random.random() < 0.1:
-        return random.choice((draw.low, draw.high))
+        return max(draw.floor, random.choice((draw.low, draw.high)))
     if draw.low > 0 and draw.high >= draw.low * WIDE:
-        return min(draw.high, int(draw.low * (draw.high / draw.low) ** random.random()))
-    return random.randint(draw.low, draw.high)
+        return max(draw.floor, min(draw.high, int(draw.low * (draw.high / draw.low) ** random.random())))
+    return max(draw.floor, random.randint(draw.low, draw.high))
 
 
 def draw_settings(random: "Random", terrain: Terrain) -> dict[str, str]:
