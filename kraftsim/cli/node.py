@@ -36,15 +36,23 @@ Examples:
 def node(file: Path | None, asks_environment: bool, settings: tuple[str, ...]) -> None:
     """Run one node from a Kafka properties FILE, from the environment, or both; --set wins over either.
 
-    A controller or a broker, as `process.roles` says. Stays until SIGTERM or Ctrl-C, then stops cleanly.
+    A controller or a broker, as `process.roles` says; a broker of ZooKeeper's time, where zookeeper.connect stands instead; a ZooKeeper server, where
+    it is a file of ZooKeeper's (clientPort). Stays until SIGTERM or Ctrl-C, then stops cleanly.
     """
     started_ns = time.monotonic_ns()
+    from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
     from kraftsim.node.config import NodeConfig
     from kraftsim.node.config_keys import ConfigError
 
     place = str(file) if file is not None else "environment" if asks_environment else "settings"
     try:
-        config = NodeConfig.parse(_properties(file, asks_environment, settings))
+        properties = _properties(file, asks_environment, settings)
+        if is_zookeeper(properties):
+            from kraftsim.cli.zookeeper import run_server
+
+            run_server(ZookeeperNodeConfig.parse(properties), started_ns)
+            return
+        config = NodeConfig.parse(properties)
     except (ConfigError, UnicodeDecodeError) as trouble:
         raise Failure(f"{place}: {trouble}") from trouble
     run_node(config, started_ns)

@@ -13,12 +13,16 @@ from kraftsim.cli.options import DIRECTORY, bugs_option, parse_settings, release
 Examples:
   kraftsim up                                        one controller, three brokers, clients at 127.0.0.1:9092
   kraftsim up --brokers 1 --port 19092 --data runs/small
+  kraftsim up --zookeeper --release 2.8              one ZooKeeper server, three brokers, no controllers
   kraftsim up --release 3.5 --set log.segment.bytes=65536
   kraftsim up --data runs/first --detach && kraftsim down --data runs/first
   kraftsim up --proxy --detach && kraftsim cut broker-1 && kraftsim heal
   kraftsim kill broker-1 && kraftsim restart broker-1"""
 )
-@click.option("--controllers", default=1, show_default=True, help="How many controllers.")
+@click.option("--controllers", default=None, type=int, help="How many controllers.  [default: 1, with --zookeeper 0]")
+@click.option(
+    "--zookeeper", is_flag=True, help="Brokers as they were before KRaft, with a ZooKeeper server; controllers are those that take over from it."
+)
 @click.option("--brokers", default=3, show_default=True, help="How many brokers.")
 @click.option("--port", default=9092, show_default=True, help="Port of the first broker; the next ones follow, controllers listen 100 higher.")
 @click.option(
@@ -34,7 +38,8 @@ Examples:
 @bugs_option
 @settings_option
 def up(
-    controllers: int,
+    controllers: int | None,
+    zookeeper: bool,
     brokers: int,
     port: int,
     host: str,
@@ -59,7 +64,8 @@ def up(
 
     try:
         spec = ClusterSpec(
-            controllers=controllers,
+            controllers=controllers if controllers is not None else 0 if zookeeper else 1,
+            zookeeper=zookeeper,
             brokers=brokers,
             port=port,
             host=host,

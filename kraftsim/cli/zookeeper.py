@@ -12,9 +12,7 @@ from kraftsim.cli.options import DIRECTORY, parse_settings
 if TYPE_CHECKING:
     import asyncio
 
-    from kraftsim.node.zookeeper.settings import ZookeeperSettings
-
-NAME = "zookeeper-1"
+    from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig
 
 
 @click.command(
@@ -39,42 +37,45 @@ def zookeeper(data: Path, settings: tuple[str, ...]) -> None:
     SIGTERM or Ctrl-C.
     """
     started_ns = time.monotonic_ns()
+    from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig
     from kraftsim.node.config_keys import ConfigError
-    from kraftsim.node.zookeeper.settings import ZookeeperSettings
+
+    try:
+        config = ZookeeperNodeConfig.parse({**parse_settings(settings), "dataDir": str(data)})
+    except ConfigError as trouble:
+        fail(trouble)
+    run_server(config, started_ns)
+
+
+def run_server(config: "ZookeeperNodeConfig", started_ns: int) -> None:
+    """Run a server until SIGTERM or Ctrl-C; one that fails ends the verb with one line."""
     from kraftsim.world.real.runner import run_node
 
     try:
-        chosen = ZookeeperSettings.parse(parse_settings(settings), NAME)
-        run_node(lambda stopping: _until_stopped(chosen, data, started_ns, stopping))
-    except ConfigError as trouble:
-        fail(trouble)
+        run_node(lambda stopping: _until_stopped(config, started_ns, stopping))
     except OSError as trouble:
-        raise Failure(f"{NAME}: {trouble}") from trouble
+        raise Failure(f"{config.node_name}: {trouble}") from trouble
 
 
-async def _until_stopped(settings: "ZookeeperSettings", data: Path, started_ns: int, stopping: "asyncio.Event") -> None:
+async def _until_stopped(config: "ZookeeperNodeConfig", started_ns: int, stopping: "asyncio.Event") -> None:
     import asyncio
 
     from kraftsim.cluster.directory_lock import locked
-    from kraftsim.cluster.launch import EVENTS_BESIDE_DATA
+    from kraftsim.cluster.launch import real_world_of
     from kraftsim.node.zookeeper.server import ZookeeperServer
     from kraftsim.world.human_log import set_up_human_log
-    from kraftsim.world.real.event_files import next_incarnation
-    from kraftsim.world.real.world import real_world
 
-    with locked(data):
-        events = data.parent / EVENTS_BESIDE_DATA
-        incarnation = next_incarnation(events, NAME)
-        world = real_world(run="run", node=NAME, incarnation=incarnation, data_dir=data, events_dir=events, seed=started_ns, started_ns=started_ns)
+    with locked(Path(config.log_dir)):
+        world = real_world_of(config, started_ns)
         log = set_up_human_log(world.clock, node=world.node, incarnation=world.incarnation)
-        server = ZookeeperServer(world, settings)
+        server = ZookeeperServer(world, config.settings)
         await server.start()
-        log.info("serving", host=settings.host, port=server.port, zxid=hex(server.keeper.last_zxid), znodes=len(server.keeper.tree.znodes))
+        log.info("serving", host=config.settings.host, port=server.port, zxid=hex(server.keeper.last_zxid), znodes=len(server.keeper.tree.znodes))
         failure: asyncio.Future[BaseException] = asyncio.ensure_future(server.failed())
         failure.add_done_callback(lambda _: stopping.set())
         world.flush_events()
         await stopping.wait()
         if failure.done() and not failure.cancelled():
-            raise Failure(f"{NAME}: {failure.result()}")
+            raise Failure(f"{config.node_name}: {failure.result()}")
         failure.cancel()
         await server.stop()

@@ -17,12 +17,11 @@ from typing import TypeVar
 import uvloop
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.launch import build_node, real_world_of
+from kraftsim.cluster.launch import build_node, parse_node, real_world_of
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
 from kraftsim.cluster.spec import ClusterSpec, retell
-from kraftsim.node.config import NodeConfig
 from kraftsim.node.mistakes import hear_of_mistakes
 from kraftsim.node.node import Node
 from kraftsim.world.real.clock import RealClock
@@ -176,7 +175,7 @@ class EmbeddedCluster:
     async def _launch(self, name: str) -> None:
         assert name not in self._nodes, f"{name} is running"
         properties = {"log.dirs": str(self.directory.data(name)), **self.spec.node(name).properties, **self._told.get(name, {})}
-        config = NodeConfig.parse({**properties, "kraftsim.events.dir": str(self.directory.events)})
+        config = parse_node({**properties, "kraftsim.events.dir": str(self.directory.events)})
         world = real_world_of(config, self.started_ns)
         node = build_node(config, world)
         self._nodes[name] = RunningNode(node, world)
@@ -188,7 +187,7 @@ class EmbeddedCluster:
         running.world.close()
 
     async def _stop_all(self) -> None:
-        for names in (self.spec.broker_names, self.spec.controller_names):
+        for names in (self.spec.broker_names, self.spec.controller_names, self.spec.zookeeper_names):
             await asyncio.gather(*(self._stop(name) for name in names if name in self._nodes))
 
     async def _stop(self, name: str, kill_after_seconds: float = STOP_SECONDS) -> None:

@@ -3,16 +3,20 @@
 Nothing else in the house knows how a node is put together; all three modes come through here.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from kraftsim.bugs.bug import bug
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.node import Node
 from kraftsim.node.parts import Parts
 from kraftsim.node.release_modes import check_release
+from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.releases.catalogue import release
 from kraftsim.world.interface import World
 from kraftsim.world.real.event_files import next_incarnation
@@ -20,6 +24,15 @@ from kraftsim.world.real.world import RealWorld, real_world
 
 EVENTS_BESIDE_DATA = "events"
 """Where a node that was told nothing about events keeps them: in a directory beside its data."""
+
+
+AnyConfig: TypeAlias = NodeConfig | ZookeeperNodeConfig
+"""What a node is told: one of Kafka's, or a ZooKeeper server."""
+
+
+def parse_node(properties: Mapping[str, str]) -> AnyConfig:
+    """Check a property set, which says by itself what kind of node it is for. Raises ConfigError: one line, naming the key."""
+    return ZookeeperNodeConfig.parse(properties) if is_zookeeper(properties) else NodeConfig.parse(properties)
 
 
 def parts_of(config: NodeConfig) -> Parts:
@@ -46,10 +59,12 @@ def client_parts_of(spec: ClusterSpec) -> Parts:
 def require_valid(spec: ClusterSpec) -> None:
     """Check what every node of a cluster is told, before any of them starts. Raises ConfigError or KeyError: one line."""
     for node in spec.nodes():
-        parts_of(NodeConfig.parse(node.properties))
+        config = parse_node({"log.dirs": node.name, **node.properties})
+        if isinstance(config, NodeConfig):
+            parts_of(config)
 
 
-def real_world_of(config: NodeConfig, started_ns: int) -> RealWorld:
+def real_world_of(config: AnyConfig, started_ns: int) -> RealWorld:
     """Return the real world of a node: its data directory, its next event file, its clock.
 
     `started_ns` is the moment on the monotonic clock from which the node's events count time, unless the configuration names the run's own.
@@ -67,8 +82,10 @@ def real_world_of(config: NodeConfig, started_ns: int) -> RealWorld:
     )
 
 
-def build_node(config: NodeConfig, world: World, parts: Parts | None = None) -> Node:
+def build_node(config: AnyConfig, world: World, parts: Parts | None = None) -> Node:
     """Put a node together; nothing runs until its `start`."""
+    if isinstance(config, ZookeeperNodeConfig):
+        return ZookeeperServer(world, config.settings)
     chosen = parts_of(config) if parts is None else parts
     if config.is_controller:
         return Controller(world, config, chosen)

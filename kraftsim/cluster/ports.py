@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Final
 
-from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, PROXY_PORT_DISTANCE, ClusterSpec, SpecError
+from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, PROXY_PORT_DISTANCE, ZOOKEEPER_PORT_DISTANCE, ClusterSpec, SpecError
 
 FIRST_PORT: Final = 12_000
 LAST_PORT: Final = 32_000
@@ -33,13 +33,13 @@ def _require_free(name: str, host: str, port: int) -> None:
 
 
 def free_port_range(size: int, host: str = "127.0.0.1", *, controllers: int = 1) -> int:
-    """Return a port P such that P .. P+size-1, the ports of so many controllers above them, and those of all of them behind a proxy, were all free a
-    moment ago.
+    """Return a port P such that P .. P+size-1, the ports of so many controllers above them, that of ZooKeeper, and those behind a proxy
+    were all free a moment ago.
 
     They lie below the ports that an operating system hands out to whoever connects somewhere: one of those could be taken while its broker is down.
     Two processes look in different places first.
     """
-    steps = (*range(size), *range(CONTROLLER_PORT_DISTANCE, CONTROLLER_PORT_DISTANCE + controllers))
+    steps = (*range(size), *range(CONTROLLER_PORT_DISTANCE, CONTROLLER_PORT_DISTANCE + controllers), ZOOKEEPER_PORT_DISTANCE)
     begin = os.getpid() * 211 + next(_calls) * 2 * size
     for attempt in range(ATTEMPTS):
         first = FIRST_PORT + (begin + attempt * 17) % (LAST_PORT - FIRST_PORT)

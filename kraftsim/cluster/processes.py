@@ -195,7 +195,7 @@ class ProcessCluster:
 
     async def stop(self) -> None:
         """Stop brokers, then controllers, cleanly; whoever does not stop in time is killed."""
-        for role_names in (self.spec.broker_names, self.spec.controller_names):
+        for role_names in (self.spec.broker_names, self.spec.controller_names, self.spec.zookeeper_names):
             await self._stop_all([self.nodes[name] for name in role_names if name in self.nodes])
         self.nodes.clear()
         if self.proxy is not None:

@@ -110,8 +110,11 @@ class RealStage:
         return self.cluster.is_down(name) or self.cluster.has_ended(name)
 
     async def wait_for_leader(self) -> None:
-        """Return when a controller says that it leads."""
-        await leader_of(self.spec)
+        """Return when a controller says that it leads. Without controllers a broker is it: those that answer know which one."""
+        if self.spec.controllers:
+            await leader_of(self.spec)
+        else:
+            await self.wait_for_brokers()
 
     async def wait_for_brokers(self) -> None:
         """Return when every broker answers and knows every other one as alive."""

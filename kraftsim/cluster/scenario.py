@@ -172,6 +172,8 @@ class Scenario:
     controllers_drawn: tuple[int, ...] = ()
     """In simulation, how many controllers a run may have instead: one of these is drawn from its seed."""
     brokers: int = 3
+    zookeeper_mode: bool = False
+    """Whether the brokers keep their metadata in ZooKeeper, a server of ours. Controllers are those that take over then: there may be none."""
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By name, what single nodes are set to on top of that."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.features import update_features
-from kraftsim.cluster.launch import build_node, client_parts_of
+from kraftsim.cluster.launch import build_node, client_parts_of, parse_node
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec
@@ -18,8 +18,8 @@ from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import NodeFailed
 from kraftsim.faults.schedule import FaultSchedule
+from kraftsim.node.broker.broker import Broker
 from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient, ReadRecord
-from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.node import Node
@@ -62,8 +62,8 @@ class SimulatedCluster:
 
     @property
     def leader(self) -> str | None:
-        """The active controller; None while there is none."""
-        return next((name for name in self.spec.controller_names if self._is_active(name)), None)
+        """The active controller, which may be a broker of ZooKeeper's time; None while there is none."""
+        return next((name for name in (*self.spec.controller_names, *self.spec.broker_names) if self._is_active(name)), None)
 
     def applied_by_controllers(self) -> list[int]:
         """Return how far each controller has applied what is committed; 0 for one that is down or coming up."""
@@ -84,8 +84,8 @@ class SimulatedCluster:
         await wait_until_answering(self.addresses, brokers=self.spec.brokers)
 
     async def stop(self) -> None:
-        """Stop brokers, then controllers, cleanly."""
-        for name in (*self.spec.broker_names, *self.spec.controller_names):
+        """Stop brokers, then controllers, then ZooKeeper, cleanly."""
+        for name in (*self.spec.broker_names, *self.spec.controller_names, *self.spec.zookeeper_names):
             ending = self._ending_of(self.hosts[name])
             if ending is not None:
                 await self.simulation.spawn(self.hosts[name], ending)
@@ -116,6 +116,9 @@ class SimulatedCluster:
 
     def _is_active(self, name: str) -> bool:
         node = self.nodes.get(name)
+        if isinstance(node, Broker):
+            controller = None if node.zookeeper is None else node.zookeeper.controller
+            return controller is not None and controller.is_active and self.hosts[name].is_alive
         return isinstance(node, Controller) and node.is_active and self.hosts[name].is_alive
 
     def _specs(self, names: Sequence[str]) -> list[NodeSpec]:
@@ -127,8 +130,7 @@ class SimulatedCluster:
         if host.platter.is_replacement:
             # As with `kafka-storage format --no-initial-controllers`: it must not pass for the voter that had the disk before.
             properties.pop("kraftsim.initial.controllers", None)
-        config = NodeConfig.parse(properties)
-        node = build_node(config, self.simulation.world_of(host))
+        node = build_node(parse_node(properties), self.simulation.world_of(host))
         self.nodes[name] = node
         try:
             await node.start()

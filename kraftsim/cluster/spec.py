@@ -14,6 +14,8 @@ from protocol.uuids import uuid_text
 FIRST_CONTROLLER_ID = 101
 CONTROLLER_PORT_DISTANCE = 100
 """Controllers listen this far above the first broker."""
+ZOOKEEPER_PORT_DISTANCE = 400
+"""And ZooKeeper this far, where there is one."""
 PROXY_PORT_DISTANCE = 200
 """Behind a proxy a node listens this far above the port at which it is reached."""
 LOOPBACK = "127.0.0.1"
@@ -26,9 +28,17 @@ INTERNAL_REPLICAS = 3
 """Kafka keeps its own topics three times, and makes none where there are fewer brokers; a smaller cluster is told so, as in Kafka's quick start."""
 TRANSACTION_STATE_IN_SYNC = 2
 """So many of them must have what a transaction coordinator writes: the default of transaction.state.log.min.isr."""
+ZOOKEEPER_NAME = "zookeeper-1"
+ZOOKEEPER_TICK_MS = 500
+"""Sessions are looked at once in this time."""
+ZOOKEEPER_SESSION_MS = 6000
+"""Shorter than Kafka's own 18 s, so that a cluster on one machine soon notices who is dead."""
+REGISTRATION_WAIT_MS = 60_000
+"""A broker that was killed and is started again waits for the end of its former session, as one that is started over and over does."""
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
 RELEASE_KEY = "kraftsim.release"
+MIGRATION_KEY = "zookeeper.metadata.migration.enable"
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 """22 characters of base64, as Kafka's own cluster ids."""
 
@@ -42,6 +52,8 @@ class Role(StrEnum):
 
     BROKER = "broker"
     CONTROLLER = "controller"
+    ZOOKEEPER = "zookeeper"
+    """Not one of Kafka's: the server in which brokers of before KRaft keep their metadata."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,13 +89,16 @@ class ClusterSpec:
     bugs: tuple[str, ...] = ()
     first_voters: int = 0
     """0: the voters stand in the configuration. Else so many controllers format a quorum whose voters stand in the log; the others may join it."""
+    zookeeper: bool = False
+    """Whether the brokers keep their metadata in ZooKeeper, of which there is one server then. Controllers beside it are those that take over from
+    them (KIP-866): there may be none."""
     behind_proxy: bool = False
     """Whether a proxy stands in front of every node, which can do to connections what networks do. In simulation the network itself can."""
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.controllers <= CONTROLLERS_MAX:
+        if not (0 if self.zookeeper else 1) <= self.controllers <= CONTROLLERS_MAX:
             raise SpecError(f"a quorum has 1 to {CONTROLLERS_MAX} controllers, not {self.controllers}")
         if not 0 <= self.first_voters <= self.controllers:
             raise SpecError(f"{self.first_voters} controllers cannot be the first voters where there are {self.controllers}")
@@ -91,6 +106,8 @@ class ClusterSpec:
             raise SpecError(f"a cluster has 1 to {CONTROLLER_PORT_DISTANCE} brokers, not {self.brokers}")
         if not 1 <= self.port <= 65535 - CONTROLLER_PORT_DISTANCE - self.controllers - self._behind:
             raise SpecError(f"port {self.port} leaves no room for the controllers at {self.port + CONTROLLER_PORT_DISTANCE}")
+        if self.zookeeper and self.port + ZOOKEEPER_PORT_DISTANCE > 65535:
+            raise SpecError(f"port {self.port} leaves no room for ZooKeeper at {self.port + ZOOKEEPER_PORT_DISTANCE}")
         unknown = sorted(set(self.node_settings) - set(self.node_names))
         if unknown:
             raise SpecError(f"settings name a node that is not there: {unknown[0]} (nodes: {', '.join(self.node_names)})")
@@ -107,8 +124,13 @@ class ClusterSpec:
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """All names, controllers first: the order in which nodes are started."""
-        return self.controller_names + self.broker_names
+        """All names: ZooKeeper, controllers, brokers, which is the order in which nodes are started."""
+        return self.zookeeper_names + self.controller_names + self.broker_names
+
+    @property
+    def zookeeper_names(self) -> tuple[str, ...]:
+        """The name of the ZooKeeper server, if there is one."""
+        return (ZOOKEEPER_NAME,) if self.zookeeper else ()
 
     @property
     def bootstrap(self) -> str:
@@ -116,7 +138,7 @@ class ClusterSpec:
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes() if node.role is Role.BROKER)
 
     def nodes(self, *, host_is_name: bool = False) -> tuple[NodeSpec, ...]:
-        """Return every node, controllers first. With `host_is_name` each node has a host of its own, called like it (simulation, containers)."""
+        """Return every node in order. With `host_is_name` each node has a host of its own, called like it (simulation, containers)."""
         return tuple(self._node(name, host_is_name) for name in self.node_names)
 
     def node(self, name: str, *, host_is_name: bool = False) -> NodeSpec:
@@ -134,22 +156,17 @@ class ClusterSpec:
         role_word, _, id_text = name.partition("-")
         role, node_id = Role(role_word), int(id_text)
         host, port = self._address(name, role, node_id, host_is_name)
+        if role is Role.ZOOKEEPER:
+            return self._zookeeper_node(name, host, port)
         listener = CLIENT_LISTENER if role is Role.BROKER else CONTROLLER_LISTENER
         is_behind = self.behind_proxy and not host_is_name
         listens_host, listens_port = (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
         outgoing_host = f"{OUTGOING_NETWORK}{node_id}" if is_behind and host == LOOPBACK and HAS_OUTGOING_NETWORK else None
         properties = {
-            "process.roles": role.value,
-            "node.id": str(node_id),
             "listeners": f"{listener}://{listens_host}:{listens_port}",
             "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
-            "controller.listener.names": CONTROLLER_LISTENER,
-            **self._quorum(role, host_is_name),
-            "kraftsim.cluster.id": self.cluster_id,
-            RELEASE_KEY: self.release,
-            "kraftsim.run": self.run,
-            "kraftsim.node.name": name,
-            "kraftsim.seed": str(self.seed),
+            **(self._in_zookeeper(node_id, host_is_name) if self.zookeeper and role is Role.BROKER else self._in_quorum(role, node_id, host_is_name)),
+            **self._of_ours(name),
         }
         if role is Role.BROKER:
             properties["inter.broker.listener.name"] = CLIENT_LISTENER
@@ -177,11 +194,72 @@ class ClusterSpec:
             properties=properties,
         )
 
+    def _of_ours(self, name: str) -> dict[str, str]:
+        return {
+            "kraftsim.cluster.id": self.cluster_id,
+            "kraftsim.release": self.release,
+            "kraftsim.run": self.run,
+            "kraftsim.node.name": name,
+            "kraftsim.seed": str(self.seed),
+        }
+
+    def _in_quorum(self, role: Role, node_id: int, host_is_name: bool) -> dict[str, str]:
+        """Return what a node of KRaft is told of its metadata."""
+        takes_over = role is Role.CONTROLLER and self.zookeeper
+        return {
+            "process.roles": role.value,
+            "node.id": str(node_id),
+            **self.quorum_settings(host_is_name=host_is_name, role=role),
+            **({"zookeeper.connect": self._zookeeper_address(host_is_name), MIGRATION_KEY: "true"} if takes_over else {}),
+        }
+
+    def _in_zookeeper(self, node_id: int, host_is_name: bool) -> dict[str, str]:
+        """Return what a broker of ZooKeeper's time is told of its metadata."""
+        return {
+            "broker.id": str(node_id),
+            "zookeeper.connect": self._zookeeper_address(host_is_name),
+            "zookeeper.session.timeout.ms": str(ZOOKEEPER_SESSION_MS),
+            "kraftsim.registration.wait.ms": str(REGISTRATION_WAIT_MS),
+        }
+
+    def quorum_settings(self, *, host_is_name: bool, role: Role = Role.BROKER) -> dict[str, str]:
+        """Return the settings by which a node finds the controllers: with `zookeeper.metadata.migration.enable` what a migrating broker needs."""
+        return {"controller.listener.names": CONTROLLER_LISTENER, **self._quorum(role, host_is_name)}
+
+    def migrating_settings(self, *, host_is_name: bool) -> dict[str, str | None]:
+        """Return what makes a migrating broker of one that keeps its metadata in ZooKeeper: settings for its next start."""
+        return {MIGRATION_KEY: "true", **self.quorum_settings(host_is_name=host_is_name)}
+
+    def kraft_settings(self, name: str, *, host_is_name: bool) -> dict[str, str | None]:
+        """Return what makes a broker of KRaft of one that keeps its metadata in ZooKeeper; None takes a setting away."""
+        _, _, id_text = name.partition("-")
+        gone: dict[str, str | None] = dict.fromkeys(self._in_zookeeper(int(id_text), host_is_name))
+        return {**gone, MIGRATION_KEY: None, **self._in_quorum(Role.BROKER, int(id_text), host_is_name)}
+
+    def _zookeeper_address(self, host_is_name: bool) -> str:
+        host, port = self._address(ZOOKEEPER_NAME, Role.ZOOKEEPER, 1, host_is_name)
+        return f"{host}:{port}"
+
+    def _zookeeper_node(self, name: str, host: str, port: int) -> NodeSpec:
+        """Return the server: it listens where it is reached, also in a cluster behind a proxy, which understands Kafka's frames only."""
+        own = {"clientPort": str(port), "clientPortAddress": host, "tickTime": str(ZOOKEEPER_TICK_MS), "maxClientCnxns": "0"}
+        return NodeSpec(
+            name=name,
+            node_id=1,
+            role=Role.ZOOKEEPER,
+            host=host,
+            port=port,
+            listens_host=host,
+            listens_port=port,
+            outgoing_host=None,
+            properties={**own, **self._of_ours(name), **self.node_settings.get(name, {})},
+        )
+
     def _address(self, name: str, role: Role, node_id: int, host_is_name: bool) -> tuple[str, int]:
-        distance = node_id - 1 if role is Role.BROKER else CONTROLLER_PORT_DISTANCE + node_id - FIRST_CONTROLLER_ID
+        first = {Role.BROKER: 0, Role.CONTROLLER: CONTROLLER_PORT_DISTANCE, Role.ZOOKEEPER: ZOOKEEPER_PORT_DISTANCE}[role]
         if host_is_name:
-            return name, self.port if role is Role.BROKER else self.port + CONTROLLER_PORT_DISTANCE
-        return self.host, self.port + distance
+            return name, self.port + first
+        return self.host, self.port + first + node_id - (FIRST_CONTROLLER_ID if role is Role.CONTROLLER else 1)
 
     def _quorum(self, role: Role, host_is_name: bool) -> dict[str, str]:
         """Return the properties by which the controllers are found."""

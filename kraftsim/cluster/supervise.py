@@ -52,7 +52,7 @@ def down(data: Path) -> int:
     if is_locked(directory.root):
         os.kill(state.supervisor, signal.SIGTERM)
         asyncio.run(_wait_until_free([directory.root], 2 * STOP_SECONDS + 1))
-    for role in (Role.BROKER, Role.CONTROLLER):  # a broker that stops tells its controller
+    for role in (Role.BROKER, Role.CONTROLLER, Role.ZOOKEEPER):  # a broker that stops tells its controller
         orphans = [name for name in state.nodes if name.startswith(role) and is_locked(directory.data(name))]
         for name in orphans:
             os.kill(state.nodes[name], signal.SIGTERM)

@@ -72,6 +72,7 @@ class RunRequest:
     def spec(self, port: int) -> ClusterSpec:
         """Return the cluster that the scenario wants, with what the caller set on top."""
         spec = ClusterSpec(
+            zookeeper=self.scenario.zookeeper_mode,
             controllers=controllers_of(self.scenario, self.seed, self.mode) if self.controllers is None else self.controllers,
             brokers=self.scenario.brokers if self.brokers is None else self.brokers,
             release=self.release,

@@ -256,6 +256,7 @@ class NodeConfig:
     bugs: tuple[str, ...] = setting("kraftsim.bugs", names)
     initial_controllers: tuple[InitialController, ...] = setting("kraftsim.initial.controllers", initial_controllers)
     frame_events: bool = setting("kraftsim.frame.events", boolean, "false")
+    registration_wait_ms: int = setting("kraftsim.registration.wait.ms", integer(at_least=0), "0")
     outgoing_host: str | None = setting("kraftsim.outgoing.host", optional_text)
 
     given: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ import msgspec
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.proxy.orders import Plan, Post, ProxyState
-from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.spec import ClusterSpec, Role
 from kraftsim.world.real.clock import RealClock
 
 PROXY = "proxy"
@@ -37,6 +37,7 @@ def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> Plan:
             outgoing_host=node.outgoing_host,
         )
         for node in spec.nodes()
+        if node.role is not Role.ZOOKEEPER
     )
     return Plan(posts=posts, seed=spec.seed, follows_frames=follows_frames)
 

@@ -29,7 +29,7 @@ from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.release_modes import protocol_version
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
-from kraftsim.node.zookeeper_mode.broker_registration import broker_znode, cluster_id_of, create_chroot, create_persistent_paths, register
+from kraftsim.node.zookeeper_mode.broker_registration import broker_znode, cluster_id_of, create_chroot, create_persistent_paths, register_in_time
 from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
 from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
 from kraftsim.node.zookeeper_mode.deciding import DecidesHere, PlainTopicCreation, ZookeeperDecisions
@@ -62,6 +62,10 @@ class ControllerPart(DecidesHere, Protocol):
 
     def on_session_lost(self) -> None:
         """Resign at once."""
+        ...
+
+    def learned(self, records: Sequence[MetadataRecord]) -> None:
+        """Take note of what was read in ZooKeeper, if it is the controller."""
         ...
 
     async def stop(self) -> None:
@@ -218,16 +222,20 @@ class ZookeeperMode:
         config, world = self.broker.config, self.broker.world
         version = VERSION_WITH_FEATURES if self.protocol.has_feature_znode else VERSION_BEFORE
         znode = broker_znode(config, self.broker.addresses, world.clock.wall_ms(), version)
-        self._czxid = await register(self.session, config.node_id, znode)
+        self._czxid = await register_in_time(self.session, config.node_id, znode, config.registration_wait_ms)
         world.note(BrokerEpochReceived(broker_epoch=self._czxid))
 
     # In service ----------------------------------------------------------------------------------------------------------------------------
 
     async def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Let the image say what was read in ZooKeeper, and act by it."""
+        if self.controller is not None:
+            self.controller.learned(records)
         for record in records:
             self.image.load(record)
-        await self.publish(self.image.take_changes())
+        changes = self.image.take_changes()
+        if changes:
+            await self.publish(changes)
 
     async def publish(self, changes: ImageChanges) -> None:
         """Act by what changed in the image."""

@@ -4,6 +4,7 @@ The number of the change that made that znode is the broker's epoch. It is made 
 Source: kafka.zk.KafkaZkClient.{createTopLevelPaths, registerBroker, createOrGetClusterId, CheckedEphemeral}, KAFKA-7165.
 """
 
+import asyncio
 from collections.abc import Mapping
 
 from kraftsim.node.config import NodeConfig
@@ -22,6 +23,7 @@ from protocol.zookeeper.znodes import CreateRequest, SetDataRequest
 CLUSTER_ID_KEY = "kraftsim.cluster.id"
 PLAINTEXT = "PLAINTEXT"
 NO_PORT = -1
+LOOK_AGAIN_MS = 500
 
 
 class BrokerIdTaken(OSError):
@@ -94,6 +96,18 @@ def broker_znode(config: NodeConfig, bound: Mapping[str, Endpoint], wall_ms: int
         rack=config.broker_rack,
         version=version,
     )
+
+
+async def register_in_time(session: ZookeeperSession, broker_id: int, znode: BrokerZnode, wait_ms: int) -> int:
+    """Make the broker's znode and return the broker's epoch; wait so long for the end of another session that has it. Raises as `register` does."""
+    deadline = asyncio.get_running_loop().time() + wait_ms / 1000
+    while True:
+        try:
+            return await register(session, broker_id, znode)
+        except BrokerIdTaken:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise
+        await asyncio.sleep(LOOK_AGAIN_MS / 1000)
 
 
 async def register(session: ZookeeperSession, broker_id: int, znode: BrokerZnode) -> int:

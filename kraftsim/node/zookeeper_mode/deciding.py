@@ -5,12 +5,13 @@ Source: kafka.server.{KafkaApis, ZkSupport.maybeForward, DefaultAutoTopicCreatio
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from kraftsim.node.broker.forwarding import Forwarding, Refuse
 from kraftsim.node.broker.topic_creation import TopicCreation
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.outbound import OnAnswer
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreateTopicsRequest
 
@@ -28,6 +29,12 @@ class DecidesHere(Protocol):
         ...
 
 
+ANY_BROKER: Final = frozenset(
+    {ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
+)
+"""Every broker writes these znodes itself."""
+
+
 class ZookeeperDecisions:
     """`controller()` is the part of this broker that can decide; `forwarding` the way to whoever else does, `forwards()` whether it is used."""
 
@@ -39,7 +46,7 @@ class ZookeeperDecisions:
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
         """Complete `later` with what is decided here, or elsewhere; with `refuse(call, NOT_CONTROLLER)` where it cannot be."""
         controller = self._controller()
-        if controller is not None and controller.is_active:
+        if controller is not None and (controller.is_active or (call.api_key in ANY_BROKER and not self._forwards())):
             _pass_on(controller.handle(call.api_key, call), later)
         elif self._forwards():
             self._forwarding.forward(call, later, refuse)
