@@ -33,7 +33,7 @@ def partition_facts(records: Sequence[Message], topics: TopicTable) -> tuple[Eve
                 before = changed.get(key) or topics.partition(key)
                 assert before is not None, "what changes is there"
                 changed[key] = before.changed_by(record)
-                facts.append(_changed(key, _name(key[0], topics), changed[key]))
+                facts.append(changed_fact(key, _name(key[0], topics), changed[key]))
             case RemoveTopicRecord():
                 topic = topics.topic(record.topic_id)
                 assert topic is not None, "what is removed is there"
@@ -58,7 +58,8 @@ def _created(record: PartitionRecord, topic: str) -> PartitionCreated:
     )
 
 
-def _changed(key: PartitionKey, topic: str, partition: PartitionRegistration) -> PartitionChanged:
+def changed_fact(key: PartitionKey, topic: str, partition: PartitionRegistration) -> PartitionChanged:
+    """Return how a partition stands now."""
     return PartitionChanged(
         topic=topic,
         topic_id=uuid_text(key[0]),

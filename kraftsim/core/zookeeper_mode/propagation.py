@@ -5,7 +5,7 @@ everybody hears of brokers first, each partition is new to each replica every ti
 Source: kafka.controller.{KafkaController, PartitionStateMachine, ReplicaStateMachine}, kafka.migration.MigrationPropagator, KIP-866.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -100,6 +100,19 @@ class ZookeeperPropagation:
     def deleting(self, image: MetadataImage, topic_ids: Iterable[bytes]) -> list[ToBroker]:
         """Tell that topics are about to go which the image still has; their disappearance is not told again."""
         return self._deletions(image, [self._told.forget(topic_id) for topic_id in topic_ids if topic_id in self._told.topics])
+
+    def deleting_again(self, image: MetadataImage, topic_ids: Iterable[bytes], broker_ids: Collection[int]) -> list[ToBroker]:
+        """Tell brokers that were not there to delete what they hold of topics that are about to go."""
+        batch = self._batch(image)
+        for topic in (image.topic_by_id(topic_id) for topic_id in topic_ids):
+            for number, partition in sorted(topic.partitions.items()) if topic is not None else ():
+                held = [replica for replica in partition.replicas if replica in broker_ids]
+                batch.add_stop_replica(held, "" if topic is None else topic.name, number, deletes=True, is_going=True)
+        return batch.requests()
+
+    def holdings(self, image: MetadataImage, broker_ids: Iterable[int]) -> list[ToBroker]:
+        """Tell brokers once more what they hold: their answers say what they cannot."""
+        return self._holdings(image, broker_ids)
 
     def _news_of_brokers(self, image: MetadataImage, broker_ids: Iterable[int]) -> list[ToBroker]:
         batch = self._batch(image)

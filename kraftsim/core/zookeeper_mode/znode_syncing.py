@@ -112,7 +112,7 @@ def _configs(znodes: Znodes, facts: MetadataFacts) -> Iterator[ZnodeOperation]:
     new = [resource for resource, _ in facts.configs() if resource not in there]
     other = [resource for resource, found in there.items() if dict(facts.configs_of(*resource)) != found]
     for resource in (*new, *other):
-        operation = config_changed(*resource, facts, put=True)
+        operation = config_changed(*resource, facts, drops_empty=True)
         if operation is not None:
             yield operation
 

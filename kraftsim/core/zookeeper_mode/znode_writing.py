@@ -95,7 +95,7 @@ class Touched:
     deleted_topics: dict[str, bytes] = field(default_factory=dict)
     created_topics: dict[bytes, None] = field(default_factory=dict)
     reassigned_topics: dict[bytes, None] = field(default_factory=dict)
-    """Topics whose partitions have other replicas than before, or are more."""
+    """Topics whose partitions have other replicas than before, or elsewhere, or are more."""
     new_partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
     partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
     configs: dict[tuple[int, str], None] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Touched:
                     self.reassigned_topics[record.topic_id] = None
                     self.new_partitions[record.topic_id, record.partition_id] = None
             case PartitionChangeRecord():
-                if record.replicas is not None or record.adding_replicas is not None or record.removing_replicas is not None:
+                if any(each is not None for each in (record.replicas, record.adding_replicas, record.removing_replicas, record.directories)):
                     self.reassigned_topics[record.topic_id] = None
                 self.partitions[record.topic_id, record.partition_id] = None
             case ConfigRecord():
@@ -154,7 +154,7 @@ def operations_of(touched: Touched, facts: MetadataFacts, controller_epoch: int)
     """Return what has to be written for all that was touched; `facts` are from after it."""
     found = [topic_deleted(name) for name in touched.deleted_topics]
     found += _topic_operations(touched, facts, controller_epoch)
-    found += [each for resource in touched.configs if (each := config_changed(*resource, facts, put=True)) is not None]
+    found += [each for resource in touched.configs if (each := config_changed(*resource, facts, drops_empty=True)) is not None]
     found += [quota_changed(entity, facts) for entity in sorted(touched.quotas, key=_users_last)]
     if touched.producer_ids:
         found.append(producer_ids_changed(facts))
@@ -225,7 +225,7 @@ def partitions_changed(topic: TopicFacts, numbers: Sequence[int], controller_epo
     return ZnodeOperation(name="UpdatePartition", writes=tuple(writes))
 
 
-def config_changed(resource_type: int, name: str, facts: MetadataFacts, *, put: bool = False) -> ZnodeOperation | None:
+def config_changed(resource_type: int, name: str, facts: MetadataFacts, *, drops_empty: bool = False) -> ZnodeOperation | None:
     """Return what says how a topic or broker is configured; None of what has no place in ZooKeeper. Without values its znode goes."""
     entity = config_entity(resource_type, name)
     if entity is None:
@@ -233,7 +233,7 @@ def config_changed(resource_type: int, name: str, facts: MetadataFacts, *, put: 
     configs = facts.configs_of(resource_type, name)
     path = f"{CONFIG}/{entity}"
     kind = "Topic" if entity.startswith("topics/") else "Broker"
-    if not configs and put:
+    if not configs and drops_empty:
         return ZnodeOperation(name="DeleteConfig", writes=(ZnodeWrite(kind=WriteKind.DROP, path=path),), notification=_config_change(entity))
     write = ZnodeWrite(kind=WriteKind.PUT, path=path, data=build_config(configs))
     return ZnodeOperation(name=f"Update{kind}Config", writes=(write,), notification=_config_change(entity))

@@ -1,0 +1,105 @@
+"""Who answers what in ZooKeeper's time: most requests are for the controller, and some change znodes that every broker may change.
+
+Where the rules are those of KRaft the handlers are, too. What a controller has asked ZooKeeper for and does not know of is answered when it does;
+who asked one that is no longer controller is told so, in the form of each API.
+Source: kafka.server.{KafkaApis, ZkAdminManager, ConfigAdminManager}, kafka.controller.KafkaController.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from kraftsim.catalogue import Catalogue
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.zookeeper_mode.cluster_requests import allocate_producer_ids, alter_partition, controlled_shutdown
+from kraftsim.node.zookeeper_mode.entity_requests import (
+    alter_client_quotas,
+    alter_configs,
+    alter_user_scram_credentials,
+    create_acls,
+    delete_acls,
+    incremental_alter_configs,
+)
+from kraftsim.node.zookeeper_mode.reign import Reign
+from kraftsim.node.zookeeper_mode.topic_requests import alter_partition_reassignments, create_topics, delete_topics, elect_leaders
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k07_controlled_shutdown import ControlledShutdownResponse
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.controller import Controller
+    from kraftsim.node.zookeeper_mode.controller import ZookeeperController
+
+Serve: TypeAlias = Callable[[Reign, Call], Answer | Deferred]
+ServeAnywhere: TypeAlias = Callable[["ZookeeperController", Call], Answer | Deferred]
+BY_CONTROLLER: Final[dict[int, Serve]] = {
+    ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown,
+    ApiKey.ALTER_PARTITION: alter_partition,
+    ApiKey.ALLOCATE_PRODUCER_IDS: allocate_producer_ids,
+    ApiKey.CREATE_TOPICS: create_topics,
+    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.ELECT_LEADERS: elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+}
+ANYWHERE: Final[dict[int, ServeAnywhere]] = {
+    ApiKey.ALTER_CONFIGS: alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas,
+    ApiKey.CREATE_ACLS: create_acls,
+    ApiKey.DELETE_ACLS: delete_acls,
+}
+"""What every broker answers by writing to ZooKeeper itself."""
+
+
+def answer_to(controller: "ZookeeperController", key: int, call: Call) -> Answer | Deferred:
+    """Answer a request, or say that this is not the controller."""
+    anywhere = ANYWHERE.get(key)
+    if anywhere is not None:
+        return anywhere(controller, call)
+    reign = controller.reign
+    if reign is None or not reign.is_active:
+        return refusal(call, ErrorCode.NOT_CONTROLLER)
+    if key == ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+        return alter_user_scram_credentials(controller, call)
+    serve = BY_CONTROLLER.get(key)
+    return _gated(reign, call, serve if serve is not None else _as_kraft(key))
+
+
+def refusal(call: Call, error: ErrorCode) -> Answer:
+    """Return the answer to a request that is refused as a whole."""
+    if call.api_key == ApiKey.CONTROLLED_SHUTDOWN:
+        moved = error == ErrorCode.NOT_CONTROLLER
+        return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH if moved else error)
+    refuse = _kraft_handlers()[call.api_key].refuse
+    assert refuse is not None, "what a controller decides can be refused"
+    return refuse(call, error)
+
+
+def _gated(reign: Reign, call: Call, serve: Serve) -> Answer | Deferred:
+    ledger = reign.ledger
+
+    def handle() -> Answer | Deferred:
+        if not reign.is_active:
+            return refusal(call, ErrorCode.NOT_CONTROLLER)
+        ledger.refuse, ledger.again = (lambda error: refusal(call, error)), handle
+        try:
+            return serve(reign, call)
+        finally:
+            ledger.refuse, ledger.again = None, None
+
+    return handle()
+
+
+def _as_kraft(key: int) -> Serve:
+    """Return how KRaft controllers serve an API: they ask of their node no more than a reign has."""
+    handler = _kraft_handlers()[key]
+    return lambda reign, call: handler.handle(cast("Controller", reign), call)
+
+
+def _kraft_handlers() -> "dict[int, Handler[Controller]]":
+    if not _HANDLERS:
+        for handler in Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all():
+            _HANDLERS[handler.key] = handler
+    return _HANDLERS
+
+
+_HANDLERS: "dict[int, Handler[Controller]]" = {}

@@ -1,0 +1,198 @@
+"""What brokers answer in ZooKeeper's time by writing znodes themselves: configurations, quotas, access rules, and, as the controller, credentials.
+
+The rules are those of KRaft, over what stands in ZooKeeper at that moment; what they decide is put into the entity's znode, and a notification tells
+all brokers to read it.   Source: kafka.zk.AdminZkClient, kafka.server.{ZkAdminManager, ConfigAdminManager}, kafka.security.authorizer.AclAuthorizer.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from kraftsim.core.decision import Decision
+from kraftsim.core.metadata.controller_state import ControllerState
+from kraftsim.core.metadata.snapshot import snapshot_records
+from kraftsim.core.zookeeper_mode.config_entities import entity_changes
+from kraftsim.core.zookeeper_mode.state_facts import StateFacts
+from kraftsim.core.zookeeper_mode.znode_reading import acl_records
+from kraftsim.core.zookeeper_mode.znode_texts import config_entity, quota_path
+from kraftsim.core.zookeeper_mode.znode_writing import Touched, ZnodeOperation, acls_changed, config_changed, quota_changed
+from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.node.controller.handlers import (
+    k30_create_acls,
+    k31_delete_acls,
+    k33_alter_configs,
+    k44_incremental_alter_configs,
+    k49_alter_client_quotas,
+    k51_alter_user_scram_credentials,
+)
+from kraftsim.node.controller.ledger import AppendedOffsets
+from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
+from kraftsim.node.zookeeper_mode.znode_writer import create_above, requests_of
+from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+from protocol.messages.k33_alter_configs import AlterConfigsRequest
+from protocol.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest
+from protocol.messages.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
+from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+from protocol.schema import Message
+from protocol.zookeeper.kafka_access_znodes import ACLS, EXTENDED_ACLS, sanitized
+from protocol.zookeeper.kafka_znodes import CONFIG
+from protocol.zookeeper.op_codes import ZookeeperError
+
+if TYPE_CHECKING:
+    from kraftsim.node.call import Handler
+    from kraftsim.node.controller.controller import Controller
+    from kraftsim.node.zookeeper_mode.controller import ZookeeperController
+
+T = TypeVar("T")
+ID_BYTES = 16
+
+
+def alter_configs(controller: "ZookeeperController", call: Call) -> Deferred:
+    """Let resources have just the configurations that are named."""
+    asked = call.body
+    assert isinstance(asked, AlterConfigsRequest), "dispatch decodes by API key"
+    entities = [config_entity(each.resource_type, each.resource_name) for each in asked.resources if each.resource_type in (2, 4)]
+    return _written(controller, call, k33_alter_configs.HANDLER, entities)
+
+
+def incremental_alter_configs(controller: "ZookeeperController", call: Call) -> Deferred:
+    """Change single configurations."""
+    asked = call.body
+    assert isinstance(asked, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
+    entities = [config_entity(each.resource_type, each.resource_name) for each in asked.resources if each.resource_type in (2, 4)]
+    return _written(controller, call, k44_incremental_alter_configs.HANDLER, entities)
+
+
+def alter_client_quotas(controller: "ZookeeperController", call: Call) -> Deferred:
+    """Change quotas."""
+    asked = call.body
+    assert isinstance(asked, AlterClientQuotasRequest), "dispatch decodes by API key"
+    kinds = ("user", "client-id", "ip")
+    named = [tuple(sorted({part.entity_type: part.entity_name for part in entry.entity}.items())) for entry in asked.entries]
+    entities = [quota_path(entity) for entity in named if entity and all(kind in kinds for kind, _ in entity)]
+    return _written(controller, call, k49_alter_client_quotas.HANDLER, entities)
+
+
+def alter_user_scram_credentials(controller: "ZookeeperController", call: Call) -> Deferred:
+    """Give users credentials, or take them."""
+    asked = call.body
+    assert isinstance(asked, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
+    names = [*(each.name for each in asked.deletions), *(each.name for each in asked.upsertions)]
+    return _written(controller, call, k51_alter_user_scram_credentials.HANDLER, [f"users/{sanitized(name)}" for name in names if name])
+
+
+def create_acls(controller: "ZookeeperController", call: Call) -> Deferred:
+    """Make access rules."""
+    return _written(controller, call, k30_create_acls.HANDLER, [], has_rules=True)
+
+
+def delete_acls(controller: "ZookeeperController", call: Call) -> Deferred:
+    """Forget access rules."""
+    return _written(controller, call, k31_delete_acls.HANDLER, [], has_rules=True)
+
+
+def _written(
+    controller: "ZookeeperController", call: Call, handler: "Handler[Controller]", entities: Sequence[str | None], *, has_rules: bool = False
+) -> Deferred:
+    later = Deferred()
+    scribe = Scribe(controller, has_rules=has_rules)
+    controller.shell.tasks.spawn(scribe.serve(call, handler, [entity for entity in entities if entity is not None], later), "entity-request")
+    return later
+
+
+class Scribe:
+    """Has of a controller what the handlers of entities ask of one; writes without being one."""
+
+    def __init__(self, controller: "ZookeeperController", *, has_rules: bool) -> None:
+        self.world = controller.world
+        self.config = controller.config
+        self.shell = controller.shell
+        self.is_active = True
+        self.ledger = EntityLedger(controller.new_state())
+        self._controller = controller
+        self._has_rules = has_rules
+
+    async def serve(self, call: Call, handler: "Handler[Controller]", entities: Sequence[str], later: Deferred) -> None:
+        """Read the entities, decide, write, answer."""
+        refuse = handler.refuse
+        assert refuse is not None, "what is written can be refused"
+        async with self._controller.entities:
+            try:
+                await self._read(entities)
+                answer = handler.handle(cast("Controller", self), call)
+                await self._write()
+            except (ZookeeperRefused, MalformedMessage):
+                later.complete(refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
+                return
+        while isinstance(answer, Deferred):
+            assert answer.answer is not None, "what is written is answered"
+            answer = answer.answer
+        later.complete(answer)
+
+    async def _read(self, entities: Sequence[str]) -> None:
+        """Take what the broker knows, and of some entities what ZooKeeper says now."""
+        image, state = self._controller.mode.image, self.ledger.state
+        reader = ZnodeReader(self._controller.mode.client)
+        kept = [record for record in snapshot_records(image) if not (self._has_rules and isinstance(record, AccessControlEntryRecord))]
+        found = await reader.some([f"{CONFIG}/{entity}" for entity in dict.fromkeys(entities)])
+        for entity in dict.fromkeys(entities):
+            data, _ = found.get(f"{CONFIG}/{entity}", (None, None))
+            kept += entity_changes(entity, data, image)
+        if self._has_rules:
+            rules = {**await reader.tree(ACLS), **await reader.tree(EXTENDED_ACLS)}
+            drawn = self.world.random("access rules")
+            kept += [record for piece in acl_records(rules, lambda: drawn.randbytes(ID_BYTES)) for record in piece]
+        for offset, record in enumerate(kept):
+            state.replay(record, offset)
+        self.ledger.next_offset = len(kept)
+        state.commit_through(len(kept))
+
+    async def _write(self) -> None:
+        """Put what was decided, and tell all brokers."""
+        client = self._controller.mode.client
+        for operation in self.ledger.operations():
+            for write in operation.writes:
+                for request in requests_of(write):
+                    try:
+                        await client.multi([request])
+                        break
+                    except ZookeeperRefused as refused:
+                        if refused.error != ZookeeperError.NO_NODE:
+                            raise
+                        await create_above(client, write.path)
+            if operation.notification is not None:
+                await create_above(client, operation.notification.path)
+                await client.multi(requests_of(operation.notification))
+
+
+class EntityLedger:
+    """Has the face of a ledger; what is committed is only remembered, to be written."""
+
+    def __init__(self, state: ControllerState) -> None:
+        self.state = state
+        self.refuse: Callable[[ErrorCode], Answer] | None = None
+        self.next_offset = 0
+        self._facts = StateFacts(state)
+        self._touched = Touched()
+
+    def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer:
+        """Take a decision, and answer."""
+        for record in decision.records:
+            self._note(record)
+            self.state.replay(record, self.next_offset)
+            self.next_offset += 1
+        return build_answer(AppendedOffsets(first_offset=0, last_offset=0))
+
+    def operations(self) -> list[ZnodeOperation]:
+        """Return what has to be written."""
+        touched = self._touched
+        found = [each for resource in touched.configs if (each := config_changed(*resource, self._facts)) is not None]
+        found += [quota_changed(entity, self._facts) for entity in touched.quotas]
+        return [*found, *(acls_changed(resource, self._facts) for resource in touched.access)]
+
+    def _note(self, record: Message) -> None:
+        assert not isinstance(record, RemoveAccessControlEntryRecord) or self.state.registries.access_rules.get(record.id) is not None
+        self._touched.note(record, self._facts)

@@ -1,0 +1,222 @@
+"""What a controller of ZooKeeper's time reads, and what it watches: at its beginning all of it, later whatever has changed.
+
+Source: kafka.controller.KafkaController (initializeControllerContext, process*), kafka.zk.KafkaZkClient.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.core.metadata.topic_table import Topic
+from kraftsim.core.zookeeper_mode.topic_ids import is_derived
+from kraftsim.core.zookeeper_mode.znode_reading import broker_record, not_made_yet, partition_record, records_of_znodes, topic_records
+from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
+from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
+from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.schema import Message
+from protocol.zookeeper.kafka_admin_znodes import parse_log_directory_event, parse_partitions
+from protocol.zookeeper.kafka_znodes import (
+    BROKER_IDS,
+    DELETE_TOPICS,
+    FEATURE,
+    ISR_CHANGES,
+    LOG_DIRECTORY_EVENTS,
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
+    TOPICS,
+    FeatureZnode,
+    TopicZnode,
+    broker_path,
+    config_path,
+    state_path,
+    topic_path,
+)
+from protocol.zookeeper.op_codes import ZookeeperError
+
+if TYPE_CHECKING:
+    from kraftsim.node.zookeeper_mode.reign import Reign
+
+ID_BYTES: Final = 16
+FEATURES_WITHOUT_LOWEST: Final = "3.3-IV0"
+
+
+class ReignReading:
+    """Everything here raises ZookeeperRefused and MalformedMessage."""
+
+    def __init__(self, reign: "Reign") -> None:
+        self._reign = reign
+
+    @property
+    def _client(self) -> ZookeeperClient:
+        return self._reign.client
+
+    @property
+    def _reader(self) -> ZnodeReader:
+        return ZnodeReader(self._client)
+
+    async def prepare(self) -> None:
+        """Say whether there are features, watch what will be watched, and forget what was told to the controller before."""
+        await self._set_up_features()
+        for path in (BROKER_IDS, TOPICS, DELETE_TOPICS):
+            await self._client.children(path, watch=True)
+        for path in (LOG_DIRECTORY_EVENTS, ISR_CHANGES):
+            await self._forget(await self._names(path))
+        for path in (PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS):
+            await self._client.exists(path, watch=True)
+
+    async def brokers(self, broker_ids: Iterable[int] | None = None) -> list[RegisterBrokerRecord]:
+        """Return the brokers that are there, all or some, and watch them."""
+        wanted = sorted(map(int, (await self._client.children(BROKER_IDS, watch=True))[0])) if broker_ids is None else list(broker_ids)
+        found = []
+        for broker_id in wanted:
+            try:
+                data, stat = await self._client.get(broker_path(broker_id), watch=True)
+            except ZookeeperRefused as refused:
+                if refused.error != ZookeeperError.NO_NODE:
+                    raise
+                continue
+            found.append(broker_record(broker_id, data or b"", stat))
+        return found
+
+    async def everything(self) -> list[Message]:
+        """Return what the cluster's metadata is but for brokers. Topics without ids get some, if there are such at this level."""
+        znodes = await self._reader.everything()
+        drawn = self._reign.world.random("access rules")
+        records = [each for piece in records_of_znodes(znodes, lambda: drawn.randbytes(ID_BYTES), absent_state=not_made_yet) for each in piece]
+        kept = [record for record in records if not isinstance(record, ProducerIdsRecord)]
+        for record in [record for record in kept if isinstance(record, TopicRecord)]:
+            await self._client.get(topic_path(record.name), watch=True)
+        if self._reign.protocol.has_topic_ids:
+            kept = await self._with_ids(kept)
+        return [*kept, *await self._features()]
+
+    async def topic_names(self) -> list[str]:
+        """Return the topics that there are, and watch for others."""
+        return (await self._client.children(TOPICS, watch=True))[0]
+
+    async def topic(self, name: str) -> list[Message]:
+        """Return what there is of one topic, and watch it."""
+        try:
+            await self._client.get(topic_path(name), watch=True)
+        except ZookeeperRefused as refused:
+            if refused.error != ZookeeperError.NO_NODE:
+                raise
+            return []
+        reader = self._reader
+        znodes = {**await reader.tree(topic_path(name)), **await reader.some([config_path("topics", name)])}
+        records = topic_records(znodes, name, absent_state=not_made_yet) if topic_path(name) in znodes else []
+        return await self._with_ids(records) if self._reign.protocol.has_topic_ids else records
+
+    async def partitions(self, topic: Topic) -> list[PartitionRecord]:
+        """Return the partitions of a topic as they are now, and watch it."""
+        try:
+            data, _ = await self._client.get(topic_path(topic.name), watch=True)
+        except ZookeeperRefused as refused:
+            if refused.error != ZookeeperError.NO_NODE:
+                raise
+            return []
+        found = TopicZnode.parse(data or b"")
+        states = await self._reader.some([state_path(topic.name, number) for number in sorted(found.partitions)])
+        return [
+            partition_record(topic.topic_id, found, number, states.get(state_path(topic.name, number)), not_made_yet)
+            for number in sorted(found.partitions)
+        ]
+
+    async def reload(self, path: str) -> Sequence[Message]:
+        """Return what a znode says that somebody else has written."""
+        name = path.removeprefix(f"{TOPICS}/").partition("/")[0]
+        topic = self._reign.ledger.state.replication.topics.topic_named(name)
+        if not path.startswith(f"{TOPICS}/"):
+            return []
+        if topic is None:
+            return await self.topic(name)
+        if await self._client.exists(topic_path(name)) is None:
+            return [self.removal(topic)]
+        return await self.partitions(topic)
+
+    def removal(self, topic: Topic) -> RemoveTopicRecord:
+        """Return what says that a topic is gone."""
+        return RemoveTopicRecord(topic_id=topic.topic_id)
+
+    async def isr_changes(self) -> list[PartitionRecord]:
+        """Return the partitions whose leaders say that they have written their ISR, and forget that they said so."""
+        paths = await self._names(ISR_CHANGES)
+        found = []
+        for data, _ in (await self._reader.some(paths)).values():
+            for name, number in parse_partitions(data or b""):
+                topic = self._reign.ledger.state.replication.topics.topic_named(name)
+                if topic is not None:
+                    found += [record for record in await self.partitions(topic) if record.partition_id == number]
+        await self._forget(paths)
+        return found
+
+    async def directory_events(self) -> list[int]:
+        """Return the brokers that say that a directory has failed, and forget that they said so."""
+        paths = await self._names(LOG_DIRECTORY_EVENTS)
+        found = [parse_log_directory_event(data or b"") for data, _ in (await self._reader.some(paths)).values()]
+        await self._forget(paths)
+        return sorted(dict.fromkeys(found))
+
+    async def deletions(self) -> list[str]:
+        """Return the topics that are to be deleted, and watch for more."""
+        return (await self._client.children(DELETE_TOPICS, watch=True))[0]
+
+    async def asked(self, path: str) -> bytes | None:
+        """Return what is asked for in a znode that is there only then, and watch for it."""
+        if await self._client.exists(path, watch=True) is None:
+            return None
+        found = await self._reader.some([path])
+        return found[path][0] if path in found else None
+
+    async def _names(self, path: str) -> list[str]:
+        return [f"{path}/{name}" for name in (await self._client.children(path, watch=True))[0]]
+
+    async def _forget(self, paths: Sequence[str]) -> None:
+        if paths:
+            await self._reign.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=path) for path in paths])
+
+    async def _with_ids(self, records: Sequence[Message]) -> list[Message]:
+        """Draw ids for topics that have none, and write them."""
+        drawn = self._reign.world.random("topic ids")
+        ids: dict[bytes, bytes] = {}
+        for record in records:
+            if isinstance(record, TopicRecord) and is_derived(record.topic_id):
+                ids[record.topic_id] = record.topic_id = drawn.randbytes(ID_BYTES)
+                data, _ = await self._client.get(topic_path(record.name))
+                known = TopicZnode.parse(data or b"")
+                text = TopicZnode(
+                    partitions=known.partitions,
+                    topic_id=record.topic_id,
+                    adding_replicas=known.adding_replicas,
+                    removing_replicas=known.removing_replicas,
+                ).build()
+                await self._reign.writes.carry([ZnodeWrite(kind=WriteKind.SET, path=topic_path(record.name), data=text)])
+        names = [record.topic_id for record in records if isinstance(record, TopicRecord)]
+        for record in records:
+            if isinstance(record, PartitionRecord) and record.topic_id not in names:
+                record.topic_id = ids[record.topic_id]
+        return list(records)
+
+    async def _features(self) -> list[FeatureLevelRecord]:
+        found = await self._reader.some([FEATURE])
+        znode = FeatureZnode.parse(found[FEATURE][0] or b"") if FEATURE in found else FeatureZnode()
+        return [FeatureLevelRecord(name=name, feature_level=level) for name, level in sorted(znode.levels.items())]
+
+    async def _set_up_features(self) -> None:
+        """Say whether features are finalized at this level; who comes from below keeps none, who comes from above loses all.   Source: KIP-584."""
+        protocol = self._reign.protocol
+        version = self._reign.ledger.feature_version = 2 if protocol.is_at_least(FEATURES_WITHOUT_LOWEST) else 1
+        found = await self._reader.some([FEATURE])
+        if FEATURE not in found:
+            await self._client.create(FEATURE, FeatureZnode(is_enabled=protocol.has_feature_znode, version=version).build())
+            return
+        present = FeatureZnode.parse(found[FEATURE][0] or b"")
+        levels = present.levels if protocol.has_feature_znode and present.is_enabled else {}
+        wanted = FeatureZnode(levels=levels, is_enabled=protocol.has_feature_znode, version=version)
+        if wanted != present:
+            await self._client.set(FEATURE, wanted.build())

@@ -1,0 +1,347 @@
+"""Decisions of a controller become facts here as znodes: replayed at once, written in order, answered when ZooKeeper has acknowledged them.
+
+It has the face of the ledger over the metadata log. What is decided while a write is under way is written together by the next one; all writes hold
+only while nobody else has become controller. Where somebody else has written a znode meanwhile everything that is not acknowledged is undone, the
+znode is read again, and whoever asked is asked for again.   Source: kafka.controller.KafkaController, kafka.zk.KafkaZkClient (ControllerEpochZNode).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from kraftsim.core.decision import Decision
+from kraftsim.core.metadata.controller_state import ControllerState
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.metadata.partition_registration import PartitionRegistration
+from kraftsim.core.zookeeper_mode.partition_rules import NOT_MADE, assignment_of
+from kraftsim.core.zookeeper_mode.state_facts import StateFacts
+from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id
+from kraftsim.core.zookeeper_mode.znode_texts import state_text, topic_text
+from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import MetadataReverted
+from kraftsim.node.call import Answer, Deferred
+from kraftsim.node.controller.ledger import AppendedOffsets, OnCommitted
+from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved
+from kraftsim.world.interface import World
+from protocol.errors import ErrorCode
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m04_config import TOPIC_RESOURCE
+from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.schema import Message
+from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
+from protocol.zookeeper.kafka_znodes import FEATURE, FeatureZnode, build_config, config_path, state_path, topic_path
+
+T = TypeVar("T")
+BYTES_MAX: Final = 512 * 1024
+"""Half of what ZooKeeper takes at once (jute.maxbuffer)."""
+OnApplied = Callable[[Sequence[Message]], None]
+Carry = Callable[[Sequence[ZnodeWrite]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Records that are not acknowledged yet, what is written for them, and what follows."""
+
+    records: Sequence[Message]
+    writes: list[ZnodeWrite]
+    next_offset: int
+    on_commit: Callable[[], None]
+    on_given_up: Callable[[ErrorCode], None] | None
+    again: Callable[[], None] | None
+    """How it is decided anew."""
+
+
+@dataclass(slots=True)
+class _Writes:
+    """What is written for some records."""
+
+    found: list[ZnodeWrite] = field(default_factory=list)
+    made: dict[bytes, None] = field(default_factory=dict)
+    """Topics that are new."""
+    changed: dict[bytes, None] = field(default_factory=dict)
+    """Topics that have other replicas."""
+    parents: dict[str, None] = field(default_factory=dict)
+    """What is made above partitions."""
+    parent_count: int = 0
+
+
+class ZnodeLedger:
+    """The state of the cluster as a controller of ZooKeeper's time sees it, and the only way to change it.
+
+    `carry` does writes all together or not at all, as the present controller; `on_applied` hears of records that are acknowledged or learned.
+    """
+
+    def __init__(self, world: World, state: ControllerState, *, controller_epoch: int, carry: Carry, on_applied: OnApplied) -> None:
+        self.state = state
+        self.refuse: Callable[[ErrorCode], Answer] | None = None
+        """How the request that is being handled is refused; what is written for it and not acknowledged is refused so when the reign ends."""
+        self.again: Callable[[], Answer | Deferred] | None = None
+        """How the request that is being handled is handled anew."""
+        self.has_written = asyncio.Event()
+        self.controller_epoch = controller_epoch
+        self.image = MetadataImage()
+        """What is acknowledged."""
+        self.feature_version = 2
+        self.has_topic_ids = True
+        """Whether new topics have ids; below 2.8-IV0 they have what follows from their names."""
+        self.reload: Callable[[str], Awaitable[Sequence[Message]]] | None = None
+        """Reads a znode again that somebody else has written."""
+        self._facts = StateFacts(state)
+        self._world = world
+        self._carry = carry
+        self._on_applied = on_applied
+        self._next_offset = 0
+        self._applied_offset = 0
+        self._entries: deque[_Entry] = deque()
+        self._has_entries = asyncio.Event()
+        self._is_over = False
+
+    @property
+    def next_offset(self) -> int:
+        """How many records there were: they have no log, but an order."""
+        return self._next_offset
+
+    def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer | Deferred:
+        """Write a decision and answer once it is acknowledged; without records, once everything is that it was taken from."""
+        later, refuse, again = Deferred(), self.refuse, self.again
+
+        def give_up(error: ErrorCode) -> None:
+            if refuse is not None:
+                later.complete(refuse(error))
+
+        def decide_again() -> None:
+            assert again is not None, "only who can ask again does"
+            answer = again()
+            if isinstance(answer, Deferred):
+                pass_on(answer, later)
+            else:
+                later.complete(answer)
+
+        self._write(
+            decision.records if self.has_topic_ids else without_ids(decision.records),
+            decision.facts,
+            lambda offsets: later.complete(build_answer(offsets)),
+            give_up,
+            None if again is None else decide_again,
+        )
+        return later if later.answer is None else later.answer
+
+    def write(
+        self,
+        records: Sequence[Message],
+        facts: Sequence[Event] = (),
+        on_committed: OnCommitted | None = None,
+        *,
+        on_given_up: Callable[[], None] | None = None,
+        is_atomic: bool = True,
+    ) -> None:
+        """Replay records, write what they are in ZooKeeper, and note the facts and call back once that is acknowledged."""
+        self._write(records, facts, on_committed, None if on_given_up is None else lambda _: on_given_up(), None)
+
+    def learn(self, records: Sequence[Message]) -> None:
+        """Take what ZooKeeper says already."""
+        if not records:
+            return
+        if self._entries:  # what is decided and not acknowledged yet comes first
+            self._write(records, (), None, None, lambda: self.learn(records), is_learned=True)
+            return
+        self._replay(records, is_learned=True)
+        self._applied_offset = self._next_offset
+        self.state.commit_through(self._next_offset - 1)
+        self._apply(records)
+
+    async def run(self) -> None:
+        """Write what is decided, as long as the reign lasts. Raises ControllerMoved, ZookeeperRefused."""
+        while True:
+            if not self._entries:
+                self._has_entries.clear()
+                await self._has_entries.wait()
+            await self._write_some()
+
+    def give_up(self) -> None:
+        """The reign is over: undo what is not acknowledged, and tell whoever waits for it."""
+        self._is_over = True
+        given_up, self._entries = self._entries, deque()
+        self._revert()
+        for entry in given_up:
+            if entry.on_given_up is not None:
+                entry.on_given_up(ErrorCode.NOT_CONTROLLER)
+
+    def _write(
+        self,
+        records: Sequence[Message],
+        facts: Sequence[Event],
+        on_committed: OnCommitted | None,
+        on_given_up: Callable[[ErrorCode], None] | None,
+        again: Callable[[], None] | None,
+        *,
+        is_learned: bool = False,
+    ) -> None:
+        self.has_written.set()
+        if self._is_over:
+            if on_given_up is not None:
+                on_given_up(ErrorCode.NOT_CONTROLLER)
+            return
+        first_offset = self._next_offset
+        writes = self._replay(records, is_learned=is_learned)
+        offsets = AppendedOffsets(first_offset=first_offset, last_offset=self._next_offset - 1) if records else None
+
+        def on_commit() -> None:
+            for fact in facts:
+                self._world.note(fact)
+            if on_committed is not None:
+                on_committed(offsets)
+
+        if not records and not self._entries:
+            on_commit()
+            return
+        self._entries.append(_Entry(records, writes, self._next_offset, on_commit, on_given_up, again))
+        self._has_entries.set()
+
+    async def _write_some(self) -> None:
+        """Write the oldest entries together, and act by what comes of it."""
+        batch = list(self._next_batch())
+        writes = [write for entry in batch for write in entry.writes]
+        if writes:
+            try:
+                await self._carry(writes)
+            except ZookeeperRefused as refused:
+                await self._begin_again(refused)
+                return
+        await self._world.breathe("acknowledged by ZooKeeper, and not answered")
+        for entry in batch:
+            if not self._entries or self._entries[0] is not entry:
+                return  # the reign ended meanwhile
+            self._entries.popleft()
+            self.state.commit_through(entry.next_offset - 1)
+            self._applied_offset = entry.next_offset
+            self._apply(entry.records)
+            entry.on_commit()
+
+    def _next_batch(self) -> Iterator[_Entry]:
+        size = 0
+        for entry in list(self._entries):
+            size += sum(len(write.path) + len(write.data or b"") for write in entry.writes)
+            if size > BYTES_MAX and entry is not self._entries[0]:
+                return
+            yield entry
+
+    async def _begin_again(self, refused: ZookeeperRefused) -> None:
+        """Somebody else has written a znode: undo, read it again, and decide anew what can be decided anew."""
+        if self.reload is None:
+            raise ControllerMoved(f"{refused.path} is not as it was left") from refused
+        entries, self._entries = self._entries, deque()
+        self._revert()
+        self.learn(await self.reload(refused.path))
+        for entry in entries:
+            if entry.again is not None:
+                entry.again()
+            elif entry.on_given_up is not None:
+                entry.on_given_up(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _revert(self) -> None:
+        self.state.revert_to(self._applied_offset)
+        self._next_offset = max(self._next_offset, self._applied_offset)
+        self._world.note(MetadataReverted(to_offset=self._applied_offset))
+
+    def _apply(self, records: Sequence[Message]) -> None:
+        for record in records:
+            self.image.replay(record, self.image.highest_offset + 1)
+        self._on_applied(records)
+
+    def _replay(self, records: Sequence[Message], *, is_learned: bool = False) -> list[ZnodeWrite]:
+        """Replay records, and return what they are in ZooKeeper; what is learned is there already."""
+        writes = _Writes()
+        for record in records:
+            before = self._before(record)
+            if isinstance(record, RemoveTopicRecord) and not is_learned:
+                writes.found += self._removal(record.topic_id)
+            self.state.replay(record, self._next_offset)
+            self._next_offset += 1
+            if not is_learned:
+                self._add_writes(writes, record, before)
+        return [*self._topics(writes), *writes.found]
+
+    def _before(self, record: Message) -> PartitionRegistration | None:
+        return self.state.replication.topics.partition((record.topic_id, record.partition_id)) if isinstance(record, PartitionRecord) else None
+
+    def _add_writes(self, writes: _Writes, record: Message, before: PartitionRegistration | None) -> None:
+        match record:
+            case TopicRecord():
+                writes.made[record.topic_id] = None
+            case PartitionRecord():
+                self._add_partition(writes, record, before)
+            case FeatureLevelRecord():
+                levels = {name: level for name, level in self.state.features.finalized.items() if name != "metadata.version"}
+                data = FeatureZnode(levels=levels, version=self.feature_version).build()
+                writes.found.append(ZnodeWrite(kind=WriteKind.SET, path=FEATURE, data=data))
+
+    def _add_partition(self, writes: _Writes, record: PartitionRecord, before: PartitionRegistration | None) -> None:
+        topic = self._facts.topic_by_id(record.topic_id)
+        after = self.state.replication.topics.partition((record.topic_id, record.partition_id))
+        assert topic is not None and after is not None, "it was just replayed"
+        path = state_path(topic.name, record.partition_id)
+        if before is None or assignment_of(before) != assignment_of(after):
+            writes.changed[record.topic_id] = None
+        if after.partition_epoch == NOT_MADE or (before is not None and before.partition_epoch == after.partition_epoch):
+            return  # only its replicas are others
+        text = state_text(after, self.controller_epoch)
+        parent = f"{topic_path(topic.name)}/partitions"
+        if before is not None and before.partition_epoch != NOT_MADE:
+            writes.found.append(ZnodeWrite(kind=WriteKind.SET, path=path, data=text, version=before.partition_epoch))
+            return
+        kind = WriteKind.CREATE if before is None else WriteKind.PUT  # whoever made the topic made no more than its own znode
+        if before is not None or record.topic_id in writes.made:
+            writes.parents[parent] = None
+            writes.found += [ZnodeWrite(kind=kind, path=parent)] if len(writes.parents) > writes.parent_count else []
+            writes.parent_count = len(writes.parents)
+        writes.found.append(ZnodeWrite(kind=kind, path=f"{parent}/{record.partition_id}"))
+        writes.found.append(ZnodeWrite(kind=WriteKind.CREATE, path=path, data=text))
+
+    def _topics(self, writes: _Writes) -> Iterator[ZnodeWrite]:
+        """Yield what says which replicas partitions have, configurations of new topics first."""
+        for topic_id in {**writes.made, **writes.changed}:
+            topic = self._facts.topic_by_id(topic_id)
+            if topic is None:
+                continue
+            if topic_id in writes.made:
+                configs = self.state.configs.configs_of(TOPIC_RESOURCE, topic.name)
+                yield ZnodeWrite(kind=WriteKind.PUT, path=config_path("topics", topic.name), data=build_config(configs))
+                yield ZnodeWrite(kind=WriteKind.CREATE, path=topic_path(topic.name), data=topic_text(topic))
+            else:
+                yield ZnodeWrite(kind=WriteKind.SET, path=topic_path(topic.name), data=topic_text(topic))
+
+    def _removal(self, topic_id: bytes) -> Iterator[ZnodeWrite]:
+        topic = self._facts.topic_by_id(topic_id)
+        assert topic is not None, "what is removed is there"
+        yield ZnodeWrite(kind=WriteKind.DELETE_TREE, path=topic_path(topic.name))
+        yield ZnodeWrite(kind=WriteKind.DROP, path=config_path("topics", topic.name))
+        yield ZnodeWrite(kind=WriteKind.DROP, path=delete_topic_path(topic.name))
+
+
+def without_ids(records: Sequence[Message]) -> Sequence[Message]:
+    """Return records whose new topics have no ids of their own."""
+    ids = {record.topic_id: derived_topic_id(record.name) for record in records if isinstance(record, TopicRecord)}
+    for record in records:
+        if isinstance(record, TopicRecord | PartitionRecord):
+            record.topic_id = ids.get(record.topic_id, record.topic_id)
+    return records
+
+
+def pass_on(inner: Deferred, outer: Deferred) -> None:
+    """Let an answer that comes later be that of another one."""
+    if inner.answer is not None:
+        outer.complete(inner.answer)
+        return
+
+    def complete() -> None:
+        assert inner.answer is not None, "an answer woke this"
+        outer.complete(inner.answer)
+
+    inner.attach(complete)
