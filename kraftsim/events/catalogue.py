@@ -4,6 +4,7 @@ from kraftsim.events import (
     clients,
     connections,
     groups,
+    lease_pid,
     metadata,
     migration,
     nodes,
@@ -12,6 +13,7 @@ from kraftsim.events import (
     producer_ids,
     raft,
     runs,
+    tiered_storage,
     transactional_clients,
     transactions,
 )
@@ -30,7 +32,9 @@ MODULES = (
     groups,
     clients,
     transactional_clients,
+    lease_pid,
     runs,
+    tiered_storage,
 )
 
 KINDS: dict[str, type[Event]] = dict(sorted(Event.kinds.items()))

@@ -49,6 +49,7 @@ FIVE_BATCHES, LATEST_BATCH, ANNOUNCED_WINDOW = "five-batches", "latest-batch", "
 UNKNOWN_PRODUCERS = ("as-released", "accepted", "unknown-producer-id", "out-of-order")
 """What becomes of a producer that is not known: the first goes by the release."""
 PLAINTEXT = "PLAINTEXT"
+STORE_PREFIX, REMOTE_METADATA_PREFIX = "rsm.config.", "rlmm.config."
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 
@@ -198,6 +199,17 @@ class NodeConfig:
     add_partitions_to_txn_retry_backoff_ms: int = setting("add.partitions.to.txn.retry.backoff.ms", integer(at_least=1), "20")
     add_partitions_to_txn_retry_backoff_max_ms: int = setting("add.partitions.to.txn.retry.backoff.max.ms", integer(at_least=0), "100")
 
+    # tiered storage; what begins with rsm.config. or rlmm.config. is told to the store, or says what the metadata topic is like
+    remote_log_storage_system_enable: bool = setting("remote.log.storage.system.enable", boolean, "false")
+    remote_log_storage_manager_class_name: str | None = setting("remote.log.storage.manager.class.name", optional_text)
+    remote_log_metadata_manager_listener_name: str | None = setting("remote.log.metadata.manager.listener.name", optional_text)
+    remote_log_metadata_custom_metadata_max_bytes: int = setting("remote.log.metadata.custom.metadata.max.bytes", integer(at_least=0), "128")
+    remote_log_manager_task_interval_ms: int = setting("remote.log.manager.task.interval.ms", long_integer(at_least=1), "30000")
+    remote_log_manager_thread_pool_size: int = setting("remote.log.manager.thread.pool.size", integer(at_least=1), "10")
+    remote_log_reader_max_pending_tasks: int = setting("remote.log.reader.max.pending.tasks", integer(at_least=1), "100")
+    remote_fetch_max_wait_ms: int = setting("remote.fetch.max.wait.ms", integer(at_least=1), "500")
+    tiering_remedy: str = setting("kraftsim.tiering.remedy", text_value)
+
     # consumer groups
     group_initial_rebalance_delay_ms: int = setting("group.initial.rebalance.delay.ms", integer(), "3000")
     group_min_session_timeout_ms: int = setting("group.min.session.timeout.ms", integer(), "6000")
@@ -267,7 +279,12 @@ class NodeConfig:
         """Check a property set as Kafka would. Raises ConfigError: one line, naming the key."""
         declared = {str(each.metadata[NAME_KEY]): each for each in fields(cls) if NAME_KEY in each.metadata}
         for name in properties:
-            if name not in declared and name not in KEYS_WITHOUT_EFFECT and name not in TLS_KEYS and not is_listener_key(name):
+            if (
+                name not in declared
+                and name not in KEYS_WITHOUT_EFFECT
+                and name not in TLS_KEYS
+                and not (is_listener_key(name) or is_plugin_key(name))
+            ):
                 raise ConfigError(_unknown_key(name, [*declared, *sorted(KEYS_WITHOUT_EFFECT)]))
         told = with_node_id(properties)
         values = {each.name: parse_setting(each, told.get(name)) for name, each in declared.items()}
@@ -342,6 +359,11 @@ class NodeConfig:
             if endpoint.listener == listener:
                 return endpoint
         raise KeyError(listener)
+
+
+def is_plugin_key(name: str) -> bool:
+    """Tell whether a key is handed on to the remote store, or to the keeper of its metadata."""
+    return name.startswith((STORE_PREFIX, REMOTE_METADATA_PREFIX))
 
 
 def keys_without_effect(properties: Mapping[str, str]) -> list[str]:

@@ -20,6 +20,7 @@ from kraftsim.node.segment_swap import CleanedSegment, remove_originals, rename_
 from kraftsim.world.interface import Chunk, File, World
 from protocol.batches import RecordBatch
 from protocol.disk.file_names import CLEANED, LOG, SWAP
+from protocol.disk.leader_epoch_checkpoint import EpochStart
 from protocol.disk.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1
@@ -206,7 +207,7 @@ class PartitionLog(LogReader):
             self.epochs.truncate_to(offset)
             return 0
         self.cut_count += 1
-        kept = max(segment.base_offset for segment in self._segments.segments if segment.base_offset <= max(offset, self.log_start_offset))
+        kept = max(segment.base_offset for segment in self._segments.segments if segment.base_offset <= max(offset, self.local_start_offset))
         removed = self._segments.remove_from(kept)
         cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed if segment.base_offset != kept)
         self._begin_segment(kept)
@@ -251,8 +252,16 @@ class PartitionLog(LogReader):
         """Let the log begin at an offset inside of it; whole segments before it go when `delete_expired` is called next."""
         self._begun_at = max(self._begun_at, offset)
 
-    def delete_expired(self, rules: RetentionRules, *, now_ms: int, high_watermark: int) -> Expired | None:
-        """Delete the segments that are due, as far as one reason goes, and say how many went and why; None if none is. Call it until then."""
+    def tier(self, is_tiered: bool) -> None:
+        """Let a part of the log be in a remote store from now on, or none any more: then it begins where it begins here."""
+        self._begun_at = self.log_start_offset if is_tiered else self.local_start_offset
+        self.is_tiered = is_tiered
+
+    def delete_expired(self, rules: RetentionRules, *, now_ms: int, high_watermark: int, copied_offset: int | None = None) -> Expired | None:
+        """Delete the segments that are due, as far as one reason goes, and say how many went and why; None if none is. Call it until then.
+
+        `copied_offset` of a tiered log: up to there it is in the remote store.
+        """
         due = expired(
             self._segments.segments,
             rules,
@@ -260,6 +269,7 @@ class PartitionLog(LogReader):
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
             high_watermark=high_watermark,
+            copied_offset=copied_offset,
         )
         if due is None:
             return None
@@ -270,15 +280,29 @@ class PartitionLog(LogReader):
         self._next_read = UNKNOWN_READ
         return due
 
+    def roll_expired(self, rules: RetentionRules, *, now_ms: int) -> None:
+        """Complete the last segment if it is all that is left and should be gone by now: only then can it be copied, and go."""
+        active = self._segments.active
+        is_alone = active.size_bytes > 0 and len(self._segments.segments) == 1
+        if is_alone and (rules.retention_bytes == 0 or 0 <= rules.retention_ms < now_ms - active.age_timestamp):
+            self._roll(self.log_end_offset)
+
     def restart_at(self, offset: int) -> int:
         """Drop everything, begin anew with an empty log at `offset`, and return how many bytes went."""
         self.cut_count += 1
-        removed = self._segments.remove_from(self.log_start_offset)
+        removed = self._segments.remove_from(self._segments.first_base_offset)
         cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed)
         self._begin_segment(offset)
         self.flushed_offset = self._begun_at = offset
         self.epochs.truncate_to(0)
         return cut_bytes
+
+    def restart_behind(self, offset: int, *, log_start_offset: int, epochs: Sequence[EpochStart]) -> None:
+        """Drop everything that is here, and go on behind what is in the remote store: from `offset` on, in these epochs."""
+        self.restart_at(offset)
+        self._begun_at = log_start_offset
+        for each in epochs:
+            self.epochs.assign(each.leader_epoch, each.start_offset)
 
     # Segments ------------------------------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from kraftsim.node.partition_directory import PartitionDirectory
 from kraftsim.node.segment_files import SegmentFiles
 from kraftsim.node.segment_scan import SegmentScan, whole_batches
 from kraftsim.node.transaction_indexes import TransactionIndexes
-from kraftsim.world.interface import Chunk, FileSlice, World
+from kraftsim.world.interface import Chunk, File, FileSlice, World
 from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch
 from protocol.disk.transaction_index import AbortedTransaction
 
@@ -40,7 +40,9 @@ class LogReader(PartitionDirectory):
         self.gate = LogGate()
         """Who would cut, move or delete the log goes through it; who cleans it stands aside for them."""
         self._begun_at = 0
-        """Where the log begins, if that is inside its first segment."""
+        """Where the log begins, if that is inside its first segment, or before it."""
+        self.is_tiered = False
+        """Whether a part of it may be in a remote store."""
         self._next_read = UNKNOWN_READ
         """(offset, base offset of its segment, position): where the last read ended, which is where the next one mostly begins."""
         self._last_read = UNKNOWN_READ
@@ -48,7 +50,12 @@ class LogReader(PartitionDirectory):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset in the log."""
+        """The first offset in the log, wherever it lies."""
+        return self._begun_at if self.is_tiered else self.local_start_offset
+
+    @property
+    def local_start_offset(self) -> int:
+        """The first offset that is here. Of a tiered log, what lies before it is in the remote store only."""
         return max(self._segments.first_base_offset, self._begun_at)
 
     @property
@@ -70,6 +77,15 @@ class LogReader(PartitionDirectory):
     def base_offsets(self) -> list[int]:
         """Where the segments begin, ascending."""
         return [segment.base_offset for segment in self._segments.segments]
+
+    def records_file(self, base_offset: int) -> File:
+        """Return the file with the records of the segment that begins here."""
+        return self._files.log_file(base_offset)
+
+    def file_of_segment(self, base_offset: int, suffix: str) -> bytes | None:
+        """Return what stands beside the records of a segment; None if there is nothing. Raises OSError."""
+        path = self._files.path(base_offset, suffix)
+        return self._files.disk.read(path) if self._files.disk.exists(path) else None
 
     @property
     def read_end_offset(self) -> int:
@@ -148,7 +164,7 @@ class LogReader(PartitionDirectory):
         That is all there was to ask for before messages had timestamps. `now_ms` is the wall clock, with which the end of the log goes.
         """
         segments = self._segments.segments
-        times = [(max(segment.base_offset, self.log_start_offset), segment.last_written_ms) for segment in segments]
+        times = [(max(segment.base_offset, self.local_start_offset), segment.last_written_ms) for segment in segments]
         if segments[-1].size_bytes:
             times.append((self.log_end_offset, now_ms))
         last = next((index for index in reversed(range(len(times))) if times[index][1] <= timestamp), -1)

@@ -21,14 +21,16 @@ def recover_partition(
     recovery_point: int | None,
     log_start_offset: int,
     snapshots_of: type[ProducerSnapshots] = ProducerSnapshots,
+    is_tiered: bool = False,
 ) -> ProducerSnapshots:
     """Recover a log and its empty producer state; the snapshots of the log come back.
 
     `recovery_point`: everything before it is on disk; None after a clean stop. `log_start_offset`: where the log began, as far as that is known.
-    `snapshots_of`: what keeps them.
+    `snapshots_of`: what keeps them. `is_tiered`: the log may begin in a remote store.
     """
     snapshots = snapshots_of(world, log.directory)
     snapshots.remove_strays(log.found_base_offsets())
+    log.is_tiered = is_tiered
     damaged_from = log.remove_damaged_indexes()
     if damaged_from is not None:
         recovery_point = damaged_from if recovery_point is None else min(recovery_point, damaged_from)

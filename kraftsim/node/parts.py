@@ -28,6 +28,7 @@ from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.tiered_storage.remedies import REMEDIES, LooksFirst, SnapshotRemedy
 from kraftsim.core.transactions.marker_queue import MarkerQueue
 from kraftsim.core.transactions.patient_rules import PatientTransactionRules
 from kraftsim.core.transactions.transaction_rules import TransactionRules
@@ -39,6 +40,7 @@ from kraftsim.node.broker.groups.transactional_commits import TransactionalCommi
 from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 from kraftsim.node.broker.transactions.verification import Verifier
 from kraftsim.node.config import ANNOUNCED_WINDOW, LATEST_BATCH, UNKNOWN_PRODUCERS, NodeConfig
+from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.migration.copying import ZookeeperCopy
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
@@ -46,6 +48,7 @@ from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,
     ACCEPTS_UNKNOWN_PRODUCERS,
+    ANNOUNCES_REMOTE_COPIES_FIRST,
     ANSWERS_READERS_BEHIND,
     ASSIGNMENTS_KEEP_ELIGIBLE,
     ATOMIC_FEATURE_UPDATES,
@@ -113,6 +116,8 @@ class Parts:
     aborted_lists: type[AbortedLists] = AbortedLists
     verifier: type[Verifier] = Verifier
     producer_snapshots: type[ProducerSnapshots] = ProducerSnapshots
+    tiering_remedy: type[SnapshotRemedy] = SnapshotRemedy
+    """What is done where a segment that goes to a remote store lacks the producer snapshot behind it."""
     transaction_rules: type[TransactionRules] = TransactionRules
     """What a transaction coordinator decides."""
     marker_queue: type[MarkerQueue] = MarkerQueue
@@ -157,6 +162,7 @@ class Parts:
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
+            tiering_remedy=SnapshotRemedy if release.has(ANNOUNCES_REMOTE_COPIES_FIRST) else LooksFirst,
         )
 
     def replacing(self, **parts: object) -> "Parts":
@@ -198,6 +204,12 @@ class Parts:
     def _unknown_producer(self, config: NodeConfig) -> UnknownProducer:
         is_told = config.unknown_producer != UNKNOWN_PRODUCERS[0]
         return UnknownProducer(config.unknown_producer.replace("-", " ")) if is_told else self.unknown_producer
+
+    def snapshot_remedy(self, config: NodeConfig) -> SnapshotRemedy:
+        """Make what is done about missing producer snapshots: as the release does, or as kraftsim.tiering.remedy says. Raises ConfigError."""
+        if config.tiering_remedy and config.tiering_remedy not in REMEDIES:
+            raise ConfigError(f"kraftsim.tiering.remedy: expected one of {', '.join(REMEDIES)}, got {config.tiering_remedy!r}")
+        return REMEDIES[config.tiering_remedy]() if config.tiering_remedy else self.tiering_remedy()
 
     @property
     def config_tables(self) -> ConfigTables:

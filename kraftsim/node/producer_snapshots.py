@@ -40,9 +40,12 @@ class ProducerSnapshots:
 
     # Writing -------------------------------------------------------------------------------------------------------------------------------
 
-    def take(self, state: ProducerStateManager, offset: int) -> bool:
-        """Write the state as it was before `offset`, unless the newest snapshot covers as much; tell whether it was written."""
-        if offset <= self._taken_until:
+    def take(self, state: ProducerStateManager, offset: int, *, is_anew: bool = False) -> bool:
+        """Write the state as it was before `offset`, unless the newest snapshot covers as much; tell whether it was written.
+
+        `is_anew`: what is known of it came from elsewhere, and is written in any case.
+        """
+        if offset <= self._taken_until and not is_anew:
             return False
         self._remove(offset)
         file = self._disk.open(self._path(offset))
@@ -54,6 +57,12 @@ class ProducerSnapshots:
         self._unflushed.append(offset)
         self._taken_until = offset
         return True
+
+    def add(self, state: ProducerStateManager, offset: int) -> None:
+        """Write a state where an older segment ends that has no snapshot. From now on it is one like any other, for this broker as well."""
+        taken_until = self._taken_until
+        self.take(state, offset, is_anew=True)
+        self._taken_until = max(taken_until, offset)
 
     async def flush(self) -> None:
         """Make the contents of what was written durable; the names are the log's directory's."""
@@ -120,6 +129,7 @@ class ProducerSnapshots:
     def rebuild(self, state: ProducerStateManager, log: PartitionLog) -> None:
         """Let the state be what the log says: the newest snapshot, then the batches behind it. New snapshots save the next rebuild the work."""
         next_offset = self.load(state, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
+        next_offset = max(next_offset, log.local_start_offset)
         newest = log.base_offsets[-SEGMENTS_WITH_SNAPSHOTS:]
         for stop_offset in [*(each for each in newest if each > next_offset), log.log_end_offset]:
             log.replay(state.replay, first_offset=next_offset, end_offset=stop_offset)

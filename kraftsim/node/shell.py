@@ -31,7 +31,9 @@ class NodeShell:
 
     def note_started(self) -> None:
         """Say that the node came up."""
-        self.world.note(NodeStarted(role=self.config.role, node_id=self.config.node_id, release=self.config.release, cluster_id=self.config.cluster_id))
+        self.world.note(
+            NodeStarted(role=self.config.role, node_id=self.config.node_id, release=self.config.release, cluster_id=self.config.cluster_id)
+        )
 
     def next_connection_number(self) -> int:
         """Return the number of a new connection, inbound or outbound, unique in this incarnation."""

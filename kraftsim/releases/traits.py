@@ -53,6 +53,9 @@ LEADER_RECOVERY = Trait(name="leader-recovery", since_level="3.2-IV0", why="KIP-
 RETRIABLE_BLOCK_TIMEOUT = Trait(name="retriable-block-timeout", since_release="3.3.2", why="KAFKA-14417")
 """A wait for producer ids that took too long is COORDINATOR_LOAD_IN_PROGRESS (before: REQUEST_TIMED_OUT, fatal to producers)."""
 
+ANNOUNCES_REMOTE_COPIES_FIRST = Trait(name="announces-remote-copies-first", since_release="3.7", why="KAFKA-16209")
+"""A remote copy is announced before its producer snapshot is looked for, which may be missing (since 3.7.1; before: the other way round)."""
+
 MIGRATES_FROM_ZOOKEEPER = Trait(name="migrates-from-zookeeper", since_level="3.4-IV0", why="KIP-866")
 """A KRaft controller can take over a cluster of ZooKeeper, and brokers there forward what only a controller can decide."""
 

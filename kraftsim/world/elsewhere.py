@@ -1,9 +1,10 @@
 """The world of a node with another of its directories in place of the data directory, for what Kafka lets one keep apart: `metadata.log.dir`."""
 
+from collections.abc import Mapping
 from random import Random
 
 from kraftsim.events.event import Event
-from kraftsim.world.interface import Disk, World
+from kraftsim.world.interface import Disk, ObjectStore, World
 
 
 class WorldElsewhere:
@@ -32,6 +33,10 @@ class WorldElsewhere:
     async def breathe(self, place: str) -> None:
         """A named place where Kafka drops a lock."""
         await self._world.breathe(place)
+
+    def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
+        """Return a store of objects."""
+        return self._world.objects(location, settings)
 
     def elsewhere(self, directory: str) -> World:
         """Return the same with another directory."""

@@ -1,6 +1,6 @@
 """The world as node code sees it: four small protocols, implemented once for real machines and once for virtual time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Protocol
 
@@ -124,6 +124,29 @@ class Disk(Protocol):
         ...
 
 
+class ObjectStore(Protocol):
+    """A store of objects that all nodes reach: whole ones are written, any part of one is read. Keys are paths with '/' between their parts.
+
+    Every call is a request to somewhere else: it takes time, and may fail with an OSError whether or not it was carried out.
+    """
+
+    async def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
+        """Write an object, in the place of one of that key if there is one. Raises OSError."""
+        ...
+
+    async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
+        """Return so many bytes from `first` on, fewer only at the end; None: all there are. Raises FileNotFoundError, OSError."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Delete an object; one that is not there is deleted. Raises OSError."""
+        ...
+
+    async def list(self, prefix: str) -> list[str]:
+        """Return the keys that begin so, sorted. What was written or deleted just now may be missing or still be there. Raises OSError."""
+        ...
+
+
 class World(Protocol):
     """Everything a node may touch besides the network."""
 
@@ -150,6 +173,10 @@ class World(Protocol):
 
     def elsewhere(self, directory: str) -> "World":
         """Return this world with another directory of the node as its disk, by its path on the machine. Raises OSError."""
+        ...
+
+    def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
+        """Return a store of objects: `file:DIRECTORY`, or `s3:BUCKET` with what its client is to be told. Raises OSError, ImportError."""
         ...
 
     async def breathe(self, place: str) -> None:

@@ -182,7 +182,9 @@ def refuse_resource(resource_type: ConfigResourceType, name: str) -> Refusal | N
 def _refuse_configs(view: ConfigView, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]) -> Refusal | None:
     match resource_type:
         case ConfigResourceType.TOPIC:
-            complaint = view.configs.tables.complaint_about_topic(configs, view.configs.broker_settings().for_topics())
+            complaint = view.configs.tables.complaint_about_topic(
+                configs, view.configs.broker_settings().for_topics(), view.configs.configs_of(resource_type, name)
+            )
             return None if complaint is None else Refusal(ErrorCode.INVALID_CONFIG, complaint)
         case ConfigResourceType.CLIENT_METRICS:
             return refuse_client_metrics(name, configs)

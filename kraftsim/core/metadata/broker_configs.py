@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraftsim.core.metadata.config_tables import KAFKA_3_9, LISTENER_PREFIX, ConfigTables, base_name
+from kraftsim.core.metadata.tiering_configs import SYSTEM_ENABLE
 from protocol.config_resources import ConfigSource
 from protocol.disk.java_integers import parse_int32
 
@@ -69,6 +70,9 @@ class BrokerSettings:
             value = next((told for told in map(self._in_its_unit, synonyms_of(name)) if told is not None), None)
             if value is not None:
                 found[name] = value
+        tiering = self.value(SYSTEM_ENABLE)
+        if tiering is not None:
+            found[SYSTEM_ENABLE] = tiering
         return found
 
     def _in_its_unit(self, name: str) -> str | None:

@@ -9,9 +9,8 @@ from functools import cached_property
 from typing import Final
 
 from kraftsim.core.metadata.broker_config_table import BROKER_CONFIGS, DYNAMIC_ONLY, BrokerConfig, UpdateMode
-from kraftsim.core.metadata.config_definitions import parse_value
-from kraftsim.core.metadata.topic_configs import NO_TIERED_STORAGE, TOPIC_CONFIGS, TopicConfig
-from protocol.config_resources import ConfigType
+from kraftsim.core.metadata.tiering_configs import complaint_about_tiering, is_true
+from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, TopicConfig
 
 LISTENER_PREFIX: Final = "listener.name."
 LISTENER_CLUSTER_WIDE: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
@@ -69,8 +68,10 @@ class ConfigTables:
         """Return what of the values that were set while brokers run can be followed; a controller takes any."""
         return {name: value for name, value in values.items() if self.complaint_about_dynamic({name: value}, is_for_all=is_for_all) is None}
 
-    def complaint_about_topic(self, values: Mapping[str, str], broker_settings: Mapping[str, str]) -> str | None:
-        """Return Kafka's sentence about the first thing that is wrong with all that a topic overrides, or None."""
+    def complaint_about_topic(
+        self, values: Mapping[str, str], broker_settings: Mapping[str, str], present: Mapping[str, str] | None = None
+    ) -> str | None:
+        """Return Kafka's sentence about the first thing that is wrong with all that a topic overrides, or None; `present`: what it does now."""
         unknown = next((name for name in sorted(values) if name not in self.topic), None)
         if unknown is not None:
             return f"Unknown topic config name: {unknown}"
@@ -82,7 +83,7 @@ class ConfigTables:
         shortest, longest = int(effective["min.compaction.lag.ms"]), int(effective["max.compaction.lag.ms"])
         if shortest > longest:
             return f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
-        return NO_TIERED_STORAGE if parse_value(ConfigType.BOOLEAN, effective["remote.storage.enable"]) else None
+        return complaint_about_tiering(effective, broker_settings, was_tiered=is_true(present or {}, "remote.storage.enable"))
 
     def effective_topic_configs(self, overrides: Mapping[str, str], broker_settings: Mapping[str, str]) -> dict[str, str]:
         """Return every topic configuration by name: the topic's own value, else the broker's (by the broker's key), else Kafka's default."""

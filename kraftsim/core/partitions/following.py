@@ -87,7 +87,17 @@ class AskForOffsets:
     """The log is outside of the leader's: ListOffsets comes next."""
 
 
-NextStep = Accept | CutTo | RestartAt | BackOff | Halt | Ignore | AskForOffsets
+@dataclass(frozen=True, slots=True)
+class RebuildFromTier:
+    """What is asked for is in the remote store only: begin anew behind it (`core.tiered_storage.rebuilding`), then go on.
+
+    `log_start_offset` is where the leader's whole log begins.
+    """
+
+    log_start_offset: int
+
+
+NextStep = RebuildFromTier | Accept | CutTo | RestartAt | BackOff | Halt | Ignore | AskForOffsets
 IGNORE: Final = Ignore()
 ASK_FOR_OFFSETS: Final = AskForOffsets()
 
@@ -140,6 +150,8 @@ class Following:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.needs = OffsetWish.LATEST
             return ASK_FOR_OFFSETS
+        if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            return RebuildFromTier(log_start_offset)
         if error is not ErrorCode.NONE:
             return self._on_error(error)
         if diverging is not None:

@@ -45,6 +45,7 @@ class AgreedIsr:
     isr: tuple[int, ...]
 
 
+NOTHING_COPIED: Final = -1
 HIGH_WATERMARK: Final = -1
 """As an offset to delete up to."""
 
@@ -59,10 +60,13 @@ class PartitionReplica:
         "_bound_at",
         "_name",
         "_tell",
+        "copied_offset",
         "epochs",
         "following",
         "high_watermark",
+        "is_tiered",
         "leader_epoch",
+        "local_start_offset",
         "log_end_offset",
         "log_start_offset",
         "partition",
@@ -92,6 +96,8 @@ class PartitionReplica:
         self.replica_id = replica_id
         self._name = f"{topic}-{partition}"
         self.log_start_offset = log_start_offset
+        self.local_start_offset = log_start_offset
+        """The first offset that is here; of a tiered log, what lies before it is in the remote store only."""
         self.log_end_offset = log_end_offset
         self.high_watermark = min(max(log_start_offset if high_watermark is None else high_watermark, log_start_offset), log_end_offset)
         self.epochs = epochs
@@ -104,6 +110,9 @@ class PartitionReplica:
         self.following: Following | None = None
         self._bound_at: int | None = None
         """The last stable offset as it was told last, while a transaction binds it."""
+        self.is_tiered = False
+        self.copied_offset = NOTHING_COPIED
+        """The last offset that is known to be in the remote store."""
         self._tell = ReplicaNotes(topic, partition, note)
 
     @property
@@ -251,10 +260,23 @@ class PartitionReplica:
         if not self.log_start_offset < log_start_offset <= self.log_end_offset:
             return False
         self.log_start_offset = log_start_offset
+        self.local_start_offset = max(self.local_start_offset, log_start_offset)
         self.epochs.begin_at(log_start_offset)
         self._tell.begins_at(log_start_offset, reason)
         self._take_high_watermark(max(self.high_watermark, log_start_offset))
         return True
+
+    def note_local_start(self, local_start_offset: int) -> None:
+        """Local segments of a tiered log went: what lies before this is in the remote store only."""
+        if self.is_tiered and local_start_offset > self.local_start_offset:
+            self._tell.local_start(local_start_offset, self.log_start_offset)
+        self.local_start_offset = max(self.local_start_offset, local_start_offset)
+
+    def on_rebuilt(self, offset: int) -> None:
+        """The log goes on behind what is in the remote store, and so does all that readers see."""
+        self.local_start_offset = offset
+        self.copied_offset = max(self.copied_offset, offset - 1)
+        self._take_high_watermark(max(self.high_watermark, offset))
 
     def decide_deletion(self, offset: int, *, is_deleted: bool) -> int | Refusal:
         """Say where the log begins once everything below an offset is deleted (-1: below the high watermark), DeleteRecords.
@@ -270,10 +292,11 @@ class PartitionReplica:
             return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}, the high watermark is {self.high_watermark}")
         return wanted
 
-    def on_cut(self, log_start_offset: int, log_end_offset: int) -> None:
+    def on_cut(self, log_start_offset: int, log_end_offset: int, local_start_offset: int | None = None) -> None:
         """Take note that the log was cut, or begun anew; its epochs are cut already, and the producer state is rebuilt by whoever cut it."""
         self._tell.cut(self.leader_epoch, self.log_end_offset, log_end_offset, self.high_watermark)
         self.log_start_offset, self.log_end_offset = log_start_offset, log_end_offset
+        self.local_start_offset = max(self.local_start_offset if local_start_offset is None else local_start_offset, log_start_offset)
         self.high_watermark = min(max(self.high_watermark, log_start_offset), log_end_offset)
 
     # Appending -----------------------------------------------------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ def decide_read(
 ) -> ReadBounds | Diverging | Refusal:
     """Say how far a reader may read: a follower everything, a consumer what is replicated. Epochs that the request does not carry are -1.
 
-    Comes back with FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER or OFFSET_OUT_OF_RANGE.
+    Comes back with FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER or OFFSET_OUT_OF_RANGE; OFFSET_MOVED_TO_TIERED_STORAGE to a
+    follower that asks for what is not here any more. A consumer reads that from the remote store: its bounds begin before `local_start_offset`.
     """
     refusal = replica.refuse_epoch(current_leader_epoch, needs_leader=needs_leader)
     if refusal is not None:
@@ -66,6 +67,9 @@ def decide_read(
             return Diverging(leader_epoch=leader_epoch, end_offset=end_offset)
     if not replica.log_start_offset <= fetch_offset <= replica.log_end_offset:
         return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset}, the log has {replica.log_start_offset} to {replica.log_end_offset}")
+    if is_follower and fetch_offset < replica.local_start_offset:
+        why = f"offset {fetch_offset} is in the remote store, the local log begins at {replica.local_start_offset}"
+        return Refusal(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
     visible_end = replica.log_end_offset if is_follower else replica.last_stable_offset if reads_committed else replica.high_watermark
     return ReadBounds(
         first_offset=fetch_offset,
@@ -102,15 +106,23 @@ def decide_list_offset(
             return Refusal(ErrorCode.OFFSET_NOT_AVAILABLE, f"the high watermark {replica.high_watermark} is from before this leader epoch")
         case list_offsets.LATEST_TIMESTAMP:
             return OffsetAnswer(offset=visible_end, timestamp=-1, leader_epoch=replica.leader_epoch)
-        case list_offsets.EARLIEST_TIMESTAMP | list_offsets.EARLIEST_LOCAL_TIMESTAMP:
-            epoch = replica.epochs.epoch_at(replica.log_start_offset)
-            return OffsetAnswer(offset=replica.log_start_offset, timestamp=-1, leader_epoch=NO_LEADER_EPOCH if epoch is None else epoch)
+        case list_offsets.EARLIEST_TIMESTAMP:
+            return _place(replica, replica.log_start_offset)
+        case list_offsets.EARLIEST_LOCAL_TIMESTAMP:
+            return _place(replica, replica.local_start_offset)
         case list_offsets.MAX_TIMESTAMP:
             return SearchMaxTimestamp(end_offset=visible_end)
-        case list_offsets.LATEST_TIERED_TIMESTAMP | list_offsets.EARLIEST_PENDING_UPLOAD_TIMESTAMP:
-            return NOTHING_FOUND  # nothing is tiered, or about to be
+        case list_offsets.LATEST_TIERED_TIMESTAMP:
+            return NOTHING_FOUND if replica.copied_offset < 0 else _place(replica, replica.copied_offset)
+        case list_offsets.EARLIEST_PENDING_UPLOAD_TIMESTAMP:
+            return _place(replica, max(replica.copied_offset + 1, replica.log_start_offset)) if replica.is_tiered else NOTHING_FOUND
         case _:
             return SearchTimestamp(timestamp=timestamp, end_offset=visible_end)
+
+
+def _place(replica: PartitionReplica, offset: int) -> OffsetAnswer:
+    epoch = replica.epochs.epoch_at(offset)
+    return OffsetAnswer(offset=offset, timestamp=-1, leader_epoch=NO_LEADER_EPOCH if epoch is None else epoch)
 
 
 def decide_epoch_end(

@@ -26,6 +26,7 @@ from kraftsim.events.partitions import (
     ProducerSnapshotTaken,
     ProducerStateExpired,
 )
+from kraftsim.events.tiered_storage import LocalLogStartMoved
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 
 
@@ -130,6 +131,12 @@ class ReplicaNotes:
                 log_end_offset=log_end_offset,
                 high_watermark=high_watermark,
             )
+        )
+
+    def local_start(self, local_start_offset: int, log_start_offset: int) -> None:
+        """Local segments went that are in the remote store."""
+        self._note(
+            LocalLogStartMoved(topic=self.topic, partition=self.partition, local_start_offset=local_start_offset, log_start_offset=log_start_offset)
         )
 
     def begins_at(self, log_start_offset: int, reason: str) -> None:

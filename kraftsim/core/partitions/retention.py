@@ -40,16 +40,27 @@ class Expired:
 
 
 def expired(
-    segments: Sequence[Segment], rules: RetentionRules, *, now_ms: int, log_start_offset: int, log_end_offset: int, high_watermark: int
+    segments: Sequence[Segment],
+    rules: RetentionRules,
+    *,
+    now_ms: int,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
+    copied_offset: int | None = None,
 ) -> Expired | None:
-    """Say which segments go next; None if there is nothing to do. `now_ms` is the wall clock. Asked again until there is nothing."""
+    """Say which segments go next; None if there is nothing to do. `now_ms` is the wall clock. Asked again until there is nothing.
+
+    `copied_offset`: up to there the log is in a remote store, too, and nothing behind it goes; None where there is none.
+    """
     following = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
 
     def leading(goes: Callable[[int, Segment], bool]) -> int:
         count = 0
         for index, segment in enumerate(segments):
             is_empty_active = index == len(segments) - 1 and not segment.size_bytes
-            if is_empty_active or high_watermark < following[index] or not goes(index, segment):
+            is_only_here = copied_offset is not None and following[index] > max(copied_offset + 1, log_start_offset)
+            if is_empty_active or is_only_here or high_watermark < following[index] or not goes(index, segment):
                 break
             count += 1
         return count

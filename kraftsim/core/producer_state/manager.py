@@ -184,6 +184,15 @@ class ProducerStateManager:
             {entry.producer_id: entry.first_transaction_offset for entry in self._entries.values() if entry.first_transaction_offset is not None}
         )
 
+    def unknowing(self) -> "ProducerStateManager":
+        """Return a state that judges alike, and knows nobody."""
+        return type(self)(self._policy)
+
+    @property
+    def expiration_ms(self) -> int:
+        """After so long without a batch a producer is forgotten."""
+        return self._policy.expiration_ms
+
     def expire(self, now_ms: int) -> list[int]:
         """Forget producers without a batch for producer.id.expiration.ms (wall clock against the batches' timestamps), and return their ids."""
         expired = [producer_id for producer_id, entry in self._entries.items() if self._has_expired(entry, now_ms)]

@@ -14,6 +14,7 @@ from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.feature_levels import GROUP_VERSION, TRANSACTION_VERSION
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
 from kraftsim.core.partitions.fetch_sessions import FetchSessions
+from kraftsim.core.partitions.following import Following
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, spoken_versions
 from kraftsim.node.broker.client_quotas import ClientQuotas, throttled
@@ -21,11 +22,14 @@ from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.broker.groups.group_coordinator import GroupCoordinator
 from kraftsim.node.broker.groups.told_settings import group_settings, may_serve_consumers
+from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import PartitionKey
 from kraftsim.node.broker.metadata_source import MetadataSource
 from kraftsim.node.broker.producer_ids import ProducerIds
 from kraftsim.node.broker.quorum_source import QuorumSource
 from kraftsim.node.broker.replication.throttles import ReplicationThrottles
+from kraftsim.node.broker.tiered_storage.store_settings import METADATA_TOPIC
+from kraftsim.node.broker.tiered_storage.tiered_storage import TieredStorage
 from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kraftsim.node.call import Handler
@@ -35,6 +39,7 @@ from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.identity import load_identity, random_uuid
 from kraftsim.node.listeners import Listeners
+from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.parts import Parts
 from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.security.broker_guards import BROKER_GUARDS
@@ -98,6 +103,7 @@ class Broker:
         self.replication = self.source.replication(
             self.shell,
             throttle=self.throttles.follower,
+            rebuild=self._rebuild_from_remote,
             image=lambda: self.image,
             broker_epoch=lambda: self.broker_epoch,
             own_versions=spoken_versions(self.source.apis),
@@ -133,6 +139,7 @@ class Broker:
         self.transactional_commits = self.parts.transactional_commits(self.world.clock, self.verifier)
         self.forwarding = self.source.decisions(self._forwarded)
         self.creation = self.source.topic_creation(self._forwarded)
+        self.tiered = self._remote_side()
         source = self.parts.producer_id_source(
             broker_epoch=lambda: self.broker_epoch, note=self.world.note, max_wait_ms=self.config.request_timeout_ms
         )
@@ -148,6 +155,22 @@ class Broker:
             own_versions=spoken_versions(self.source.apis),
             transaction_version=lambda: self.features.level(TRANSACTION_VERSION),
         )
+
+    def _remote_side(self) -> TieredStorage | None:
+        """Make what copies to a remote store and reads from there, if there is one."""
+        if not self.config.remote_log_storage_system_enable:
+            return None
+        tiered = TieredStorage(
+            self.shell,
+            lambda: self.image,
+            self.partitions.hosted,
+            self.parts.snapshot_remedy(self.config),
+            own_versions=spoken_versions(self.source.apis),
+            create_topic=lambda: self.creation.create([METADATA_TOPIC]),
+            on_changed=self.on_partition_changed,
+        )
+        self.partitions.on_tiering = tiered.on_tiering
+        return tiered
 
     # The node ------------------------------------------------------------------------------------------------------------------------------
 
@@ -173,6 +196,8 @@ class Broker:
         self.partitions.begin_upkeep()
         self.groups.begin_upkeep()
         self.transactions.begin_upkeep()
+        if self.tiered is not None:
+            self.tiered.begin()
         self.world.flush_events()
 
     async def ready(self) -> None:
@@ -198,6 +223,8 @@ class Broker:
         self.groups.close()
         self.transactions.close()
         self.verifier.close()
+        if self.tiered is not None:
+            self.tiered.close()
         self._forwarded.close()
         self._alterations.close()
         self._assignments.close()
@@ -257,6 +284,14 @@ class Broker:
         is_finalized = not self.parts.has_consumer_groups or self.features.level(GROUP_VERSION) > 0
         return is_finalized and may_serve_consumers(self.config, self.parts)
 
+    async def _rebuild_from_remote(
+        self, hosted: HostedPartition, following: Following, connection: PeerConnection, log_start_offset: int
+    ) -> str | None:
+        """Let a follower begin anew behind what is in the remote store only; return why that cannot be now."""
+        if self.tiered is None:
+            return "this broker has no remote store"
+        return await self.tiered.rebuild(hosted, following, connection, log_start_offset)
+
     def on_partition_changed(self, key: PartitionKey) -> None:
         """Look again at whoever waits for something in a partition: its high watermark or its role has changed."""
         self.produces.check(key)
@@ -314,6 +349,8 @@ class Broker:
         self.replication.abort()
         self.transactions.abort()
         self.verifier.abort()
+        if self.tiered is not None:
+            self.tiered.abort()
         self.groups.close()
         self.fetches.close()
         self.produces.close()

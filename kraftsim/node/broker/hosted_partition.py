@@ -3,13 +3,17 @@
 Source: kafka.cluster.Partition.
 """
 
+from collections.abc import Iterable
+
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.end_marker import EndMarker
 from kraftsim.core.partitions.following import Accept, CutTo, RestartAt
-from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.core.partitions.partition_replica import NOTHING_COPIED, PartitionReplica
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
+from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.core.tiered_storage.rebuilding import RestartBehind
 from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
@@ -137,15 +141,43 @@ class HostedPartition:
     def delete_expired(self, now_ms: int) -> bool:
         """Delete the segments that are too old, and tell whether the log begins later now. Raises OSError."""
         has_moved = False
-        while (gone := self.log.delete_expired(self.settings.retention, now_ms=now_ms, high_watermark=self.replica.high_watermark)) is not None:
+        replica, tiering = self.replica, self.settings.tiering
+        rules = tiering.local_retention(self.settings.retention) if self.log.is_tiered and tiering.copies else self.settings.retention
+        copied_offset = replica.copied_offset if self.log.is_tiered and tiering.copies else None
+        if copied_offset is not None and rules.is_deleted:
+            self.log.roll_expired(rules, now_ms=now_ms)
+        while True:
+            gone = self.log.delete_expired(rules, now_ms=now_ms, high_watermark=replica.high_watermark, copied_offset=copied_offset)
+            if gone is None:
+                return has_moved
             self.snapshots.remove_before(self.log.base_offsets[0])
+            replica.note_local_start(self.log.local_start_offset)
             has_moved = self.begin_at(self.log.log_start_offset, gone.reason.value) or has_moved
-        return has_moved
+
+    def tier(self, is_tiered: bool) -> bool:
+        """Let a part of the log be in the remote store from now on, or none any more; tell whether that is news. Store its epochs afterwards."""
+        if self.log.is_tiered is is_tiered:
+            return False
+        self.log.tier(is_tiered)
+        self.replica.is_tiered = is_tiered
+        if not is_tiered:
+            self.replica.copied_offset = NOTHING_COPIED
+            self.begin_at(self.log.log_start_offset, "no remote storage any more")
+        return True
+
+    def rebuild_behind(self, behind: RestartBehind, entries: Iterable[ProducerStateEntry]) -> None:
+        """Begin anew behind what is in the remote store, with the producers as they were there. Store the log's epochs afterwards. Raises OSError."""
+        self.log.restart_behind(behind.offset, log_start_offset=behind.log_start_offset, epochs=behind.epochs)
+        self.replica.on_cut(self.log.log_start_offset, self.log.log_end_offset, self.log.local_start_offset)
+        self.snapshots.restart_at(behind.offset)
+        self.replica.producer_state.load(entries, now_ms=behind.now_ms)
+        self.snapshots.take(self.replica.producer_state, behind.offset, is_anew=True)
+        self.replica.on_rebuilt(behind.offset)
 
     def cut(self, step: CutTo | RestartAt) -> int:
         """Cut the log back, or begin it anew; return how many bytes went. Store the log's epochs afterwards. Raises OSError."""
         cut_bytes = self.log.truncate_to(step.offset) if isinstance(step, CutTo) else self.log.restart_at(step.offset)
-        self.replica.on_cut(self.log.log_start_offset, self.log.log_end_offset)
+        self.replica.on_cut(self.log.log_start_offset, self.log.log_end_offset, self.log.local_start_offset)
         if isinstance(step, RestartAt):
             self.replica.producer_state.load((), now_ms=0)
             self.snapshots.restart_at(step.offset)

@@ -47,6 +47,7 @@ async def open_partition(
         recovery_point=None if is_new else home.recovery_point(key),
         log_start_offset=home.log_start(key),
         snapshots_of=parts.producer_snapshots,
+        is_tiered=settings.tiering.is_tiered,
     )
     if owner is None:
         await log.store_topic_id(topic.topic_id)
@@ -62,4 +63,5 @@ async def open_partition(
         note=world.note,
         high_watermark=home.high_watermark(key),
     )
+    replica.is_tiered, replica.local_start_offset = log.is_tiered, log.local_start_offset
     return HostedPartition(topic.topic_id, log, replica, settings, snapshots, home)

@@ -65,6 +65,8 @@ class Partitions:
         self._is_in_office = False
         """Whether this incarnation has been seen in the metadata: before that it neither leads nor follows."""
         self.directories = LogDirectories(shell.world, shell.config)
+        self.on_tiering: Callable[[HostedPartition], None] = lambda hosted: None
+        """Hears of partitions that are tiered from now on, or no longer, or whose topic is gone."""
         self._offline: dict[PartitionKey, None] = {}
         """What lies, or may lie, in a directory that failed."""
         self._on_offline = on_offline
@@ -157,6 +159,7 @@ class Partitions:
                 there.append((topic, partition))
         for hosted in list(self._hosted.values()) if gone else ():
             if (hosted.topic_id, hosted.partition) in gone:
+                self.on_tiering(hosted)
                 await self._delete(hosted)
         if changes.configs:
             self._apply_settings(image, changes.configs)
@@ -303,6 +306,8 @@ class Partitions:
                 hosted.settings = self._settings(image, hosted.topic, len(registered.replicas))
                 hosted.replica.rules = hosted.settings.rules
                 hosted.log.roll_by(hosted.settings.segments)
+                if hosted.tier(hosted.settings.tiering.is_tiered):
+                    self.on_tiering(hosted)
             if concerns_all:
                 hosted.replica.producer_state.go_by(self._producer_policy(image))
 

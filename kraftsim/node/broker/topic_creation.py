@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from kraftsim.node.broker.forwarding import ANONYMOUS, LOOPBACK_ADDRESS, SIZE_BYTES
 from kraftsim.node.broker.internal_topics import GROUP_METADATA, TRANSACTION_STATE
+from kraftsim.node.broker.tiered_storage.store_settings import METADATA_TOPIC, metadata_topic_settings
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.outbound import OnAnswer
@@ -49,6 +50,8 @@ class TopicCreation:
         config = self._config
         if name == TRANSACTION_STATE:
             return self._transaction_state()
+        if name == METADATA_TOPIC:
+            return self._remote_log_metadata()
         if name != GROUP_METADATA:
             return CreatableTopic(name=name, num_partitions=config.num_partitions, replication_factor=config.default_replication_factor)
         rows = (("cleanup.policy", "compact"), ("compression.type", "producer"), ("segment.bytes", str(config.offsets_topic_segment_bytes)))
@@ -72,6 +75,16 @@ class TopicCreation:
             name=TRANSACTION_STATE,
             num_partitions=config.transaction_state_log_num_partitions,
             replication_factor=config.transaction_state_log_replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in rows],
+        )
+
+    def _remote_log_metadata(self) -> CreatableTopic:
+        settings = metadata_topic_settings(self._config)
+        rows = (("cleanup.policy", "delete"), ("retention.ms", str(settings.retention_ms)), ("remote.storage.enable", "false"))
+        return CreatableTopic(
+            name=METADATA_TOPIC,
+            num_partitions=settings.partitions,
+            replication_factor=settings.replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in rows],
         )
 

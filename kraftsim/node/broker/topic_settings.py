@@ -14,6 +14,7 @@ from kraftsim.core.partitions.cleaning import CleaningRules
 from kraftsim.core.partitions.retention import RetentionRules
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.partitions.topic_rules import append_rules, cleaning_rules, converts_down, retention_rules, segment_settings
+from kraftsim.core.tiered_storage.tiering_rules import NOT_TIERED, TieringRules, tiering_rules
 from kraftsim.node.config import NodeConfig
 from protocol.metadata.m04_config import BROKER_RESOURCE
 
@@ -31,6 +32,7 @@ class TopicSettings:
     flush_messages: int
     cleaning: CleaningRules = field(default_factory=CleaningRules)
     converts_down: bool = True
+    tiering: TieringRules = NOT_TIERED
 
 
 def broker_settings(config: NodeConfig, image: MetadataImage) -> BrokerSettings:
@@ -56,6 +58,7 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
         flush_messages=int(configs["flush.messages"]),
         cleaning=cleaning_rules(configs),
         converts_down=converts_down(configs),
+        tiering=tiering_rules(configs, is_enabled=config.remote_log_storage_system_enable),
     )
 
 

@@ -1,15 +1,17 @@
 """The world of a node that is a process, or one of several nodes embedded in a process."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
 from kraftsim.events.event import Event
 from kraftsim.world.chance import stream
 from kraftsim.world.elsewhere import WorldElsewhere
-from kraftsim.world.interface import Clock, Disk, World
+from kraftsim.world.interface import Clock, Disk, ObjectStore, World
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
+from kraftsim.world.real.objects import RealObjects, open_objects
 
 
 class RealWorld:
@@ -26,6 +28,7 @@ class RealWorld:
         self._others: dict[str, RealDisk] = {}
         self._events = events
         self._streams: dict[str, Random] = {}
+        self._stores: dict[str, RealObjects] = {}
 
     def random(self, purpose: str) -> Random:
         """Return the stream of a purpose; asked again, the same stream goes on."""
@@ -49,6 +52,13 @@ class RealWorld:
             found = self._others[directory] = RealDisk(Path(directory))
         return WorldElsewhere(self, found)
 
+    def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
+        """Return a store of objects; it is the same one whenever it is asked for, and `close` gives it back."""
+        found = self._stores.get(location)
+        if found is None:
+            found = self._stores[location] = open_objects(location, settings)
+        return found
+
     async def breathe(self, place: str) -> None:
         """Do nothing: on a real machine other tasks get in between where they must."""
 
@@ -57,6 +67,8 @@ class RealWorld:
         self._events.close()
         for disk in (self._real_disk, *self._others.values()):
             disk.close()
+        for store in self._stores.values():
+            store.close()
 
 
 def real_world(*, run: str, node: str, incarnation: int, data_dir: Path, events_dir: Path, seed: int, started_ns: int = 0) -> RealWorld:

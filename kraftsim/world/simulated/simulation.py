@@ -21,6 +21,7 @@ from kraftsim.world.simulated.host import Host, Process, current_process
 from kraftsim.world.simulated.link import NetworkSettings
 from kraftsim.world.simulated.network import Network
 from kraftsim.world.simulated.networked_loop import NetworkedLoop
+from kraftsim.world.simulated.objects import SharedObjects
 from kraftsim.world.simulated.platter import LEFT_TO_CHANCE, Losses, Platter, Wreck
 from kraftsim.world.simulated.triggers import Triggers
 from kraftsim.world.simulated.world import SimulatedWorld
@@ -69,6 +70,8 @@ class Simulation:
         """Is asked how the process of a host ends in good order."""
         self.companions: dict[str, object] = {}
         """What other rooms keep beside a simulation, for as long as it lives."""
+        self.stores: dict[str, SharedObjects] = {}
+        """The stores of objects that nodes use, by location."""
         self.is_closed = False
         self.loop = NetworkedLoop(seed)
         self.network = Network(self.loop, seed, network or NetworkSettings())
@@ -328,4 +331,4 @@ class Simulation:
     def _open_world(self, host: Host) -> None:
         process = host.process
         log = self.book.log(host.name, process.incarnation, host.clock)
-        process.world = SimulatedWorld(run=self.run, process=process, disk=SimulatedDisk(self.loop, process), log=log)
+        process.world = SimulatedWorld(run=self.run, process=process, disk=SimulatedDisk(self.loop, process), log=log, stores=self.stores)

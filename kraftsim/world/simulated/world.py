@@ -1,15 +1,17 @@
 """The world of one incarnation of a simulated node."""
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 
 from kraftsim.events.event import Event
 from kraftsim.world.chance import stream
 from kraftsim.world.elsewhere import WorldElsewhere
-from kraftsim.world.interface import Clock, Disk, World
+from kraftsim.world.interface import Clock, Disk, ObjectStore, World
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.event_book import EventLog
 from kraftsim.world.simulated.host import Process
+from kraftsim.world.simulated.objects import SharedObjects, SimulatedObjects
 from kraftsim.world.subdirectory import Subdirectory
 
 ALIVE_SHARE = 0.5
@@ -24,7 +26,7 @@ SHORTEST_BREATH_SECONDS, LONGEST_BREATH_SECONDS = 0.00001, 0.005
 class SimulatedWorld:
     """Clock, disk, chance and event log of one process; implements `kraftsim.world.interface.World`."""
 
-    def __init__(self, *, run: str, process: Process, disk: SimulatedDisk, log: EventLog) -> None:
+    def __init__(self, *, run: str, process: Process, disk: SimulatedDisk, log: EventLog, stores: dict[str, SharedObjects]) -> None:
         self.run = run
         self.node = process.host.name
         self.incarnation = process.incarnation
@@ -32,6 +34,7 @@ class SimulatedWorld:
         self.disk: Disk = disk
         self._process = process
         self._log = log
+        self._stores = stores
         self._places: dict[str, Random | None] = {}
         """The streams of the places at which the process has breathed; None where this run does not."""
 
@@ -49,6 +52,11 @@ class SimulatedWorld:
     def elsewhere(self, directory: str) -> World:
         """Return this world with a part of the one disk as its disk: what happens to that happens to both."""
         return WorldElsewhere(self, Subdirectory(self.disk, directory.strip("/")))
+
+    def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
+        """Return the one store of this location, as this process reaches it."""
+        shared = self._stores.setdefault(location, SharedObjects())
+        return SimulatedObjects(shared, self._process.random(f"objects/{location}"))
 
     async def breathe(self, place: str) -> None:
         """Let others in between, sometimes: for a few turns of this process, or for long enough that answers of peers arrive."""

@@ -24,6 +24,7 @@ from kraftsim.node.broker.old_readers import (
     DownConversion,
     refuse_reader,
 )
+from kraftsim.node.broker.tiered_storage.remote_fetch import RemoteWish, fill_from_remote
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.refused_fetch import refused_fetch
 from kraftsim.world.interface import Chunk, FileSlice
@@ -80,6 +81,9 @@ class DelayedFetch:
         """Answer if there is enough, or something to tell at once."""
         reader = self._reader()
         response = reader.read()
+        if reader.remote is not None:
+            self._broker.shell.tasks.spawn(self._complete_remotely(reader, response, reader.remote), "remote fetch")
+            return True
         has_enough = reader.has_news or reader.size_bytes >= min(self._request.min_bytes, self._bytes_max) or self._request.max_wait_ms <= 0
         if not (has_enough or reader.is_elsewhere()):
             return False
@@ -103,6 +107,11 @@ class DelayedFetch:
         if reader.conversion is not None:
             reader.conversion.convert()
         self.deferred.complete(self._context.finish(response))
+
+    async def _complete_remotely(self, reader: "FetchReader", response: FetchResponse, remote: RemoteWish) -> None:
+        """Answer once the remote store has been read, or remote.fetch.max.wait.ms has passed: then without anything from there."""
+        reader.size_bytes += await fill_from_remote(self._broker, remote, at_least_one=not reader.size_bytes)
+        self._complete(reader, response)
 
     def _throttle(self, size_bytes: int) -> int:
         """Return for how long the client must be silent; then it gets nothing of what was read."""
@@ -151,6 +160,8 @@ class FetchReader:
         self.held_back_bytes = 0
         """How much of that is for replicas whose copying is held back to a rate (KIP-73)."""
         self.has_news = not any(topic.partitions for topic in topics)
+        self.remote: RemoteWish | None = None
+        """What is in the remote store only. One answer tells of one partition there; the others come with the next."""
         self._places: list[tuple[HostedPartition, ReadBounds]] = []
         """What was read from, and between which offsets; without what is held back."""
 
@@ -231,6 +242,8 @@ class FetchReader:
                     sent_on.aborted_transactions = None
                     sent_on.preferred_read_replica = nearest
                     return sent_on
+                if bounds.first_offset < hosted.replica.local_start_offset:
+                    return self._remote(hosted, asked, bounds)
                 try:
                     filled = self._filled(hosted, asked, bounds, self._records(hosted, asked, bounds))
                     if self._follower_id >= 0 and self._is_first_look:
@@ -300,6 +313,14 @@ class FetchReader:
         self._bytes_left = max(self._bytes_left - len(records), 0)
         return records
 
+    def _remote(self, hosted: HostedPartition, asked: FetchPartition, bounds: ReadBounds) -> PartitionData:
+        """Answer with nothing for now: what is asked for is in the remote store only."""
+        filled = self._filled(hosted, asked, bounds, EMPTY)
+        if self.remote is None:
+            bytes_max = min(asked.partition_max_bytes, self._bytes_left)
+            self.remote = RemoteWish(hosted, filled, bounds.first_offset, bytes_max, self._reads_committed)
+        return filled
+
     def _is_in_sync(self, hosted: HostedPartition) -> bool:
         reign = hosted.replica.reign
         return reign is not None and self._follower_id in reign.in_sync
@@ -340,6 +361,10 @@ class FetchReader:
         if error is ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what older readers know to go on from
         data = PartitionData(partition_index=asked.partition, error_code=error, high_watermark=NO_OFFSET, aborted_transactions=None, records=EMPTY)
+        moved_away = self._broker.partitions.find(name, asked.partition) if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and name else None
+        if moved_away is not None:
+            replica = moved_away.replica
+            data.high_watermark, data.log_start_offset = replica.high_watermark, replica.log_start_offset
         moved = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         if moved and name is not None and self._version >= FIRST_VERSION_WITH_LEADER:
             self._name_leader(name, data)

@@ -9,7 +9,7 @@ from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, OffsetAnswer, Se
 from kraftsim.core.partitions.reading import decide_list_offset
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.found_record import FoundRecord
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -26,11 +26,53 @@ from protocol.messages.k02_list_offsets import (
 from protocol.records import INT64_MAX
 
 OLD_STYLE_VERSION = 0
+UNKNOWN = -1
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: Broker, call: Call) -> Answer | Deferred:
+    """Answer at once, unless a point in time has to be looked for in a remote store."""
+    request = call.body
+    assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
+    response = _answered(broker, call)
+    far = [
+        (hosted, asked, answer)
+        for topic, told in zip(request.topics, response.topics, strict=True)
+        for asked, answer in zip(topic.partitions, told.partitions, strict=True)
+        if asked.timestamp >= 0 and not answer.error_code and (hosted := broker.partitions.find(topic.name, asked.partition_index)) is not None
+        if hosted.replica.local_start_offset > hosted.replica.log_start_offset
+    ]
+    if not far or call.api_version == OLD_STYLE_VERSION:
+        return response
+    deferred = Deferred()
+
+    async def look() -> None:
+        for hosted, asked, answer in far:
+            await _look_remotely(broker, call.api_version, hosted, asked, answer)
+        deferred.complete(response)
+
+    broker.shell.tasks.spawn(look(), "remote list offsets")
+    return deferred
+
+
+async def _look_remotely(
+    broker: Broker, version: int, hosted: HostedPartition, asked: ListOffsetsPartition, answer: ListOffsetsPartitionResponse
+) -> None:
+    """Let an answer tell of the first record in the remote store that is not too old, if there is one: it comes before all that is here."""
+    assert broker.tiered is not None, "a tiered log is of a broker with a remote store"
+    try:
+        found = await broker.tiered.find_timestamp(hosted, asked.timestamp)
+    except (MalformedBatch, OSError):
+        answer.error_code, answer.offset, answer.timestamp = ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN, UNKNOWN
+        return
+    if found is not None:
+        answer.offset, answer.timestamp = found.offset, found.timestamp
+        if version >= FIRST_VERSION_WITH_LEADER_EPOCH:
+            answer.leader_epoch = found.leader_epoch
+
+
+def _answered(broker: Broker, call: Call) -> ListOffsetsResponse:
     """Answer each partition with an offset, -1 where nothing was found, or an error; a partition that is named twice is INVALID_REQUEST.
 
     Version 0 knows neither: it answers with as many offsets as are asked for.

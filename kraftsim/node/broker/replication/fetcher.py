@@ -19,6 +19,7 @@ from kraftsim.core.partitions.following import (
     Halt,
     NextStep,
     OffsetWish,
+    RebuildFromTier,
     RestartAt,
 )
 from kraftsim.core.partitions.kept_fetch_session import FetchPlan, KeptFetchSession, ReadKey
@@ -48,6 +49,9 @@ EMPTY = b""
 PartitionKey = tuple[str, int]
 
 
+Rebuild = Callable[[HostedPartition, Following, PeerConnection, int], Awaitable[str | None]]
+
+
 @dataclass(slots=True)
 class _Copied:
     """A partition that is copied; nothing is asked for it before `not_before_ms` of the monotonic clock.
@@ -72,6 +76,8 @@ class FetcherPorts:
     on_moved: Callable[[PartitionKey], None]
     disk_failed: Callable[[str, str, OSError], None]
     throttle: ReplicationThrottle
+    rebuild: Rebuild
+    """Lets a replica begin anew behind what is in the remote store only; says why that cannot be now."""
 
 
 class ReplicaFetcher:
@@ -340,6 +346,8 @@ class ReplicaFetcher:
         match step:
             case CutTo() | RestartAt():
                 await self.cut(each.hosted, step)
+            case RebuildFromTier():
+                await self._rebuild(each, step.log_start_offset)
             case BackOff():
                 self._wait_for(each, step.why)
             case Halt():
@@ -361,6 +369,17 @@ class ReplicaFetcher:
             return
         await self._on_disk(hosted, "write", hosted.log.store_epochs)
         self._ports.on_moved((hosted.topic, hosted.partition))
+
+    async def _rebuild(self, each: _Copied, log_start_offset: int) -> None:
+        """Begin anew behind what the leader has in the remote store only. Whatever is in the way, it is tried again."""
+        assert self._connection is not None, "the leader has just answered"
+        try:
+            why = await self._ports.rebuild(each.hosted, each.following, self._connection, log_start_offset)
+        except OSError as failure:
+            why = str(failure) or type(failure).__name__
+        if why is not None:
+            self._wait_for(each, why)
+        self._ports.on_moved((each.hosted.topic, each.hosted.partition))
 
     async def _on_disk(self, hosted: HostedPartition, operation: str, work: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -11,7 +11,7 @@ from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.partitions.following import Following
 from kraftsim.core.partitions.in_sync_replicas import IsrProposal
 from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.broker.replication.fetcher import FetcherPorts, ReplicaFetcher
+from kraftsim.node.broker.replication.fetcher import FetcherPorts, Rebuild, ReplicaFetcher
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.throttles import ReplicationThrottle
 from kraftsim.node.outbound import VersionRange
@@ -35,9 +35,11 @@ class Replication:
         on_moved: Callable[[PartitionKey], None],
         disk_failed: Callable[[str, str, OSError], None],
         throttle: ReplicationThrottle,
+        rebuild: Rebuild,
     ) -> None:
         self._shell = shell
         self._throttle = throttle
+        self._rebuild = rebuild
         self._image = image
         self._broker_epoch = broker_epoch
         self._own_versions = dict(own_versions)
@@ -93,6 +95,7 @@ class Replication:
                 on_moved=self._on_moved,
                 disk_failed=self._disk_failed,
                 throttle=self._throttle,
+                rebuild=self._rebuild,
             )
             fetcher = self._fetchers[leader_id, number] = ReplicaFetcher(self._shell, leader_id, number, ports)
         return fetcher

@@ -1,0 +1,69 @@
+"""How a record is found in a remote segment by the indexes that were copied with it, and which of what was read is handed on.
+
+Source: RemoteLogManager (read, lookupPositionForOffset, findOffsetByTimestamp, collectAbortedTransactions).
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES
+from protocol.disk.segment_indexes import OffsetEntry, TimeEntry
+
+_BATCH_START = Struct(">qi").unpack_from
+_LAST_OFFSET_DELTA = Struct(">i").unpack_from
+_LAST_OFFSET_DELTA_POSITION = 23
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Whole batches of a piece that was read: from `position` on in the piece, so many bytes; `next_offset` is the first one behind them."""
+
+    position: int
+    size_bytes: int
+    next_offset: int
+
+
+def position_of_offset(entries: Sequence[OffsetEntry], offset: int) -> int:
+    """Return where a search for an offset may begin."""
+    found = bisect_right([entry.offset for entry in entries], offset)
+    return entries[found - 1].position if found else 0
+
+
+def offset_of_timestamp(entries: Sequence[TimeEntry], timestamp: int) -> int | None:
+    """Return an offset from which on a record with a timestamp or a greater one may be looked for; None: from the beginning."""
+    earlier = [entry.offset for entry in entries if entry.timestamp < timestamp]
+    return earlier[-1] if earlier else None
+
+
+def stretch_of(piece: bytes | memoryview, offset: int, bytes_max: int, end_offset: int, *, at_least_one: bool) -> Stretch | int | None:
+    """Find whole batches from the one that holds an offset on, all of which begin below end_offset.
+
+    An int: the piece is too short for the first one, which ends there. None: the piece has no such batch.
+    """
+    at, begin, taken, next_offset = 0, -1, 0, -1
+    while at + HEADER_SIZE_BYTES <= len(piece):
+        base_offset: int
+        length: int
+        base_offset, length = _BATCH_START(piece, at)
+        size_bytes = length + LENGTH_OVERHEAD_BYTES
+        last_offset = base_offset + _LAST_OFFSET_DELTA(piece, at + _LAST_OFFSET_DELTA_POSITION)[0]
+        if last_offset < offset:
+            at += size_bytes
+            continue
+        if base_offset >= end_offset:
+            break
+        if begin < 0:
+            begin = at
+            if size_bytes > bytes_max and not at_least_one:
+                return None
+            if at + size_bytes > len(piece):
+                return at + size_bytes
+        elif taken + size_bytes > bytes_max or at + size_bytes > len(piece):
+            break
+        taken, next_offset = taken + size_bytes, last_offset + 1
+        at += size_bytes
+    if begin < 0:
+        return at + HEADER_SIZE_BYTES if at + HEADER_SIZE_BYTES > len(piece) else None
+    return Stretch(begin, taken, next_offset)

@@ -1,0 +1,203 @@
+"""A leader copies the closed segments of a partition to the remote store, the oldest first, and says so before and after.
+
+What is done where a producer snapshot is missing is decided by a part (`core.tiered_storage.remedies`).
+Source: RemoteLogManager.RLMCopyTask.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kraftsim.core.tiered_storage.copying import Candidate, candidates, epochs_before, epochs_within
+from kraftsim.core.tiered_storage.metadata_records import segment_record, update_record
+from kraftsim.core.tiered_storage.remedies import AtArchive, SnapshotRemedy
+from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
+from kraftsim.events.tiered_storage import EmptySnapshotWritten, RemoteCopyFailed, RemoteCopyFinished, RemoteCopyStarted
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.tiered_storage.deleting import RemoteDeletion
+from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
+from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
+from kraftsim.world.interface import Chunk, File, FileSlice, World
+from protocol.disk.file_names import LOG, OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from protocol.disk.leader_epoch_checkpoint import build_leader_epoch_checkpoint
+from protocol.disk.producer_snapshot import parse_producer_rows
+from protocol.uuids import uuid_text
+
+PIECE_BYTES = 8 << 20
+NO_SNAPSHOT = "the segment has no producer snapshot behind it"
+UUID_BYTES = 16
+
+
+class CopyFailed(Exception):
+    """A segment cannot be copied now; the next attempt comes with the next turn."""
+
+    def __init__(self, why: str, *, was_announced: bool) -> None:
+        super().__init__(why)
+        self.was_announced = was_announced
+
+
+class Archivist:
+    """Copies what one broker leads."""
+
+    def __init__(
+        self,
+        world: World,
+        node_id: int,
+        store: RemoteStore,
+        metadata: RemoteMetadataLog,
+        remedy: SnapshotRemedy,
+        deletion: RemoteDeletion,
+        *,
+        custom_metadata_max_bytes: int,
+    ) -> None:
+        self._world = world
+        self._node_id = node_id
+        self._store = store
+        self._metadata = metadata
+        self._remedy = remedy
+        self._custom_metadata_max_bytes = custom_metadata_max_bytes
+        self._deletion = deletion
+        self._ids = world.random("remote segment ids")
+
+    async def copy_due(self, hosted: HostedPartition) -> int:
+        """Copy what may be copied now, and return how many segments were."""
+        replica = hosted.replica
+        due = candidates(
+            hosted.log.segments,
+            copied_offset=replica.copied_offset,
+            log_start_offset=replica.log_start_offset,
+            last_stable_offset=replica.last_stable_offset,
+        )
+        if self._remedy.at_archive is AtArchive.HOLD and any(each.next_offset not in hosted.snapshots.offsets for each in due):
+            return 0
+        for count, each in enumerate(due):
+            reign = replica.reign
+            if reign is None or not hosted.log.is_open:
+                return count
+            try:
+                await self._copy(hosted, each)
+            except (CopyFailed, OSError) as failure:
+                self._world.note(
+                    RemoteCopyFailed(
+                        topic=hosted.topic,
+                        partition=hosted.partition,
+                        first_offset=each.segment.base_offset,
+                        last_offset=each.next_offset - 1,
+                        was_announced=failure.was_announced if isinstance(failure, CopyFailed) else True,
+                        reason=str(failure),
+                    )
+                )
+                return count
+        return len(due)
+
+    async def _copy(self, hosted: HostedPartition, candidate: Candidate) -> None:
+        if not self._remedy.announces_before_looking:
+            self._require_snapshot(hosted, candidate, was_announced=False)
+        segment = self._described(hosted, candidate)
+        await self._metadata.publish(segment.owner, segment_record(segment))
+        self._note_started(hosted, segment)
+        if self._remedy.announces_before_looking:
+            self._require_snapshot(hosted, candidate, was_announced=True)
+        files = self._files(hosted, candidate)
+        try:
+            custom_metadata = await self._store.copy(segment, files)
+        except OSError:
+            await self._deletion.delete(segment)
+            raise
+        if custom_metadata is not None and len(custom_metadata) > self._custom_metadata_max_bytes:
+            await self._deletion.delete(segment)
+            raise CopyFailed(f"{len(custom_metadata)} bytes of custom metadata are too many", was_announced=True)
+        finished = SegmentUpdate(
+            segment_id=segment.segment_id,
+            owner=segment.owner,
+            broker_id=self._node_id,
+            event_timestamp_ms=self._world.clock.wall_ms(),
+            state=SegmentState.COPY_SEGMENT_FINISHED,
+            custom_metadata=custom_metadata,
+        )
+        await self._metadata.publish(segment.owner, update_record(finished))
+        hosted.replica.copied_offset = max(hosted.replica.copied_offset, segment.end_offset)
+        producer_count = self._producer_count(hosted, candidate) if RemoteFile.PRODUCERS in files else -1
+        self._world.note(
+            RemoteCopyFinished(
+                topic=hosted.topic,
+                partition=hosted.partition,
+                segment_id=uuid_text(segment.segment_id),
+                first_offset=segment.start_offset,
+                last_offset=segment.end_offset,
+                producer_count=producer_count,
+            )
+        )
+
+    def _described(self, hosted: HostedPartition, candidate: Candidate) -> RemoteSegment:
+        segment = candidate.segment
+        transactions = hosted.log.file_of_segment(segment.base_offset, TRANSACTION_INDEX)
+        return RemoteSegment(
+            segment_id=self._ids.randbytes(UUID_BYTES),
+            owner=TopicIdPartition(hosted.topic_id, hosted.partition, hosted.topic),
+            start_offset=segment.base_offset,
+            end_offset=candidate.next_offset - 1,
+            max_timestamp_ms=segment.max_timestamp,
+            broker_id=self._node_id,
+            event_timestamp_ms=self._world.clock.wall_ms(),
+            size_bytes=segment.size_bytes,
+            leader_epochs=epochs_within(hosted.log.epochs.starts, segment.base_offset, candidate.next_offset),
+            is_transaction_index_empty=transactions is None,
+        )
+
+    def _note_started(self, hosted: HostedPartition, segment: RemoteSegment) -> None:
+        self._world.note(
+            RemoteCopyStarted(
+                topic=hosted.topic,
+                partition=hosted.partition,
+                segment_id=uuid_text(segment.segment_id),
+                first_offset=segment.start_offset,
+                last_offset=segment.end_offset,
+                size_bytes=segment.size_bytes,
+                leader_epoch=hosted.replica.leader_epoch,
+            )
+        )
+
+    def _require_snapshot(self, hosted: HostedPartition, candidate: Candidate, *, was_announced: bool) -> None:
+        """Have a snapshot behind the segment, or say why it cannot be copied. Raises CopyFailed."""
+        next_offset = candidate.next_offset
+        if next_offset in hosted.snapshots.offsets:
+            return
+        match self._remedy.at_archive:
+            case AtArchive.WRITE_EMPTY:
+                hosted.snapshots.add(hosted.replica.producer_state.unknowing(), next_offset)
+                self._world.note(EmptySnapshotWritten(topic=hosted.topic, partition=hosted.partition, next_offset=next_offset))
+            case AtArchive.REPLAY_LOCALLY:
+                state = hosted.replica.producer_state.unknowing()
+                hosted.log.replay(state.replay, first_offset=hosted.log.local_start_offset, end_offset=next_offset)
+                hosted.snapshots.add(state, next_offset)
+            case AtArchive.LEAVE_OUT:
+                return
+            case _:
+                raise CopyFailed(NO_SNAPSHOT, was_announced=was_announced)
+
+    def _files(self, hosted: HostedPartition, candidate: Candidate) -> Mapping[RemoteFile, Sequence[Chunk | FileSlice]]:
+        base_offset, next_offset = candidate.segment.base_offset, candidate.next_offset
+        log = hosted.log
+        files: dict[RemoteFile, Sequence[Chunk | FileSlice]] = {
+            RemoteFile.RECORDS: list(pieces_of(log.records_file(base_offset), candidate.segment.size_bytes)),
+            RemoteFile.OFFSETS: [log.file_of_segment(base_offset, OFFSET_INDEX) or b""],
+            RemoteFile.TIMES: [log.file_of_segment(base_offset, TIME_INDEX) or b""],
+            RemoteFile.LEADER_EPOCHS: [build_leader_epoch_checkpoint(epochs_before(log.epochs.starts, next_offset))],
+        }
+        transactions = log.file_of_segment(base_offset, TRANSACTION_INDEX)
+        if transactions is not None:
+            files[RemoteFile.TRANSACTIONS] = [transactions]
+        snapshot = log.file_of_segment(next_offset, PRODUCER_SNAPSHOT)
+        if snapshot is not None and self._remedy.archives_snapshots:
+            files[RemoteFile.PRODUCERS] = [snapshot]
+        return files
+
+    def _producer_count(self, hosted: HostedPartition, candidate: Candidate) -> int:
+        written = hosted.log.file_of_segment(candidate.next_offset, PRODUCER_SNAPSHOT)
+        return -1 if written is None else sum(1 for _ in parse_producer_rows(written))
+
+
+def pieces_of(file: File, size_bytes: int) -> Iterator[Chunk | FileSlice]:
+    """Yield a file in pieces that are read when they are written elsewhere."""
+    assert LOG in file.path, "records are copied piece by piece"
+    for position in range(0, size_bytes, PIECE_BYTES):
+        yield file.slice(position, min(PIECE_BYTES, size_bytes - position))

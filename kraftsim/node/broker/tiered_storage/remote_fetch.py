@@ -1,0 +1,39 @@
+"""A part of an answer to Fetch that has to come from the remote store.   Source: kafka.server.DelayedRemoteFetch, RemoteLogReader."""
+
+from dataclasses import dataclass
+
+from kraftsim.core.decision import Refusal
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from protocol.messages.k01_fetch import AbortedTransaction, PartitionData
+
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWish:
+    """Read from this offset on, so many bytes, and put it into the answer for the partition."""
+
+    hosted: HostedPartition
+    answer: PartitionData
+    offset: int
+    bytes_max: int
+    reads_committed: bool
+
+
+async def fill_from_remote(broker: Broker, wish: RemoteWish, *, at_least_one: bool) -> int:
+    """Put what was read into the answer, and return how many bytes that are; nothing if the store took too long."""
+    assert broker.tiered is not None, "a tiered log is of a broker with a remote store"
+    found = await broker.tiered.read(wish.hosted, wish.offset, wish.bytes_max, at_least_one=at_least_one, reads_committed=wish.reads_committed)
+    answer = wish.answer
+    if isinstance(found, Refusal):
+        answer.error_code = found.error
+        answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = NO_OFFSET
+        answer.aborted_transactions = None
+        return 0
+    if found is None:
+        return 0
+    answer.records = found.records
+    if wish.reads_committed:
+        answer.aborted_transactions = [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in found.aborted]
+    return len(found.records)

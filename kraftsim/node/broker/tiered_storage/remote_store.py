@@ -1,0 +1,66 @@
+"""The segments of all partitions in a store of objects: which objects a segment is, and what they are called.
+
+Names are those of Apache Kafka's own LocalTieredStorage, so that a directory that one wrote can be read by the other.
+Source: org.apache.kafka.server.log.remote.storage.{RemoteStorageManager, RemoteLogSegmentFileset}, KIP-405.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, TopicIdPartition
+from kraftsim.world.interface import Chunk, FileSlice, ObjectStore
+from protocol.disk.file_names import LOG, OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from protocol.uuids import uuid_text
+
+
+class RemoteFile(Enum):
+    """What a segment is made of in the store, in the order in which it is written; the value is how a name ends."""
+
+    RECORDS = LOG
+    OFFSETS = OFFSET_INDEX
+    TIMES = TIME_INDEX
+    TRANSACTIONS = TRANSACTION_INDEX
+    LEADER_EPOCHS = ".leader_epoch_checkpoint"
+    PRODUCERS = PRODUCER_SNAPSHOT
+
+
+class RemoteStore:
+    """Copies, reads and deletes. Every method may raise OSError; what is not there is a FileNotFoundError."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+
+    async def copy(self, segment: RemoteSegment, files: Mapping[RemoteFile, Sequence[Chunk | FileSlice]]) -> bytes | None:
+        """Write a segment, one object after the other; what the store wants to be told of it later comes back."""
+        for kind in RemoteFile:
+            if kind in files:
+                await self._objects.put(key_of(segment, kind), files[kind])
+        return None
+
+    async def read(self, segment: RemoteSegment, position: int, size_bytes: int) -> bytes:
+        """Return so many bytes of the records, fewer only at their end."""
+        return await self._objects.get(key_of(segment, RemoteFile.RECORDS), position, size_bytes)
+
+    async def file(self, segment: RemoteSegment, kind: RemoteFile) -> bytes:
+        """Return a whole file of a segment."""
+        return await self._objects.get(key_of(segment, kind))
+
+    async def delete(self, segment: RemoteSegment) -> None:
+        """Delete all that there is of a segment, the records last."""
+        for kind in reversed(RemoteFile):
+            await self._objects.delete(key_of(segment, kind))
+
+    async def segments_of(self, owner: TopicIdPartition) -> list[str]:
+        """Return the ids of the segments of a partition of which something is there, as far as the store says."""
+        keys = await self._objects.list(f"{directory_of(owner)}/")
+        return sorted({key.rpartition("/")[2].partition("-")[2].rpartition(".")[0] for key in keys})
+
+
+def directory_of(owner: TopicIdPartition) -> str:
+    """Return what the keys of a partition's segments begin with."""
+    return f"{owner.topic}-{owner.partition}-{uuid_text(owner.topic_id)}"
+
+
+def key_of(segment: RemoteSegment, kind: RemoteFile) -> str:
+    """Return the key of a file of a segment."""
+    return f"{directory_of(segment.owner)}/{segment.start_offset}-{uuid_text(segment.segment_id)}{kind.value}"

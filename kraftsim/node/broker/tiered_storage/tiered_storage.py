@@ -1,0 +1,187 @@
+"""Tiered storage of one broker: looks at each partition from time to time, copies and deletes what it leads, and follows what others did.
+
+Source: kafka.log.remote.RemoteLogManager, KIP-405.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.partitions.following import Following
+from kraftsim.core.tiered_storage.copying import highest_copied_offset
+from kraftsim.core.tiered_storage.remedies import SnapshotRemedy
+from kraftsim.core.tiered_storage.remote_segment import TopicIdPartition
+from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
+from kraftsim.events.tiered_storage import RemoteRead
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.tiered_storage.archiving import Archivist
+from kraftsim.node.broker.tiered_storage.deleting import TOPIC_IS_GONE, RemoteDeletion
+from kraftsim.node.broker.tiered_storage.follower_rebuild import FollowerRebuild
+from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
+from kraftsim.node.broker.tiered_storage.remote_reader import RemoteReader, RemoteRecords
+from kraftsim.node.broker.tiered_storage.remote_store import RemoteStore
+from kraftsim.node.broker.tiered_storage.store_settings import store_location
+from kraftsim.node.found_record import FoundRecord
+from kraftsim.node.outbound import PeerConnection, VersionRange
+from kraftsim.node.shell import NodeShell
+from protocol.errors import ErrorCode
+
+DELETION_ATTEMPTS = 20
+NOT_TIERED_ANY_MORE = "it is not tiered any more"
+
+
+class TieredStorage:
+    """What a broker with `remote.log.storage.system.enable` has beside its partitions."""
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        image: Callable[[], MetadataImage],
+        hosted: Callable[[], list[HostedPartition]],
+        remedy: SnapshotRemedy,
+        *,
+        own_versions: Mapping[int, VersionRange],
+        create_topic: Callable[[], None],
+        on_changed: Callable[[tuple[str, int]], None],
+    ) -> None:
+        self._shell = shell
+        self._config = shell.config
+        self._image = image
+        self._hosted = hosted
+        self._on_changed = on_changed
+        self.remedy = remedy
+        location, told = store_location(shell.config)
+        store = RemoteStore(shell.world.objects(location, told))
+        node_id = shell.config.node_id
+        self.metadata = RemoteMetadataLog(shell, image, own_versions=own_versions, create_topic=create_topic)
+        self._deletion = RemoteDeletion(shell.world, node_id, store, self.metadata)
+        self._archivist = Archivist(
+            shell.world,
+            node_id,
+            store,
+            self.metadata,
+            remedy,
+            self._deletion,
+            custom_metadata_max_bytes=shell.config.remote_log_metadata_custom_metadata_max_bytes,
+        )
+        self._reader = RemoteReader(store, self.catalogue_of)
+        self._rebuild = FollowerRebuild(shell.world, node_id, self._reader, remedy)
+        self._busy: dict[tuple[str, int], None] = {}
+        self._reads_under_way = 0
+
+    # Coming up and going down --------------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Look at all partitions from now on, at intervals."""
+        self._shell.tasks.spawn(self._run(), "tiered storage")
+
+    def close(self) -> None:
+        """Talk to nobody any more."""
+        self.metadata.close()
+
+    def abort(self) -> None:
+        """Drop every connection as a process that dies."""
+        self.metadata.abort()
+
+    async def _run(self) -> None:
+        while True:
+            self.metadata.look_for_leaders()
+            for hosted in self._hosted():
+                if hosted.log.is_tiered and hosted.key not in self._busy and len(self._busy) < self._config.remote_log_manager_thread_pool_size:
+                    self._busy[hosted.key] = None
+                    self._shell.tasks.spawn(self._look_at(hosted), f"tiering of {hosted.topic}-{hosted.partition}")
+            await asyncio.sleep(self._config.remote_log_manager_task_interval_ms / 1000)
+
+    async def _look_at(self, hosted: HostedPartition) -> None:
+        try:
+            await self._look(hosted)
+        except OSError:
+            return  # the store, or who keeps the metadata, does not answer: there is a next time
+        finally:
+            del self._busy[hosted.key]
+
+    async def _look(self, hosted: HostedPartition) -> None:
+        catalogue = self.catalogue_of(hosted)
+        if catalogue is None or not hosted.log.is_open:
+            return
+        replica = hosted.replica
+        highest = highest_copied_offset(catalogue, hosted.log.epochs.starts, replica.log_end_offset)
+        replica.copied_offset = max(replica.copied_offset, highest)
+        if not replica.is_leader:
+            return
+        if hosted.settings.tiering.copies:
+            await self._archivist.copy_due(hosted)
+        if replica.is_leader and await self._deletion.delete_expired(hosted, catalogue) is not None:
+            await hosted.log.store_epochs()
+            self._on_changed(hosted.key)
+
+    # What others ask -----------------------------------------------------------------------------------------------------------------------
+
+    def catalogue_of(self, hosted: HostedPartition) -> SegmentCatalogue | None:
+        """Return what is known of a partition's remote segments; None while it is not known."""
+        return self.metadata.catalogue(owner_of(hosted))
+
+    async def read(
+        self, hosted: HostedPartition, offset: int, bytes_max: int, *, at_least_one: bool, reads_committed: bool
+    ) -> RemoteRecords | Refusal | None:
+        """Read for a consumer, for as long as remote.fetch.max.wait.ms; None: that was not enough."""
+        if self._reads_under_way >= self._config.remote_log_reader_max_pending_tasks:
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "too many remote reads are under way")
+        self._reads_under_way += 1
+        try:
+            async with asyncio.timeout(self._config.remote_fetch_max_wait_ms / 1000):
+                while self.catalogue_of(hosted) is None:
+                    await asyncio.sleep(0.05)
+                found = await self._reader.read(hosted, offset, bytes_max, at_least_one=at_least_one, reads_committed=reads_committed)
+        except TimeoutError:
+            found = None
+        except OSError as failure:
+            found = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(failure))
+        finally:
+            self._reads_under_way -= 1
+        size_bytes = len(found.records) if isinstance(found, RemoteRecords) else 0
+        reason = found.why if isinstance(found, Refusal) else "" if found is not None else "time out"
+        self._shell.world.note(RemoteRead(topic=hosted.topic, partition=hosted.partition, fetch_offset=offset, size_bytes=size_bytes, reason=reason))
+        return found
+
+    async def find_timestamp(self, hosted: HostedPartition, timestamp: int) -> FoundRecord | None:
+        """Return the first remote record that is not older than a timestamp. Raises OSError."""
+        return await self._reader.find_timestamp(hosted, timestamp)
+
+    async def rebuild(self, hosted: HostedPartition, following: Following, connection: PeerConnection, log_start_offset: int) -> str | None:
+        """Let a follower begin anew behind what its leader has in the remote store only; return why that cannot be now. Raises OSError."""
+        return await self._rebuild.rebuild(hosted, following, connection, self.catalogue_of(hosted), log_start_offset)
+
+    def on_tiering(self, hosted: HostedPartition) -> None:
+        """A partition is tiered from now on, or no longer, or its topic is gone: then who led it deletes what it has in the remote store."""
+        topic = self._image().topic_by_id(hosted.topic_id)
+        if topic is not None:
+            self._shell.tasks.spawn(self._store_epochs(hosted), f"epochs of {hosted.topic}-{hosted.partition}")
+        is_over = hosted.log.is_tiered if topic is None else not hosted.log.is_tiered
+        if is_over and hosted.replica.is_leader:
+            reason = TOPIC_IS_GONE if topic is None else NOT_TIERED_ANY_MORE
+            self._shell.tasks.spawn(self._delete_all(owner_of(hosted), reason), f"remote deletion of {hosted.topic}-{hosted.partition}")
+
+    async def _store_epochs(self, hosted: HostedPartition) -> None:
+        """Write how a log's epochs are now that it begins elsewhere; what a disk refuses is found out by the next write."""
+        try:
+            await hosted.log.store_epochs()
+        except OSError:
+            return
+
+    async def _delete_all(self, owner: TopicIdPartition, reason: str) -> None:
+        for _ in range(DELETION_ATTEMPTS):
+            catalogue = self.metadata.catalogue(owner)
+            if catalogue is not None:
+                try:
+                    await self._deletion.delete_all(owner, catalogue, reason)
+                    return
+                except OSError:
+                    pass  # again
+            await asyncio.sleep(self._config.remote_log_manager_task_interval_ms / 1000)
+
+
+def owner_of(hosted: HostedPartition) -> TopicIdPartition:
+    """Return a partition as the remote store knows it."""
+    return TopicIdPartition(hosted.topic_id, hosted.partition, hosted.topic)

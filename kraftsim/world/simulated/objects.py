@@ -1,0 +1,116 @@
+"""A store of objects in virtual time: one for all nodes of a simulation, as far away as a service in another building.
+
+What goes wrong is set from outside: calls that take long or fail, listings of a while ago, objects that are lost or changed.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+from kraftsim.world.interface import Chunk, FileSlice
+from kraftsim.world.pieces import bytes_of
+
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.005, 0.05
+BYTES_PER_SECOND = 200_000_000
+
+
+class Ailment:
+    """What is wrong with a store for a while. `bite` hears when it changed an outcome.
+
+    `delay_seconds` are added to every call; of a thousand calls `failing_permille` fail, half of them after they were carried out; writes of objects
+    whose keys end with `fails_at` fail; listings are those of before the ailment.
+    """
+
+    def __init__(
+        self,
+        *,
+        bite: Callable[[], None],
+        delay_seconds: float = 0.0,
+        failing_permille: int = 0,
+        fails_at: str | None = None,
+        stale_keys: Sequence[str] | None = None,
+    ) -> None:
+        self.bite = bite
+        self.delay_seconds = delay_seconds
+        self.failing_permille = failing_permille
+        self.fails_at = fails_at
+        self.stale_keys = stale_keys
+
+
+class SharedObjects:
+    """What is in a store, and what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+        self.ailments: list[Ailment] = []
+        self.put_count = 0
+        self.got_bytes = 0
+
+    def ail(self, ailment: Ailment) -> Callable[[], None]:
+        """Let something be wrong until what comes back is called."""
+        self.ailments.append(ailment)
+        return lambda: self.ailments.remove(ailment)
+
+
+class SimulatedObjects:
+    """Implements `kraftsim.world.interface.ObjectStore` as one process reaches it."""
+
+    def __init__(self, shared: SharedObjects, chance: Random) -> None:
+        self._shared = shared
+        self._chance = chance
+
+    async def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
+        """Write an object: it is there as a whole, or not at all."""
+        data = b"".join(bytes_of(piece) for piece in pieces)
+        await self._travel(len(data))
+        for ailment in self._shared.ailments:
+            if ailment.fails_at is not None and key.endswith(ailment.fails_at):
+                ailment.bite()
+                raise OSError(f"{key} could not be written")
+        self._shared.put_count += 1
+        await self._carry_out(lambda: self._shared.contents.__setitem__(key, data))
+
+    async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
+        """Return a part of an object."""
+        await self._travel(0)
+        await self._carry_out(lambda: None)
+        if key not in self._shared.contents:
+            raise FileNotFoundError(f"{key} is not there")
+        found = self._shared.contents[key][first : None if size_bytes is None else first + size_bytes]
+        self._shared.got_bytes += len(found)
+        await asyncio.sleep(len(found) / BYTES_PER_SECOND)
+        return found
+
+    async def delete(self, key: str) -> None:
+        """Delete an object."""
+        await self._travel(0)
+        await self._carry_out(lambda: self._shared.contents.pop(key, None))
+
+    async def list(self, prefix: str) -> list[str]:
+        """Return the keys that begin so."""
+        await self._travel(0)
+        await self._carry_out(lambda: None)
+        keys: Sequence[str] = list(self._shared.contents)
+        for ailment in self._shared.ailments:
+            if ailment.stale_keys is not None:
+                if set(ailment.stale_keys) != set(keys):
+                    ailment.bite()
+                keys = ailment.stale_keys
+        return sorted(key for key in keys if key.startswith(prefix))
+
+    async def _travel(self, size_bytes: int) -> None:
+        seconds = self._chance.uniform(SHORTEST_SECONDS, LONGEST_SECONDS) + size_bytes / BYTES_PER_SECOND
+        for ailment in self._shared.ailments:
+            if ailment.delay_seconds:
+                ailment.bite()
+                seconds += ailment.delay_seconds
+        await asyncio.sleep(seconds)
+
+    async def _carry_out(self, work: Callable[[], object]) -> None:
+        for ailment in self._shared.ailments:
+            if ailment.failing_permille and self._chance.randrange(1000) < ailment.failing_permille:
+                ailment.bite()
+                if self._chance.random() < 0.5:
+                    work()
+                raise OSError("the store does not answer")
+        work()
