@@ -85,8 +85,8 @@ def apache(
 class OurNode:
     """One `kraftsim node` from a property file, as anybody would start it beside an Apache Kafka. Use as a context manager."""
 
-    def __init__(self, directory: Path, properties: Mapping[str, str], *, data: Path | None = None) -> None:
-        directory.mkdir(parents=True)
+    def __init__(self, directory: Path, properties: Mapping[str, str], *, data: Path | None = None, exists: bool = False) -> None:
+        directory.mkdir(parents=True, exist_ok=exists)
         self.file = directory / "node.properties"
         self.file.write_text(
             properties_text({**properties, "log.dirs": str(data or directory / "data"), "kraftsim.events.dir": str(directory / "events")})

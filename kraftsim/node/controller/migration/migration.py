@@ -159,7 +159,7 @@ class Migration:
             case do.ClaimController(claim):
                 return await self._claim(claim)
             case do.CopyToLog(claim):
-                copied = await self._copy.run(claim, await self._zookeeper.everything())
+                copied = await self._copy.run(claim, await self._zookeeper.metadata())
                 return do.Copied(await self._zookeeper.move(copied))
             case do.Sync(claim):
                 return await self._sync(claim)

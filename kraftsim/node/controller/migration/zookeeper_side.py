@@ -13,7 +13,7 @@ from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from kraftsim.core.zookeeper_mode.znode_writing import ZnodeOperation
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
-from kraftsim.node.zookeeper_mode.znode_reader import read_all
+from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
 from kraftsim.node.zookeeper_mode.znode_writer import (
     ControllerMoved,
     MigrationConflict,
@@ -113,9 +113,13 @@ class ZookeeperSide:
                 found.update(replicas)
         return frozenset(found)
 
+    async def metadata(self) -> Znodes:
+        """Return all znodes that say something of the cluster, without the topics that are about to be deleted."""
+        return await ZnodeReader(self.client).metadata()
+
     async def everything(self) -> Znodes:
         """Return all znodes that say something of the cluster."""
-        return await read_all(self.client)
+        return await ZnodeReader(self.client).everything()
 
     async def write(self, claim: Claim, operations: Sequence[ZnodeOperation]) -> Claim:
         """Carry out operations; each of them moves the version of /migration."""
