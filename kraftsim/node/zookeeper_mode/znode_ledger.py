@@ -246,8 +246,9 @@ class ZnodeLedger:
                 entry.on_given_up(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _revert(self) -> None:
+        if self._next_offset == self._applied_offset:
+            return
         self.state.revert_to(self._applied_offset)
-        self._next_offset = max(self._next_offset, self._applied_offset)
         self._world.note(MetadataReverted(to_offset=self._applied_offset))
 
     def _apply(self, records: Sequence[Message]) -> None:
