@@ -15,7 +15,7 @@ from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.node import Node
 from kraftsim.node.parts import Parts
-from kraftsim.node.release_modes import check_release
+from kraftsim.node.release_modes import parts_for
 from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.releases.catalogue import release
 from kraftsim.world.interface import World
@@ -40,9 +40,7 @@ def parts_of(config: NodeConfig) -> Parts:
 
     Raises KeyError with a readable message for a bug or release that does not exist, ConfigError for a release that cannot do what the node is told.
     """
-    known = release(config.release)
-    check_release(config, known)
-    parts = Parts.for_release(known)
+    parts = parts_for(config, release(config.release))
     for name in config.bugs:
         parts = bug(name).into(parts)
     return parts

@@ -4,13 +4,18 @@ from kraftsim.events.event import Event
 
 
 class ProducerIdBlockAllocated(Event):
-    """The controller answered AllocateProducerIds: ids first_producer_id .. next_producer_id - 1 belong to the broker."""
+    """The ids first_producer_id .. next_producer_id - 1 belong to a broker from now on.
+
+    `given_by` says whose decision that is: 'quorum' for a record of the metadata log at `offset`; where a znode was set, the
+    'controller' that answers AllocateProducerIds, or the 'broker' itself (offset and broker_epoch are -1 then).
+    """
 
     broker_id: int
     broker_epoch: int
     first_producer_id: int
     next_producer_id: int
     offset: int
+    given_by: str = "quorum"
 
 
 class ProducerIdBlockRequested(Event):

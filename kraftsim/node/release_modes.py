@@ -3,13 +3,33 @@
 Source: KIP-500 (KRaft in preview from 2.8, for production from 3.3, alone from 4.0), org.apache.kafka.server.common.MetadataVersionValidator.
 """
 
+from collections.abc import Callable
+
 from kraftsim.core.metadata.protocol_versions import ProtocolVersion, UnknownProtocolVersion
+from kraftsim.core.producer_ids.source import ProducerIdSource
+from kraftsim.core.producer_ids.znode_block_client import ZnodeBlockClient
+from kraftsim.events.event import Event
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.parts import Parts
 from kraftsim.releases.release import Release
 
 VERSION_KEY = "inter.broker.protocol.version"
 """Brokers of 4.0 and later, and all nodes in KRaft mode, do not look at it."""
+
+
+def parts_for(config: NodeConfig, release: Release) -> Parts:
+    """Return the parts of a node of a release, as far as its mode and its level ask for others. Raises ConfigError for what the release cannot do."""
+    check_release(config, release)
+    parts = Parts.for_release(release)
+    if config.is_zookeeper_mode and not protocol_version(config, release).allocates_producer_ids:
+        return parts.replacing(producer_id_source=znode_source)
+    return parts
+
+
+def znode_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+    """Make the source of brokers below 3.0-IV0, which take their blocks out of ZooKeeper."""
+    return ZnodeBlockClient(broker_epoch=broker_epoch, note=note)
 
 
 def check_release(config: NodeConfig, release: Release) -> None:

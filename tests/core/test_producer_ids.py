@@ -10,6 +10,8 @@ from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
 from kraftsim.core.producer_ids.source import Complete, ProducerIdSource, SendAllocate, Waiting, WakeAt
 from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
+from kraftsim.core.producer_ids.znode_block_client import ZnodeBlockClient
+from kraftsim.core.producer_ids.zookeeper_blocks import block_behind, block_text
 from kraftsim.core.timeline import Journal
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
@@ -125,7 +127,7 @@ class Broker:
 moves = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["claim"] * 6 + ["answer"] * 2 + ["lose", "refuse", "wait"])), max_size=120)
 
 
-@pytest.mark.parametrize("kind", ["prefetching", "waiting"])
+@pytest.mark.parametrize("kind", ["prefetching", "waiting", "znode"])
 @given(story=moves)
 def test_no_id_goes_out_twice_and_blocks_are_spent_from_the_front(kind: str, story: list[tuple[int, str]]) -> None:
     """Whatever is lost, refused or late: ids are unique over all brokers, and of each block a prefix is used, in order (I1)."""
@@ -161,4 +163,43 @@ def test_no_id_goes_out_twice_and_blocks_are_spent_from_the_front(kind: str, sto
 def _source(kind: str) -> ProducerIdSource:
     if kind == "prefetching":
         return PrefetchingBlockClient(broker_epoch=lambda: 1, note=lambda event: None)
+    if kind == "znode":
+        return ZnodeBlockClient(broker_epoch=lambda: 1, note=lambda event: None)
     return WaitingBlockClient(broker_epoch=lambda: 1, note=lambda event: None, max_wait_ms=400)
+
+
+@pytest.mark.parametrize(
+    ("data", "first_producer_id"),
+    [
+        (None, 0),
+        (b"", 0),
+        (b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}', 5000),
+        (b'{"version":1,"broker":-1,"block_start":"5000","block_end":"5999"}', 6000),
+    ],
+)
+def test_the_next_block_begins_behind_the_one_that_the_znode_names(data: bytes | None, first_producer_id: int) -> None:
+    """Both ends that stand there are inside: a mix-up was KAFKA-15552."""
+    block = block_behind(data)
+    assert block == ProducerIdBlock(first_producer_id=first_producer_id, size=1000)
+    last = first_producer_id + 999
+    assert block_text(block, 7).decode() == f'{{"version":1,"broker":7,"block_start":"{first_producer_id}","block_end":"{last}"}}'
+
+
+@pytest.mark.parametrize("data", [b"no text", b'{"version":1,"broker":1,"block_start":"0","block_end":"9223372036854775000"}'])
+def test_no_block_is_taken_behind_what_cannot_be_read_or_is_the_end(data: bytes) -> None:
+    """Ids are never guessed."""
+    refused = block_behind(data)
+    assert isinstance(refused, Refusal) and refused.error is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_whoever_waits_for_a_znode_that_cannot_be_set_is_told_so() -> None:
+    """All at once: nobody is left behind, and the next one asks again."""
+    broker = Broker(ZnodeBlockClient(broker_epoch=lambda: 1, note=lambda event: None))
+    for _ in range(2):
+        broker.take(broker.source.claim(0))
+    broker.carry_out()
+    assert broker.is_asking and len(broker.waiters) == 2
+    broker.source.on_response(ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0, 0)
+    results = [effect.result for effect in broker.source.take_effects() if isinstance(effect, Complete)]
+    assert [each.error for each in results if isinstance(each, Refusal)] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert isinstance(broker.source.claim(0), Waiting) and broker.source.take_effects() == [SendAllocate(1)]

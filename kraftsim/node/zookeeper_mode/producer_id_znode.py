@@ -3,21 +3,18 @@
 Source: kafka.coordinator.transaction.ZkProducerIdManager, KIP-98.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
 from kraftsim.node.outbound import OnAnswer
 from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper_mode.producer_id_blocks import BY_BROKER, claim_block
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.schema import Message
 
 if TYPE_CHECKING:
     from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
-
-
-BLOCKS = "kraftsim.node.zookeeper_mode.producer_id_blocks"
 
 
 class ZnodeBlocks:
@@ -33,7 +30,9 @@ class ZnodeBlocks:
     async def _take(self, on_answer: OnAnswer) -> None:
         mode = self._mode
         try:
-            block = await import_module(BLOCKS).claim_block(mode.client, mode.shell.config.node_id, mode.shell.world.note)
+            block = await mode.session.until_connected(
+                lambda client: claim_block(client, mode.shell.config.node_id, mode.shell.world.note, given_by=BY_BROKER)
+            )
         except ZookeeperRefused:
             on_answer(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
             return

@@ -1,0 +1,93 @@
+"""The producer ids of a broker that takes its blocks out of ZooKeeper, each when none is left of the one before.
+
+Nothing is fetched ahead. In Kafka whoever needs an id holds everybody else up while the znode is set; here they wait in a row, and if there is no
+block to be had all of them are told so, with the error that clients take as fatal.
+Source: kafka.coordinator.transaction.ZkProducerIdManager.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_ids.block import EMPTY_BLOCK, ProducerId, ProducerIdBlock
+from kraftsim.core.producer_ids.received_block import received_block
+from kraftsim.core.producer_ids.source import Complete, Effect, SendAllocate, Waiting
+from kraftsim.events.event import Event
+from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBlockRefused, ProducerIdBlockRequested
+from protocol.errors import ErrorCode
+
+
+class ZnodeBlockClient:
+    """Spends one block at a time."""
+
+    def __init__(self, *, broker_epoch: Callable[[], int], note: Callable[[Event], None]) -> None:
+        self._broker_epoch = broker_epoch
+        self._note = note
+        self._block = EMPTY_BLOCK
+        self._next_producer_id = 0
+        self._is_asking = False
+        self._waiters: deque[int] = deque()
+        self._waiter_count = 0
+        self._effects: list[Effect] = []
+
+    def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
+        """Hand out the next id, or let the client wait for a block."""
+        if not self._waiters:
+            producer_id = self._take()
+            if producer_id is not None:
+                return producer_id
+        self._waiter_count += 1
+        self._waiters.append(self._waiter_count)
+        self._ask()
+        return Waiting(self._waiter_count)
+
+    def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
+        """Begin the block that was taken, and serve who waits; without one all of them are refused."""
+        self._is_asking = False
+        match answer := received_block(error_code, first_producer_id, size, self._block):
+            case Refusal():
+                self._refuse_all(answer)
+            case ProducerIdBlock():
+                self._note(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
+                self._block, self._next_producer_id = answer, answer.first_producer_id
+                self._serve_row()
+
+    def on_timeout(self, now_ms: int) -> None:
+        """Refuse who waits: ZooKeeper could not be asked."""
+        self._is_asking = False
+        self._refuse_all(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "ZooKeeper could not be asked"))
+
+    def on_wake(self, now_ms: int) -> None:
+        """Do nothing: nobody is told to go after a while."""
+
+    def take_effects(self) -> list[Effect]:
+        """Return what must be done now, in order, and forget it."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _take(self) -> ProducerId | None:
+        if self._next_producer_id > self._block.last_producer_id:
+            return None
+        self._next_producer_id += 1
+        return ProducerId(self._next_producer_id - 1)
+
+    def _serve_row(self) -> None:
+        while self._waiters:
+            producer_id = self._take()
+            if producer_id is None:
+                return self._ask()
+            self._effects.append(Complete(self._waiters.popleft(), producer_id))
+        return None
+
+    def _refuse_all(self, refusal: Refusal) -> None:
+        self._note(ProducerIdBlockRefused(error_code=refusal.error, reason=refusal.why))
+        while self._waiters:
+            self._effects.append(Complete(self._waiters.popleft(), Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, refusal.why)))
+
+    def _ask(self) -> None:
+        if self._is_asking:
+            return
+        self._is_asking = True
+        broker_epoch = self._broker_epoch()
+        self._note(ProducerIdBlockRequested(broker_epoch=broker_epoch))
+        self._effects.append(SendAllocate(broker_epoch))
