@@ -18,9 +18,9 @@ class MigrationWaits(Event):
 
 
 class MigrationStateChanged(Event):
-    """The metadata log says that a migration stands elsewhere: `state` is the number of the record."""
+    """The metadata log says that a migration stands elsewhere: `migration_state` is the number of the record."""
 
-    state: int
+    migration_state: int
 
 
 class ZookeeperControllerClaimed(Event):

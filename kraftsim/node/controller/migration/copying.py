@@ -67,7 +67,7 @@ class ZookeeperCopy:
     def _note(self, pieces: Sequence[Sequence[Message]], last_offset: int) -> None:
         blocks = [record.next_producer_id for piece in pieces for record in piece if isinstance(record, ProducerIdsRecord)]
         world = self._controller.world
-        world.note(MigrationStateChanged(state=MIGRATION))
+        world.note(MigrationStateChanged(migration_state=MIGRATION))
         world.note(
             ZookeeperMetadataCopied(record_count=sum(map(len, pieces)), last_offset=last_offset, next_producer_id=blocks[0] if blocks else None)
         )
