@@ -29,6 +29,8 @@ class Moves:
 
     def __init__(self, reign: "Reign") -> None:
         self._reign = reign
+        self._by_znode: dict[tuple[str, int], list[int]] = {}
+        """What was asked for in a znode, and begun."""
 
     def ask(self, key: PartitionKey | None, target: Sequence[int] | None) -> Refusal | None:
         """Begin to move a partition, or call its move off (no target); return why it cannot be."""
@@ -71,14 +73,22 @@ class Moves:
         if data is None:
             return
         asked = parse_reassignments(data)
-        done = []
-        for (topic, number), target in asked.items():
-            key = self._key(topic, number)
-            refusal = self.ask(key, target)
-            partition = None if key is None else self._reign.partition(key)
-            if refusal is not None or partition is None or not partition.is_reassigning:
-                done.append((topic, number))
+        done = [each for each, target in asked.items() if self._is_done(each, target)]
         await self._take_out(asked, done)
+
+    def _is_done(self, asked: tuple[str, int], target: list[int]) -> bool:
+        """Begin what a znode asks for, if it is not begun; tell whether it need not stand there any more."""
+        key = self._key(*asked)
+        if self._by_znode.get(asked) != target:
+            self._by_znode[asked] = target
+            if self.ask(key, target) is not None:
+                del self._by_znode[asked]
+                return True
+        partition = None if key is None else self._reign.partition(key)
+        if partition is not None and partition.is_reassigning:
+            return False
+        self._by_znode.pop(asked, None)
+        return True
 
     async def _take_out(self, asked: dict[tuple[str, int], list[int]], done: Sequence[tuple[str, int]]) -> None:
         left = {each: target for each, target in asked.items() if each not in done}
@@ -88,7 +98,7 @@ class Moves:
             write = ZnodeWrite(kind=WriteKind.DROP, path=REASSIGN_PARTITIONS)
         if done:
             await self._reign.writes.carry([write])
-            self._reign.has_happened("reassignments")
+            await self._reign.reading.asked(REASSIGN_PARTITIONS)  # to be watched for again
 
     async def look_at_elections(self, _: str) -> None:
         """Hold the elections that /admin/preferred_replica_election asks for, and remove it."""
@@ -158,6 +168,8 @@ class Moves:
         reign.change([(key, following or settled)])
         for replica in move.removing:
             reign.lose(replica, [key])
+        if (reign.topic_of(key).name, key[1]) in self._by_znode:
+            reign.has_happened("reassignments")
         reign.deletions.retry()
 
 

@@ -206,7 +206,9 @@ class Reign:
         for key, after in steps:
             if after is not None:
                 records.append(partition_record(*key, after, self.ledger.state.features.metadata_level))
-                facts.append(changed_fact(key, self.topic_of(key).name, after))
+                before = self.partition(key)
+                if before is None or before.partition_epoch != after.partition_epoch:  # else only its replicas are others
+                    facts.append(changed_fact(key, self.topic_of(key).name, after))
         if records or on_committed is not None:
             self.ledger.write(records, tuple(facts), None if on_committed is None else lambda _: on_committed())
 

@@ -50,6 +50,8 @@ class ReignReading:
 
     def __init__(self, reign: "Reign") -> None:
         self._reign = reign
+        self._watched: dict[str, None] = {}
+        """Topics whose znode is watched."""
 
     @property
     def _client(self) -> ZookeeperClient:
@@ -90,23 +92,33 @@ class ReignReading:
         records = [each for piece in records_of_znodes(znodes, lambda: drawn.randbytes(ID_BYTES), absent_state=not_made_yet) for each in piece]
         kept = [record for record in records if not isinstance(record, ProducerIdsRecord)]
         for record in [record for record in kept if isinstance(record, TopicRecord)]:
-            await self._client.get(topic_path(record.name), watch=True)
+            await self._watch(record.name)
         if self._reign.protocol.has_topic_ids:
             kept = await self._with_ids(kept)
         return [*kept, *await self._features()]
 
     async def topic_names(self) -> list[str]:
         """Return the topics that there are, and watch for others."""
-        return (await self._client.children(TOPICS, watch=True))[0]
+        names = (await self._client.children(TOPICS, watch=True))[0]
+        for name in names:
+            await self._watch(name)
+        self._watched = {name: None for name in self._watched if name in names}
+        return names
 
-    async def topic(self, name: str) -> list[Message]:
-        """Return what there is of one topic, and watch it."""
+    async def _watch(self, name: str) -> None:
+        if name in self._watched:
+            return
         try:
             await self._client.get(topic_path(name), watch=True)
         except ZookeeperRefused as refused:
             if refused.error != ZookeeperError.NO_NODE:
                 raise
-            return []
+            return  # it is gone already
+        self._watched[name] = None
+
+    async def topic(self, name: str) -> list[Message]:
+        """Return what there is of one topic, and watch it."""
+        await self._watch(name)
         reader = self._reader
         znodes = {**await reader.tree(topic_path(name)), **await reader.some([config_path("topics", name)])}
         records = topic_records(znodes, name, absent_state=not_made_yet) if topic_path(name) in znodes else []

@@ -1,0 +1,371 @@
+"""The controller of ZooKeeper's time, with brokers of ours on a ZooKeeper of ours, in virtual time."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kraftsim.events.zookeeper_controllers import BrokerCame, BrokerWent, ZookeeperControllerElected, ZookeeperControllerResigned
+from kraftsim.node.zookeeper.client import ZookeeperClient
+from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
+from protocol.errors import ErrorCode
+from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest
+from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.k37_create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.k43_elect_leaders import ElectLeadersRequest
+from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, QuotaAlteration
+from protocol.messages.k56_alter_partition import AlterPartitionRequest
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.zookeeper.kafka_admin_znodes import build_partitions, build_reassignments
+from protocol.zookeeper.kafka_znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
+    ControllerZnode,
+    PartitionStateZnode,
+    TopicZnode,
+    parse_config,
+    state_path,
+    topic_path,
+)
+from tests.node.brokers import Client
+from tests.node.zookeeper_mode_lab import SESSION_MS, Lab, zookeeper_lab
+
+TOPIC = "t"
+SPREAD = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    with zookeeper_lab(3) as running:
+        yield running
+
+
+def make(lab: Lab, *placement: list[int], name: str = TOPIC) -> None:
+    """Make a topic with these replicas."""
+    rows = [CreatableReplicaAssignment(partition_index=number, broker_ids=replicas) for number, replicas in enumerate(placement)]
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=rows)
+    answer = asked(lab, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+    assert [row.error_code for row in answer.topics] == [ErrorCode.NONE]
+
+
+def asked(lab: Lab, request: Any, broker: str | None = None) -> Any:
+    """Ask the controller, or a broker."""
+
+    async def ask(client: Client) -> Any:
+        return await client.ask(request)
+
+    return lab.run(ask, broker)
+
+
+def states(lab: Lab, count: int = 3, topic: str = TOPIC) -> list[tuple[PartitionStateZnode, int]]:
+    """Return how partitions stand in ZooKeeper, with the versions of their znodes."""
+
+    async def read(client: ZookeeperClient) -> list[tuple[PartitionStateZnode, int]]:
+        found = await ZnodeReader(client).some([state_path(topic, number) for number in range(count)])
+        return [(PartitionStateZnode.parse(data or b""), stat.version) for data, stat in found.values()]
+
+    return lab.znodes(read)
+
+
+def data_of(lab: Lab, path: str) -> bytes | None:
+    """Return the data of a znode, None where there is none."""
+
+    async def read(client: ZookeeperClient) -> bytes | None:
+        return next((data for data, _ in (await ZnodeReader(client).some([path])).values()), None)
+
+    return lab.znodes(read)
+
+
+def rest(lab: Lab, seconds: float) -> None:
+    lab.simulation.run_until(asyncio.sleep(seconds), limit_s=seconds + 1)
+
+
+def test_the_first_broker_is_controller_and_says_so_to_all(lab: Lab) -> None:
+    assert lab.leader == "broker-1"
+    znode = ControllerZnode.parse(data_of(lab, CONTROLLER) or b"")
+    assert (znode.broker_id, znode.kraft_epoch, data_of(lab, CONTROLLER_EPOCH)) == (1, -1, b"1")
+    assert [event.broker_id for event in lab.noted(BrokerCame)] == [2, 3]
+    assert {name: broker.source.received.controller_id for name, broker in lab.brokers.items()} == dict.fromkeys(lab.names, 1)  # type: ignore[attr-defined]
+
+
+def test_a_new_topic_is_led_by_its_first_replicas(lab: Lab) -> None:
+    make(lab, *SPREAD)
+    assert [(state.leader, list(state.isr), state.leader_epoch, version) for state, version in states(lab)] == [
+        (1, [1, 2, 3], 0, 0),
+        (2, [2, 3, 1], 0, 0),
+        (3, [3, 1, 2], 0, 0),
+    ]
+
+
+def test_a_dead_controller_is_replaced_and_whoever_it_led_is_led_by_the_next_in_sync(lab: Lab) -> None:
+    """The dead replica leaves all in-sync ones first, which costs a leader epoch, and what it led is elected for then.   Source: KafkaController."""
+    make(lab, *SPREAD)
+    lab.kill("broker-1")
+    lab.until(lambda: lab.leader is not None)
+    rest(lab, 2)
+    assert data_of(lab, CONTROLLER_EPOCH) == b"2"
+    assert [(state.leader, list(state.isr), state.leader_epoch, state.controller_epoch, version) for state, version in states(lab)] == [
+        (2, [2, 3], 2, 2, 2),
+        (2, [2, 3], 1, 2, 1),
+        (3, [3, 2], 1, 2, 1),
+    ]
+    lab.restart("broker-1")
+    rest(lab, 30)
+    assert [sorted(state.isr) for state, _ in states(lab)] == [[1, 2, 3]] * 3
+    assert [state.leader for state, _ in states(lab)] == [1, 2, 3], "and preferred leaders lead again after five seconds"
+
+
+def test_a_dead_broker_is_elected_around_before_it_leaves(lab: Lab) -> None:
+    make(lab, *SPREAD)
+    lab.kill("broker-3")
+    lab.until(lambda: bool(lab.noted(BrokerWent)))
+    rest(lab, 2)
+    assert [(state.leader, list(state.isr), state.leader_epoch, version) for state, version in states(lab)] == [
+        (1, [1, 2], 1, 1),
+        (2, [2, 1], 1, 1),
+        (1, [1, 2], 1, 1),
+    ]
+
+
+def test_the_last_replica_in_sync_stays_so_and_nobody_leads(lab: Lab) -> None:
+    make(lab, [3, 2], [3, 2])
+    for name in ("broker-2", "broker-3"):
+        lab.kill(name)
+        rest(lab, SESSION_MS / 1000 + 4)
+    assert [(state.leader, list(state.isr), state.is_recovering) for state, _ in states(lab, 2)] == [(-1, [3], False), (-1, [3], False)]
+    lab.restart("broker-2")
+    rest(lab, 3)
+    assert states(lab, 2)[0][0].leader == -1, "broker 2 may lack records"
+    lab.restart("broker-3")
+    rest(lab, 3)
+    assert [state.leader for state, _ in states(lab, 2)] == [3, 3]
+
+
+def test_an_unclean_leader_is_marked_as_one_until_it_has_recovered(lab: Lab) -> None:
+    make(lab, [3, 2])
+    configs = [AlterableConfig(name="unclean.leader.election.enable", config_operation=0, value="true")]
+    resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=configs)
+    lab.kill("broker-2")
+    rest(lab, SESSION_MS / 1000 + 4)
+    lab.kill("broker-3")
+    rest(lab, SESSION_MS / 1000 + 4)
+    lab.restart("broker-2")
+    rest(lab, 2)
+    assert states(lab, 1)[0][0].leader == -1
+    asked(lab, IncrementalAlterConfigsRequest(resources=[resource]))
+    asked(lab, ElectLeadersRequest(election_type=1, topic_partitions=None, timeout_ms=5000))
+    rest(lab, 1)
+    assert (states(lab, 1)[0][0].leader, list(states(lab, 1)[0][0].isr)) == (2, [2])
+
+
+def test_a_broker_that_stops_hands_over_first(lab: Lab) -> None:
+    make(lab, *SPREAD)
+    lab.stop("broker-2")
+    rest(lab, 1)
+    assert [(state.leader, list(state.isr), version) for state, version in states(lab)] == [(1, [1, 3], 1), (3, [3, 1], 1), (3, [3, 1], 1)]
+
+
+@pytest.mark.parametrize(
+    "broker_id, epoch_change, error",
+    [
+        (9, 0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (9, None, ErrorCode.BROKER_NOT_AVAILABLE),
+        (2, -1, ErrorCode.STALE_BROKER_EPOCH),
+    ],
+)
+def test_a_shutdown_of_whoever_is_not_there_is_refused(lab: Lab, broker_id: int, epoch_change: int | None, error: ErrorCode) -> None:
+    epoch = lab.brokers["broker-2"].broker_epoch
+    request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=-1 if epoch_change is None else epoch + epoch_change)
+    assert asked(lab, request).error_code == error
+
+
+def test_who_is_not_the_controller_says_so(lab: Lab) -> None:
+    assert asked(lab, ControlledShutdownRequest(broker_id=1), "broker-2").error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert asked(lab, AlterPartitionRequest(broker_id=1), "broker-2").error_code == ErrorCode.NOT_CONTROLLER
+    assert asked(lab, AllocateProducerIdsRequest(broker_id=1), "broker-2").error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_blocks_of_producer_ids_follow_each_other(lab: Lab) -> None:
+    epochs = {number: lab.brokers[f"broker-{number}"].broker_epoch for number in (1, 2)}
+    answers = [
+        asked(lab, AllocateProducerIdsRequest(broker_id=number, broker_epoch=epochs.get(number, 0) + change))
+        for number, change in ((1, 0), (2, 0), (2, 1), (7, 0))
+    ]
+    assert [(answer.error_code, answer.producer_id_start, answer.producer_id_len) for answer in answers] == [
+        (ErrorCode.NONE, 0, 1000),
+        (ErrorCode.NONE, 1000, 1000),
+        (ErrorCode.STALE_BROKER_EPOCH, 0, 0),
+        (ErrorCode.BROKER_ID_NOT_REGISTERED, 0, 0),
+    ]
+
+
+def test_a_move_completes_when_the_newcomers_are_in_sync(lab: Lab) -> None:
+    make(lab, [1, 2], [2, 3])
+    partitions = [ReassignablePartition(partition_index=0, replicas=[3, 2]), ReassignablePartition(partition_index=1, replicas=[2])]
+    request = AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=[ReassignableTopic(name=TOPIC, partitions=partitions)])
+    answer = asked(lab, request)
+    assert [row.error_code for row in answer.responses[0].partitions] == [ErrorCode.NONE, ErrorCode.NONE]
+    rest(lab, 5)
+    assert asked(lab, ListPartitionReassignmentsRequest(timeout_ms=1000, topics=None)).topics == []
+    assert TopicZnode.parse(data_of(lab, topic_path(TOPIC)) or b"").partitions == {0: [3, 2], 1: [2]}
+    assert [(state.leader, sorted(state.isr)) for state, _ in states(lab, 2)] == [(3, [2, 3]), (2, [2])]
+
+
+@pytest.mark.parametrize(
+    "replicas, error",
+    [
+        ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([1, -2], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([1, 9], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+def test_a_move_that_cannot_be_is_refused(lab: Lab, replicas: list[int] | None, error: ErrorCode) -> None:
+    make(lab, [1, 2])
+    row = ReassignableTopic(name=TOPIC, partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])
+    answer = asked(lab, AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=[row]))
+    assert answer.responses[0].partitions[0].error_code == error
+
+
+def test_moves_and_elections_are_asked_for_in_znodes_too(lab: Lab) -> None:
+    make(lab, [1, 2], [2, 3])
+
+    async def ask(client: ZookeeperClient) -> None:
+        await client.create(REASSIGN_PARTITIONS, build_reassignments({(TOPIC, 0): [2, 3], ("nothing", 0): [1]}))
+
+    lab.znodes(ask)
+    rest(lab, 5)
+    assert data_of(lab, REASSIGN_PARTITIONS) is None
+    assert TopicZnode.parse(data_of(lab, topic_path(TOPIC)) or b"").partitions[0] == [2, 3]
+
+    async def elect(client: ZookeeperClient) -> None:
+        await client.create(PREFERRED_REPLICA_ELECTION, build_partitions([(TOPIC, 0), (TOPIC, 1), (TOPIC, 7)]))
+
+    lab.znodes(elect)
+    rest(lab, 1)
+    assert data_of(lab, PREFERRED_REPLICA_ELECTION) is None
+    assert [state.leader for state, _ in states(lab, 2)] == [2, 2]
+
+
+def test_a_topic_goes_when_all_brokers_have_deleted_it(lab: Lab) -> None:
+    make(lab, *SPREAD)
+    answer = asked(lab, DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=10_000))
+    assert [row.error_code for row in answer.responses] == [ErrorCode.NONE]
+    for path in (topic_path(TOPIC), f"/config/topics/{TOPIC}", f"/admin/delete_topics/{TOPIC}"):
+        assert data_of(lab, path) is None
+    make(lab, *SPREAD)
+
+
+def test_a_topic_waits_for_its_dead_replica_to_be_deleted(lab: Lab) -> None:
+    make(lab, *SPREAD)
+    lab.kill("broker-3")
+    rest(lab, SESSION_MS / 1000 + 4)
+    answer = asked(lab, DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=2000))
+    assert [row.error_code for row in answer.responses] == [ErrorCode.REQUEST_TIMED_OUT]
+    assert data_of(lab, topic_path(TOPIC)) is not None
+    lab.restart("broker-3")
+    rest(lab, 5)
+    assert data_of(lab, topic_path(TOPIC)) is None
+
+
+def test_a_topic_gets_more_partitions_by_request_and_by_hand(lab: Lab) -> None:
+    make(lab, [1, 2])
+    more = CreatePartitionsTopic(name=TOPIC, count=2, assignments=[CreatePartitionsAssignment(broker_ids=[2, 3])])
+    assert asked(lab, CreatePartitionsRequest(topics=[more], timeout_ms=1000)).results[0].error_code == ErrorCode.NONE
+
+    async def widen(client: ZookeeperClient) -> None:
+        data, stat = await client.get(topic_path(TOPIC))
+        known = TopicZnode.parse(data or b"")
+        wider = TopicZnode(partitions={**known.partitions, 2: [3, 1]}, topic_id=known.topic_id)
+        await client.set(topic_path(TOPIC), wider.build(), stat.version)
+
+    lab.znodes(widen)
+    rest(lab, 1)
+    assert [state.leader for state, _ in states(lab)] == [1, 2, 3]
+
+
+def test_a_topic_that_somebody_made_by_hand_is_led(lab: Lab) -> None:
+    """As kafka-topics --zookeeper did."""
+
+    async def create(client: ZookeeperClient) -> None:
+        await client.create(topic_path(TOPIC), TopicZnode(partitions={0: [3, 1]}).build())
+
+    lab.znodes(create)
+    rest(lab, 1)
+    assert states(lab, 1) == [(PartitionStateZnode(leader=3, leader_epoch=0, isr=[3, 1], controller_epoch=1), 0)]
+    assert TopicZnode.parse(data_of(lab, topic_path(TOPIC)) or b"").topic_id is not None
+
+
+def test_any_broker_writes_configurations_and_quotas(lab: Lab) -> None:
+    make(lab, [1])
+    for broker, value in (("broker-2", "1000"), ("broker-3", "2000")):
+        change = AlterableConfig(name="retention.ms", config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[change])
+        answer = asked(lab, IncrementalAlterConfigsRequest(resources=[resource]), broker)
+        assert answer.responses[0].error_code == ErrorCode.NONE
+    quota = QuotaAlteration(entity=[EntityData(entity_type="user", entity_name="a b")], ops=[OpData(key="request_percentage", value=1e7)])
+    assert asked(lab, AlterClientQuotasRequest(entries=[quota]), "broker-2").entries[0].error_code == ErrorCode.NONE
+    assert parse_config(data_of(lab, f"/config/topics/{TOPIC}") or b"") == {"retention.ms": "2000"}
+    assert parse_config(data_of(lab, "/config/users/a%20b") or b"") == {"request_percentage": "1.0E7"}
+    rest(lab, 1)
+    assert {name: broker.image.topic_configs(TOPIC)["retention.ms"] for name, broker in lab.brokers.items()} == dict.fromkeys(lab.names, "2000")
+
+
+def test_a_controller_whose_session_is_over_resigns_at_once_and_its_writes_are_refused(lab: Lab) -> None:
+    """It cannot reach ZooKeeper, so it learns of that last; who leads by then has another epoch."""
+    make(lab, *SPREAD)
+    lost: list[str] = []
+    ends = (("broker-1", "zookeeper-1"), ("zookeeper-1", "broker-1"))
+    for source, target in ends:
+        lab.simulation.network.block(source, target, lost.append)
+    lab.until(lambda: any(event.controller_epoch == 2 for event in lab.noted(ZookeeperControllerElected)))
+    rest(lab, 3)
+    assert [state.controller_epoch for state, _ in states(lab)] == [2, 2, 2]
+    for source, target in ends:
+        lab.simulation.network.unblock(source, target, lost.append)
+    rest(lab, 20)
+    assert [event.controller_epoch for event in lab.noted(ZookeeperControllerResigned, "broker-1")] == [1]
+    assert lab.leader in ("broker-2", "broker-3")
+    assert [sorted(state.isr) for state, _ in states(lab)] == [[1, 2, 3]] * 3
+
+
+def test_a_controller_resigns_when_another_has_its_place(lab: Lab) -> None:
+    async def take(client: ZookeeperClient) -> None:
+        await client.set(CONTROLLER_EPOCH, b"9")
+        await client.delete(CONTROLLER)
+        await client.create(CONTROLLER, ControllerZnode(broker_id=3000, timestamp_ms=1, kraft_epoch=5).build())
+
+    lab.znodes(take)
+    rest(lab, 2)
+    assert lab.leader is None, "a controller of KRaft has it now"
+    assert [event.controller_epoch for event in lab.noted(ZookeeperControllerResigned)] == [1]
+
+    async def give_back(client: ZookeeperClient) -> None:
+        await client.delete(CONTROLLER)
+
+    lab.znodes(give_back)
+    lab.until(lambda: lab.leader is not None)
+    assert data_of(lab, CONTROLLER_EPOCH) == b"10"
+
+
+def test_a_controller_that_writes_late_is_refused_and_resigns(lab: Lab) -> None:
+    """Its own znode is still there, as if it had not heard of the change yet."""
+
+    async def move(client: ZookeeperClient) -> None:
+        await client.set(CONTROLLER_EPOCH, b"5")
+
+    lab.znodes(move)
+    topic = CreatableTopic(name="late", num_partitions=1, replication_factor=1)
+    answer = asked(lab, CreateTopicsRequest(topics=[topic], timeout_ms=2000), "broker-1")
+    assert [row.error_code for row in answer.topics] == [ErrorCode.NOT_CONTROLLER]
+    assert data_of(lab, topic_path("late")) is None
+    lab.until(lambda: lab.leader is not None)
+    assert int(data_of(lab, CONTROLLER_EPOCH) or b"0") == 6
