@@ -33,6 +33,8 @@ ZOOKEEPER_TICK_MS = 500
 """Sessions are looked at once in this time."""
 ZOOKEEPER_SESSION_MS = 6000
 """Shorter than Kafka's own 18 s, so that a cluster on one machine soon notices who is dead."""
+DEPARTURE_BACKOFF_MS = 500
+"""Brokers that stop together ask a controller that has stopped, too; Kafka's own 5 s would be long for that."""
 REGISTRATION_WAIT_MS = 60_000
 """A broker that was killed and is started again waits for the end of its former session, as one that is started over and over does."""
 CLIENT_LISTENER = "PLAINTEXT"
@@ -219,6 +221,7 @@ class ClusterSpec:
             "broker.id": str(node_id),
             "zookeeper.connect": self._zookeeper_address(host_is_name),
             "zookeeper.session.timeout.ms": str(ZOOKEEPER_SESSION_MS),
+            "controlled.shutdown.retry.backoff.ms": str(DEPARTURE_BACKOFF_MS),
             "kraftsim.registration.wait.ms": str(REGISTRATION_WAIT_MS),
         }
 

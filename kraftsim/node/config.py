@@ -236,6 +236,8 @@ class NodeConfig:
     broker_session_timeout_ms: int = setting("broker.session.timeout.ms", integer(), "9000")
     initial_broker_registration_timeout_ms: int = setting("initial.broker.registration.timeout.ms", integer(), "60000")
     controlled_shutdown_enable: bool = setting("controlled.shutdown.enable", boolean, "true")
+    controlled_shutdown_max_retries: int = setting("controlled.shutdown.max.retries", integer(), "3")
+    controlled_shutdown_retry_backoff_ms: int = setting("controlled.shutdown.retry.backoff.ms", long_integer(), "5000")
     controller_socket_timeout_ms: int = setting("controller.socket.timeout.ms", integer(), "30000")
     controller_quorum_append_linger_ms: int = setting("controller.quorum.append.linger.ms", integer(at_least=0), "25")
     controller_quorum_election_timeout_ms: int = setting("controller.quorum.election.timeout.ms", integer(at_least=1), "1000")

@@ -10,8 +10,6 @@ from kraftsim.core.metadata.config_changes import NEW_KEYS
 KEYS_WITHOUT_EFFECT = NEW_KEYS | frozenset(
     {
         "background.threads",
-        "controlled.shutdown.max.retries",
-        "controlled.shutdown.retry.backoff.ms",
         "log.flush.scheduler.interval.ms",
         "metric.reporters",
         "num.io.threads",

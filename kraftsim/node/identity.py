@@ -12,7 +12,7 @@ from kraftsim.releases.catalogue import release
 from kraftsim.releases.traits import DIRECTORY_IDS
 from kraftsim.world.interface import World
 from protocol.disk.file_names import META_PROPERTIES, METADATA_TOPIC, partition_directory_name
-from protocol.disk.meta_properties import MetaProperties, build_meta_properties, parse_meta_properties
+from protocol.disk.meta_properties import KRAFT_VERSION, ZOOKEEPER_VERSION, MetaProperties, build_meta_properties, parse_meta_properties
 from protocol.malformed import MalformedMessage
 from protocol.uuids import ZERO_UUID, uuid_text
 
@@ -57,7 +57,7 @@ async def load_metadata_identity(world: World, config: NodeConfig, directory_id:
 
 async def _load(world: World, config: NodeConfig, place: str) -> bytes:
     if not world.disk.exists(META_PROPERTIES):
-        return await _take_over(world, config, directory_id=None)
+        return await _take_over(world, config, directory_id=None, version=ZOOKEEPER_VERSION if config.is_zookeeper_mode else KRAFT_VERSION)
     try:
         found = parse_meta_properties(world.disk.read(META_PROPERTIES))
     except MalformedMessage as malformed:
@@ -66,9 +66,9 @@ async def _load(world: World, config: NodeConfig, place: str) -> bytes:
         raise ForeignDirectory(f"{place} belongs to cluster {found.cluster_id}, not to {config.cluster_id} (kraftsim.cluster.id)")
     if found.node_id is not None and found.node_id != config.node_id:
         raise ForeignDirectory(f"{place} belongs to node {found.node_id}, not to {config.node_id} (node.id)")
-    lacks_directory_id = found.directory_id is None and release(config.release).has(DIRECTORY_IDS)
+    lacks_directory_id = found.directory_id is None and _names_directories(config)
     if lacks_directory_id or found.cluster_id is None or found.node_id is None:
-        return await _take_over(world, config, found.directory_id)
+        return await _take_over(world, config, found.directory_id, found.version)
     return found.directory_id or NO_DIRECTORY_ID
 
 
@@ -81,9 +81,14 @@ def random_uuid(world: World, purpose: str) -> bytes:
             return drawn
 
 
-async def _take_over(world: World, config: NodeConfig, directory_id: bytes | None) -> bytes:
-    if directory_id is None and release(config.release).has(DIRECTORY_IDS):
+def _names_directories(config: NodeConfig) -> bool:
+    """Tell whether directories have ids: since 3.7, and not in ZooKeeper mode before the broker migrates (asked of Apache Kafka 3.9.2)."""
+    return release(config.release).has(DIRECTORY_IDS) and (config.is_migrating or not config.is_zookeeper_mode)
+
+
+async def _take_over(world: World, config: NodeConfig, directory_id: bytes | None, version: int) -> bytes:
+    if directory_id is None and _names_directories(config):
         directory_id = random_uuid(world, "directory id")
-    meta = MetaProperties(cluster_id=config.cluster_id, node_id=config.node_id, directory_id=directory_id)
+    meta = MetaProperties(version=version, cluster_id=config.cluster_id, node_id=config.node_id, directory_id=directory_id)
     await world.disk.replace(META_PROPERTIES, build_meta_properties(meta))
     return directory_id or NO_DIRECTORY_ID

@@ -46,6 +46,7 @@ from kraftsim.node.security.broker_guards import BROKER_GUARDS
 from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
+from kraftsim.node.zookeeper_mode.migrating_mode import MigratingMode
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 
@@ -79,14 +80,20 @@ class Broker:
         self.produces: Purgatory[PartitionKey] = Purgatory()
         """Produce requests with acks=all that wait until others have copied what they appended."""
         self.incarnation_id = random_uuid(world, "incarnation id")
-        self.source: MetadataSource = ZookeeperMode(self) if config.is_zookeeper_mode else QuorumSource(self)
+        self.source: MetadataSource = self._make_source()
         self.features = self.source.features
         self._keep_partitions()
         self._coordinate()
         self.quotas = ClientQuotas(config, world.clock)
         self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, guarded(self.shell, BROKER_GUARDS, broker_handlers())))
         self.offer = ApiOffer(self.source.apis, [handler.key for handler in self._handlers], self.source.supported_features)
+        self.offer.is_migration_ready = config.is_migrating
         self._listeners = Listeners(self.shell)
+
+    def _make_source(self) -> MetadataSource:
+        if not self.config.is_zookeeper_mode:
+            return QuorumSource(self)
+        return MigratingMode(self) if self.config.is_migrating else ZookeeperMode(self)
 
     def _keep_partitions(self) -> None:
         """Make what holds partitions: their logs, their copies, and the ways to the controller that both need."""

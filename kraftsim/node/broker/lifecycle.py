@@ -125,7 +125,7 @@ class Lifecycle:
         return True
 
     async def _register(self) -> None:
-        timeout_ms = self._config.initial_broker_registration_timeout_ms
+        timeout_ms = self._registration_timeout_ms()
         last_failure: list[str] = []
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -135,6 +135,9 @@ class Lifecycle:
             reasons = [reason for reason in (self._quorum_trouble(), *last_failure) if reason is not None]
             why = f": {reasons[0]}" if reasons else ""
             raise RegistrationTimedOut(f"no controller accepted the registration within {timeout_ms} ms{why}") from timeout
+
+    def _registration_timeout_ms(self) -> int:
+        return self._config.initial_broker_registration_timeout_ms
 
     async def _try_register(self, last_failure: list[str]) -> bool:
         try:

@@ -45,7 +45,6 @@ class MetadataSource(Protocol):
     features: ClusterFeatures
     partitions: type[Partitions]
     replication: type[Replication]
-    is_ready_to_migrate: bool
 
     @property
     def image(self) -> MetadataImage:

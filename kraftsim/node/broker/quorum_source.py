@@ -46,7 +46,6 @@ class QuorumSource:
 
     partitions: type[Partitions] = Partitions
     replication: type[Replication] = Replication
-    is_ready_to_migrate = False
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker

@@ -27,6 +27,8 @@ class Registration:
     bound: Mapping[str, Endpoint]
     supported_features: Mapping[str, tuple[int, int]]
     previous_broker_epoch: int
+    is_migrating: bool = False
+    """Whether it is still told by ZooKeeper's rules what it holds (KIP-866)."""
 
     @property
     def names_directories(self) -> bool:
@@ -38,6 +40,7 @@ class Registration:
         return BrokerRegistrationRequest(
             broker_id=self.config.node_id,
             cluster_id=self.config.cluster_id,
+            is_migrating_zk_broker=self.is_migrating,
             incarnation_id=self.incarnation_id,
             listeners=[
                 Listener(

@@ -32,7 +32,7 @@ from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.broker_registration import broker_znode, cluster_id_of, create_chroot, create_persistent_paths, register_in_time
 from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
 from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
-from kraftsim.node.zookeeper_mode.deciding import DecidesHere, PlainTopicCreation, ZookeeperDecisions
+from kraftsim.node.zookeeper_mode.deciding import DecidesHere, ZookeeperDecisions, ZookeeperTopicCreation
 from kraftsim.node.zookeeper_mode.departure import Departure
 from kraftsim.node.zookeeper_mode.feature_watch import FeatureWatch, ZookeeperFeatures
 from kraftsim.node.zookeeper_mode.hosting import ToldPartitions, ToldReplication
@@ -89,7 +89,6 @@ class ZookeeperMode:
         release = broker.parts.release
         self.apis: Mapping[ApiKey, VersionRange] = release.zookeeper_apis
         self.supported_features: Mapping[str, VersionRange] = {}
-        self.is_ready_to_migrate = broker.config.is_migrating
         self.controller_versions: Mapping[int, VersionRange] = spoken_versions({**release.controller_apis, **release.zookeeper_apis})
         self.active_controller = ActiveController()
         self.protocol = protocol_version(broker.config, release)
@@ -154,12 +153,12 @@ class ZookeeperMode:
 
     def decisions(self, channel: ControllerChannel) -> Decisions:
         """Decide here if this is the controller."""
-        return ZookeeperDecisions(lambda: self.controller, Forwarding(channel), lambda: self.broker.config.is_migrating)
+        return ZookeeperDecisions(lambda: self.controller, Forwarding(channel), lambda: self.received.is_kraft_controller)
 
     def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
-        """Ask the controller as a client would; a migrating broker wraps it, as its controller may be one of KRaft."""
-        kind = TopicCreation if self.broker.config.is_migrating else PlainTopicCreation
-        return kind(self.shell.config, channel, self.controller_versions[ApiKey.CREATE_TOPICS][1])
+        """Ask the controller as a client would."""
+        version = self.controller_versions[ApiKey.CREATE_TOPICS][1]
+        return ZookeeperTopicCreation(self.shell.config, channel, version, lambda: self.received.is_kraft_controller)
 
     def block_channel(self, channel: ControllerChannel) -> BlockChannel:
         """Take blocks out of ZooKeeper, or ask the controller: by inter.broker.protocol.version."""

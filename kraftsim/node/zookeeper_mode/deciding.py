@@ -1,6 +1,6 @@
 """Requests that only a controller can decide, in the times of ZooKeeper: the broker that is the controller decides, others say that they are not.
 
-A migrating broker hands them on in envelopes, to whoever is the controller then (since 3.4).
+A migrating broker hands them on in envelopes, once the controller is one of KRaft (since 3.4).
 Source: kafka.server.{KafkaApis, ZkSupport.maybeForward, DefaultAutoTopicCreationManager}.
 """
 
@@ -10,6 +10,8 @@ from typing import Final, Protocol
 from kraftsim.node.broker.forwarding import Forwarding, Refuse
 from kraftsim.node.broker.topic_creation import TopicCreation
 from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.outbound import OnAnswer
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -54,11 +56,18 @@ class ZookeeperDecisions:
             later.complete(refuse(call, ErrorCode.NOT_CONTROLLER))
 
 
-class PlainTopicCreation(TopicCreation):
-    """Asks the controller as a client would: before 3.4 nobody knew envelopes."""
+class ZookeeperTopicCreation(TopicCreation):
+    """Asks the controller as a client would; one of KRaft in an envelope, as its brokers do."""
+
+    def __init__(self, config: NodeConfig, channel: ControllerChannel, api_version: int, is_kraft: Callable[[], bool]) -> None:
+        super().__init__(config, channel, api_version)
+        self._is_kraft = is_kraft
 
     def _ask(self, request: CreateTopicsRequest, on_answer: OnAnswer) -> None:
-        self._channel.send(request, on_answer)
+        if self._is_kraft():
+            super()._ask(request, on_answer)
+        else:
+            self._channel.send(request, on_answer)
 
 
 def _pass_on(answer: Answer | Deferred, later: Deferred) -> None:

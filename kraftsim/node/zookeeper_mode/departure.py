@@ -4,7 +4,7 @@ Source: kafka.server.KafkaServer.controlledShutdown; controlled.shutdown.max.ret
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kraftsim.node.controller_channel import ControllerChannel
 from protocol.errors import ErrorCode
@@ -12,9 +12,6 @@ from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest,
 
 if TYPE_CHECKING:
     from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
-
-ATTEMPTS_MAX: Final = 3
-BACKOFF_MS: Final = 5000
 
 
 class Departure:
@@ -33,15 +30,14 @@ class Departure:
 
     async def run(self) -> None:
         """Return when the controller has moved everything away, or when there is no hope that it will."""
-        for attempt in range(ATTEMPTS_MAX):
+        config = self._mode.shell.config
+        for attempt in range(config.controlled_shutdown_max_retries):
             if attempt:
-                await asyncio.sleep(BACKOFF_MS / 1000)
+                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
             if self._mode.active_controller.address is None:
                 continue
             try:
-                answer = await self._channel.request(
-                    ControlledShutdownRequest(broker_id=self._mode.shell.config.node_id, broker_epoch=self._mode.broker_epoch)
-                )
+                answer = await self._channel.request(ControlledShutdownRequest(broker_id=config.node_id, broker_epoch=self._mode.broker_epoch))
             except OSError:
                 continue
             assert isinstance(answer, ControlledShutdownResponse), "ControlledShutdown was asked"

@@ -1,0 +1,188 @@
+"""A broker that is about to be taken over by controllers of KRaft: all that a broker of ZooKeeper's time is, and known to the quorum beside that.
+
+It copies the metadata log without going by it, registers as a migrating broker, and keeps its heartbeats. Who tells it what to do says whom it asks:
+once that is a controller of KRaft, it asks the leader of the quorum, under the epoch that the quorum gave it.
+Source: kafka.server.{KafkaServer (3.4 to 3.9), ZkBrokerEpochManager}, KIP-866, KAFKA-16463.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.core.metadata.metadata_level import FEATURE, KRAFT_VERSION
+from kraftsim.core.raft.voter_set import Address, VoterNode
+from kraftsim.node.broker.lifecycle import Lifecycle
+from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH
+from kraftsim.node.broker.metadata_publisher import MetadataPublisher
+from kraftsim.node.broker.registration import Registration
+from kraftsim.node.controller_channel import ActiveController, ControllerChannel
+from kraftsim.node.identity import METADATA_DIRECTORY, load_metadata_identity
+from kraftsim.node.raft.metadata_directory import metadata_world
+from kraftsim.node.raft.quorum_settings import raft_settings
+from kraftsim.node.raft.raft_node import RaftNode
+from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
+
+HEARTBEAT_SHARE: Final = 2
+"""A heartbeat is given up after half a session: the next one still comes in time."""
+A_LONG_TIME_MS: Final = 365 * 24 * 3_600_000
+"""It goes on asking to be registered: ZooKeeper's controllers serve it meanwhile."""
+DEPARTURE_MS: Final = 300_000
+
+
+class PatientLifecycle(Lifecycle):
+    """`Lifecycle` without a time by which the broker must be registered."""
+
+    def _registration_timeout_ms(self) -> int:
+        return A_LONG_TIME_MS
+
+
+class MigratingMode(ZookeeperMode):
+    """Implements `MetadataSource` with ZooKeeper, and the quorum that takes over from it."""
+
+    def __init__(self, broker: "Broker") -> None:
+        super().__init__(broker)
+        self._quorum = ActiveController()
+        self._log = MetadataPublisher(broker.world, broker.parts.metadata_image, self._ignore, self._on_leader)
+        self._lifecycle: Lifecycle | None = None
+        self._raft: RaftNode | None = None
+        self._heartbeats = ControllerChannel(
+            self.shell,
+            name="heartbeat",
+            controller=self._quorum,
+            request_timeout_ms=broker.config.controller_socket_timeout_ms,
+            retry_timeout_ms=broker.config.broker_session_timeout_ms // HEARTBEAT_SHARE,
+            own_versions=self.controller_versions,
+        )
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch under which the controller of now knows this broker."""
+        return self.epoch_for(is_kraft=self.received.is_kraft_controller)
+
+    def epoch_for(self, *, is_kraft: bool) -> int:
+        """Return that of the quorum or that of ZooKeeper."""
+        if not is_kraft:
+            return super().epoch_for(is_kraft=False)
+        return NO_BROKER_EPOCH if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    # Coming up -----------------------------------------------------------------------------------------------------------------------------
+
+    async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
+        """Begin the copy of the metadata log anew, and register with ZooKeeper. Raises ConfigError, OSError kinds."""
+        broker, config = self.broker, self.shell.config
+        await self._forget_log()
+        raft = RaftNode(
+            self.shell,
+            directory_id=await load_metadata_identity(broker.world, config, directory_id),
+            own_versions=self.controller_versions,
+            settings=raft_settings(config, has_pre_vote=broker.parts.has_pre_vote, always_flushes=False),
+            listener=self._log,
+        )
+        try:
+            await raft.load()
+            await super().load(directory_id, previous_broker_epoch)
+        except BaseException:
+            raft.close()
+            raise
+        self._raft = raft
+        registration = Registration(
+            config=config,
+            incarnation_id=broker.incarnation_id,
+            directory_ids=lambda: broker.partitions.directories.ids,
+            bound=broker.addresses,
+            supported_features=self._supported_by_migrating(),
+            previous_broker_epoch=NO_BROKER_EPOCH,
+            is_migrating=True,
+        )
+        self._lifecycle = PatientLifecycle(
+            self.shell, self._heartbeats, registration, lambda: self._log.published_offset, lambda: raft.trouble, lambda: None
+        )
+
+    def _supported_by_migrating(self) -> dict[str, tuple[int, int]]:
+        """Return just the level that inter.broker.protocol.version stands for: controllers at another one refuse this broker."""
+        features = {name: levels for name, levels in self.broker.parts.release.supported_features.items() if name == KRAFT_VERSION}
+        return {**features, FEATURE: (self.protocol.level, self.protocol.level)}
+
+    async def _forget_log(self) -> None:
+        """Delete what an earlier run, which may have been one of KRaft, has of the metadata log."""
+        disk = metadata_world(self.broker.world, self.shell.config).disk
+        names = disk.list(METADATA_DIRECTORY)
+        for name in names:
+            disk.remove(f"{METADATA_DIRECTORY}/{name}")
+        if names:
+            await disk.flush_directory(METADATA_DIRECTORY)
+
+    def begin(self) -> None:
+        """Fetch the log and register with the quorum, beside everything else."""
+        raft, lifecycle = self._raft, self._lifecycle
+        assert raft is not None and lifecycle is not None, "it was loaded"
+        super().begin()
+        raft.begin()
+        raft.run()
+        self.shell.tasks.spawn(lifecycle.run(), "lifecycle")
+        self.shell.tasks.spawn(self._be_unfenced(lifecycle), "unfencing")
+
+    async def _be_unfenced(self, lifecycle: Lifecycle) -> None:
+        await lifecycle.caught_up.wait()
+        lifecycle.set_ready_to_unfence()
+
+    # In service ----------------------------------------------------------------------------------------------------------------------------
+
+    async def _ignore(self, image: MetadataImage, changes: ImageChanges) -> None:
+        """Go by what controllers tell, not by the log."""
+
+    def _on_leader(self, leader: VoterNode | None) -> None:
+        assert self._raft is not None, "the replica says who leads"
+        self._quorum.learned(None if leader is None else self._raft.quorum.address_in(leader.endpoints))
+        self._look_for_controller()
+
+    def _on_told(self) -> None:
+        """Talk to whoever has spoken as the controller."""
+        self._look_for_controller()
+
+    def _look_for_controller(self) -> None:
+        address: Address | None
+        if self.received.is_kraft_controller:
+            address, is_broker = self._quorum.address, False
+        else:
+            address, is_broker = self._address_of_controller(), True
+        known = self.active_controller
+        if (known.address, known.is_broker) != (address, is_broker):
+            known.learned(address, is_broker=is_broker)
+
+    # Going down ----------------------------------------------------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Let the controller of now move everything away."""
+        if self.received.is_kraft_controller and self._lifecycle is not None and self._lifecycle.begin_controlled_shutdown():
+            try:
+                async with asyncio.timeout(min(DEPARTURE_MS, self.shell.config.broker_session_timeout_ms) / 1000):
+                    await self._lifecycle.may_stop.wait()
+            except TimeoutError:
+                pass
+            return
+        await super().leave()
+
+    async def stop(self) -> None:
+        """Send no heartbeats any more, fetch nothing, and be the controller no more."""
+        await super().stop()
+        self._heartbeats.close()
+        if self._raft is not None:
+            await self._raft.hand_over()
+            await self._raft.stop()
+
+    async def finish(self) -> None:
+        """Close the log, and end the session."""
+        if self._raft is not None:
+            self._raft.close()
+        await super().finish()
+
+    def abort(self) -> None:
+        """Drop everything."""
+        if self._raft is not None:
+            self._raft.abort()
+        self._heartbeats.abort()
+        super().abort()
