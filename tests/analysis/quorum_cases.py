@@ -27,6 +27,7 @@ UNCUT = "no-truncation-below-high-watermark"
 SNAPSHOT = "snapshot-equals-log"
 STORED = "vote-stored-before-told"
 COMMITTED_ONLY = "snapshot-of-committed-only"
+GIVEN = "producer-id-block-given-when-committed"
 
 Noted = tuple[str, Event] | tuple[str, int, Event]
 Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
@@ -62,6 +63,20 @@ QUORUM_ROWS: list[Row] = [
         (("a.2.0",),),
     ),
     ("no snapshots", COMMITTED_ONLY, on("a", committed(1, 9)), VACUOUS, 0),
+    # --- blocks that are given away; `allocated` puts the record at the offset that the next id names
+    ("blocks below the high watermark", GIVEN, on("a", committed(1, 1001), allocated(0, 1000), committed(1, 2001), allocated(1000, 2000)), OK, 2),
+    ("a block at the high watermark", GIVEN, on("a", committed(1, 1000), allocated(0, 1000)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
+    ("committed right behind the answer", GIVEN, on("a", allocated(0, 1000), committed(1, 1001)), VIOLATED, 1, ("a.1.0",), (("a.1.0",),)),
+    (
+        "known to another, and in a former life",
+        GIVEN,
+        [*on("b", committed(1, 2000)), *on("a", committed(1, 2000)), ("a", 2, allocated(0, 1000))],
+        VIOLATED,
+        1,
+        ("a.2.0",),
+        (("a.2.0",),),
+    ),
+    ("no blocks", GIVEN, on("a", committed(1, 9)), VACUOUS, 0),
     # --- one leader per epoch
     ("epochs won in turn", ONE_LEADER, [("a", elected(1)), ("b", elected(2)), ("a", elected(4))], OK, 3),
     ("an epoch won by two", ONE_LEADER, [("a", elected(1)), ("b", elected(1))], VIOLATED, 2, ("1",), (("a.1.0", "b.1.0"),)),

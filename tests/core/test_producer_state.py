@@ -54,6 +54,30 @@ def test_sequence_decides_the_verdict(first: int, last: int, verdict: Verdict) -
 
 
 @pytest.mark.parametrize(
+    ("before", "asked", "epoch", "first", "verdict"),
+    [
+        (None, (0, 0, False), 0, 0, APPEND),
+        (None, (0, 2, False), 0, 2, APPEND),  # a producer that is not known may begin anywhere
+        (None, (0, 2, True), 0, 2, OUT_OF_ORDER),  # one that begins each transaction with an epoch of its own begins at 0
+        (None, (0, 0, True), 0, 0, APPEND),
+        ((0, 4), (3, 5, False), 3, 5, APPEND),
+        ((0, 4), (3, 5, True), 3, 5, APPEND),  # it is known, so the question says where it goes on
+        ((0, 4), (3, 3, False), 3, 5, OUT_OF_ORDER),  # in turn, but an earlier batch still waits
+        ((0, 4), (4, 0, True), 4, 0, APPEND),
+        ((0, 4), (4, 1, False), 4, 2, OUT_OF_ORDER),
+        ((0, 4), (3, 5, False), 2, 5, OLD_EPOCH),  # whoever waits, a past epoch is fenced
+    ],
+)
+def test_no_batch_overtakes_one_that_waits_to_be_verified(before, asked, epoch, first, verdict) -> None:
+    """The lowest sequence of those that the coordinator is asked about comes first (KAFKA-14920)."""
+    state = manager(*(() if before is None else (make_batch(*before, epoch=3),)))
+    producer_epoch, base_sequence, adds = asked
+    guard = state.begin_verification(7, producer_epoch, base_sequence, 0, adds=adds)
+    assert isinstance(guard, int)
+    assert state.check(make_batch(first, first, epoch=epoch, transactional=True), guard) == verdict
+
+
+@pytest.mark.parametrize(
     ("epoch", "first", "verdict"),
     [
         (3, 2, APPEND),

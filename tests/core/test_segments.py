@@ -89,6 +89,18 @@ def test_removed_segments_are_gone_and_the_log_ends_before_them(story: list[tupl
     assert segments.log_end_offset == (removed[0] if removed else end_offset)
 
 
+@given(batches, st.integers(0, 60))
+def test_what_is_dropped_from_the_beginning_lies_wholly_before_the_offset(story: list[tuple[int, int, int, int]], offset: int) -> None:
+    """The segment that holds the offset stays, and so does the active one; of what stays nothing lies wholly before it."""
+    segments = fill(story).segments
+    before = [segment.base_offset for segment in segments.segments]
+    removed = [segment.base_offset for segment in segments.remove_before(offset)]
+    kept = [segment.base_offset for segment in segments.segments]
+    assert (removed + kept, len(kept) >= 1) == (before, True)
+    assert not removed or kept[0] <= offset
+    assert len(kept) == 1 or kept[1] > offset
+
+
 @pytest.mark.parametrize(
     ("size_bytes", "max_timestamp", "last_offset", "rolls"),
     [

@@ -78,7 +78,9 @@ class SegmentedLog(PartitionLog):
 
     def delete_before(self, offset: int) -> int:
         """Drop the segments that lie wholly before an offset, and return how many bytes went."""
-        return sum([self._files.remove_segment(segment.base_offset) for segment in self._segments.remove_before(offset)])
+        gone = self._segments.remove_before(offset)
+        assert not gone or self._segments.segments[0].base_offset <= offset, "what is kept reaches back to where the log is to begin"
+        return sum([self._files.remove_segment(segment.base_offset) for segment in gone])
 
     @property
     def size_bytes(self) -> int:
