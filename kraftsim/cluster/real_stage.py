@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.features import update_features
 from kraftsim.cluster.field_of_cluster import RealCluster
 from kraftsim.cluster.field_schedule import FieldSchedule
@@ -165,6 +166,10 @@ class RealStage:
     def questions(self, client_id: str) -> TransactionQuestions:
         """Return a client of the harness that asks about transactions."""
         return TransactionQuestions(self._harness, self._addresses, client_id)
+
+    def exact_client(self, client_id: str, topic: str) -> ExactClient:
+        """Return a client of the harness that says exactly what it is told to say."""
+        return ExactClient(self._harness, self._addresses, client_id, topic)
 
     def workplace(self, name: str) -> Workplace:
         """Return a new place for an application, whose clients are our own in both modes."""

@@ -22,6 +22,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
@@ -139,6 +140,10 @@ class Stage(Protocol):
 
     def questions(self, client_id: str) -> TransactionQuestions:
         """Return a client of the harness that asks how far partitions are decided, and how far a group has come."""
+        ...
+
+    def exact_client(self, client_id: str, topic: str) -> ExactClient:
+        """Return a client of the harness that says exactly what it is told to say about one topic."""
         ...
 
     def workplace(self, name: str) -> Workplace:

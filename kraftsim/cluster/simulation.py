@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.features import update_features
 from kraftsim.cluster.launch import build_node, client_parts_of, parse_node
 from kraftsim.cluster.probe import wait_until_answering
@@ -354,6 +355,10 @@ class SimulatedStage:
     def questions(self, client_id: str) -> TransactionQuestions:
         """Return a client of the harness that asks about transactions."""
         return TransactionQuestions(self._world, self.cluster.addresses, client_id)
+
+    def exact_client(self, client_id: str, topic: str) -> ExactClient:
+        """Return a client of the harness that says exactly what it is told to say."""
+        return ExactClient(self._world, self.cluster.addresses, client_id, topic)
 
     def workplace(self, name: str) -> Workplace:
         """Return a new host for an application."""

@@ -39,9 +39,10 @@ from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 from kraftsim.node.broker.transactions.verification import Verifier
-from kraftsim.node.config import ANNOUNCED_WINDOW, LATEST_BATCH, UNKNOWN_PRODUCERS, NodeConfig
+from kraftsim.node.config import ANNOUNCED_WINDOW, AS_RELEASED, EVERY_SEGMENT, LATEST_BATCH, NEWEST_TWO, UNKNOWN_PRODUCERS, NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.migration.copying import ZookeeperCopy
+from kraftsim.node.newest_snapshots import NewestSnapshots
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.releases.release import Release
@@ -70,6 +71,7 @@ from kraftsim.releases.traits import (
     READERS_STAND_AT_BATCHES,
     RETRIABLE_BLOCK_TIMEOUT,
     SHUTDOWN_AT_REGISTRATION,
+    SNAPSHOT_OF_EVERY_SEGMENT,
     TRANSACTIONS_HAVE_EPOCHS,
     VERIFIED_TRANSACTIONS,
     WITHOUT_ZOOKEEPER,
@@ -162,6 +164,7 @@ class Parts:
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
+            producer_snapshots=ProducerSnapshots if release.has(SNAPSHOT_OF_EVERY_SEGMENT) else NewestSnapshots,
             tiering_remedy=SnapshotRemedy if release.has(ANNOUNCES_REMOTE_COPIES_FIRST) else LooksFirst,
         )
 
@@ -204,6 +207,10 @@ class Parts:
     def _unknown_producer(self, config: NodeConfig) -> UnknownProducer:
         is_told = config.unknown_producer != UNKNOWN_PRODUCERS[0]
         return UnknownProducer(config.unknown_producer.replace("-", " ")) if is_told else self.unknown_producer
+
+    def snapshots(self, config: NodeConfig) -> type[ProducerSnapshots]:
+        """Return what keeps producer snapshots: as the release does, or as kraftsim.producer.snapshots says."""
+        return {AS_RELEASED: self.producer_snapshots, EVERY_SEGMENT: ProducerSnapshots, NEWEST_TWO: NewestSnapshots}[config.producer_snapshots]
 
     def snapshot_remedy(self, config: NodeConfig) -> SnapshotRemedy:
         """Make what is done about missing producer snapshots: as the release does, or as kraftsim.tiering.remedy says. Raises ConfigError."""

@@ -46,7 +46,7 @@ async def open_partition(
         producer_state,
         recovery_point=None if is_new else home.recovery_point(key),
         log_start_offset=home.log_start(key),
-        snapshots_of=parts.producer_snapshots,
+        snapshots_of=parts.snapshots(config),
         is_tiered=settings.tiering.is_tiered,
     )
     if owner is None:

@@ -143,7 +143,7 @@ class ReplicaMove:
         log.begin_at(former.log_start_offset)
         log.flushed_offset = flushed_offset
         log.epochs = hosted.replica.epochs = LeaderEpochs(former.epochs.starts)
-        snapshots = self._parts.producer_snapshots(self.home.world, log.directory)
+        snapshots = self._parts.snapshots(self._shell.config)(self.home.world, log.directory)
         snapshots.take(hosted.replica.producer_state, log.log_end_offset)
         hosted.log, hosted.snapshots, hosted.home = log, snapshots, self.home
         former.abort()

@@ -1,12 +1,14 @@
 """Where the remote store is, and what the metadata topic is like, by a node's properties.
 
 `remote.log.storage.manager.class.name` says what kind of store it is: that of Kafka's own LocalTieredStorage (or nothing) is a directory,
-`rsm.config.dir`; `kraftsim.s3` is a bucket, `rsm.config.s3.bucket`, of a service that speaks S3.
+`rsm.config.dir`, beside the data directory if it does not begin with '/'; `kraftsim.s3` is a bucket of a service that speaks S3,
+`rsm.config.s3.bucket`.
 Source: org.apache.kafka.server.log.remote.storage.RemoteLogManagerConfig, TopicBasedRemoteLogMetadataManagerConfig, LocalTieredStorage.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from posixpath import isabs, normpath
 from typing import Final
 
 from kraftsim.node.config import REMOTE_METADATA_PREFIX, STORE_PREFIX, NodeConfig
@@ -14,6 +16,7 @@ from kraftsim.node.config_keys import ConfigError
 
 LOCAL_TIERED_STORAGE: Final = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 S3: Final = "kraftsim.s3"
+DEFAULT_DIRECTORY: Final = "/tmp/kafka-tiered-storage"
 METADATA_TOPIC: Final = "__remote_log_metadata"
 
 
@@ -36,7 +39,8 @@ def store_location(config: NodeConfig) -> tuple[str, Mapping[str, str]]:
         return f"s3:{told['s3.bucket']}", told
     if kind != LOCAL_TIERED_STORAGE:
         raise ConfigError(f"remote.log.storage.manager.class.name: expected {LOCAL_TIERED_STORAGE} or {S3}, got {kind!r}")
-    return f"file:{told.get('dir', '/tmp/kafka-tiered-storage')}", told
+    place = told.get("dir", DEFAULT_DIRECTORY)
+    return f"file:{place if isabs(place) else normpath(f'{config.log_dir}/../{place}')}", told
 
 
 def metadata_topic_settings(config: NodeConfig) -> MetadataTopicSettings:

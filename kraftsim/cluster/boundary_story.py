@@ -1,0 +1,111 @@
+"""Five segments, a leader and a follower, and the boundary between releases that kept producer snapshots and one that did not.
+
+The cluster writes four segments while it keeps snapshots as brokers before 2.8 did: in each of them a new producer writes. It is upgraded, and the
+topic is tiered as the very first act. A follower without anything of its own begins behind the second segment; then the leader is lost, and
+producer 1 repeats what it wrote in the first segment, whose answer it never saw.
+
+The steps, and what is seen at each of them, are those of the example in the proposal of empty snapshots.
+Source: KAFKA-15195, KIP-405; what becomes of a producer that is not known: KIP-360 (2.5), before it KAFKA-5793.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.cluster.exact_client import ExactClient
+from kraftsim.cluster.scenario import Stage, StoryFailed, within
+from kraftsim.events.runs import PhaseBegan
+from protocol.errors import ErrorCode
+
+TOPIC: Final = "ledger"
+LEADER, FOLLOWER = 1, 2
+EARLIEST_LOCAL: Final = -4
+SEGMENTS: Final = 4
+RECORDS_PER_SEGMENT: Final = 2
+VALUE_BYTES: Final = 400
+STEP_SECONDS: Final = 60.0
+NEW_ID: Final = 1001
+LAST_SEQUENCE: Final = RECORDS_PER_SEGMENT - 1
+"""Of each producer in its segment: a first sequence of 0 would be taken from anybody under any rule."""
+SETTINGS: Final = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.manager.task.interval.ms": "300",
+    "rsm.config.dir": "remote-store",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
+    "log.retention.check.interval.ms": "300",
+    "log.initial.task.delay.ms": "300",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "kraftsim.producer.snapshots": "newest-two",
+}
+CONFIGS: Final = {"segment.bytes": "1000", "index.interval.bytes": "1", "local.retention.bytes": "2000", "retention.ms": "-1"}
+UPGRADED: Final = {"kraftsim.producer.snapshots": "every-segment"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """What was seen: whom the rebuilt follower knew when it came to lead, and what it answered to producer 1."""
+
+    known: tuple[int, ...]
+    error: ErrorCode
+    offset: int
+
+
+def value_of(producer_id: int, sequence: int) -> bytes:
+    """Return the one record that a producer writes with a sequence."""
+    return f"producer {producer_id}, record {sequence} ".encode().ljust(VALUE_BYTES, b".")
+
+
+REPEATED: Final = value_of(1, LAST_SEQUENCE)
+"""What producer 1 does not know to be in the log."""
+
+
+async def come_to_the_boundary(stage: Stage) -> tuple[ExactClient, Boundary]:
+    """Play up to the answer that producer 1 gets from the rebuilt follower. The old leader is left dead."""
+    client = stage.exact_client("narrator", TOPIC)
+    _say(stage, "written before 2.8")
+    await within(stage, "the topic was not there", client.create_topic([LEADER], CONFIGS), STEP_SECONDS)
+    for producer_id in range(1, SEGMENTS + 1):
+        for sequence in range(RECORDS_PER_SEGMENT):
+            await _write(client, producer_id, sequence)
+    await _write(client, SEGMENTS, RECORDS_PER_SEGMENT)
+    _say(stage, "upgraded")
+    for broker_id in (FOLLOWER, LEADER):
+        await stage.restart(f"broker-{broker_id}", settings=UPGRADED)
+        await stage.wait_for_brokers()
+    known = await client.known_producers()
+    if known != [1, 2, 3, 4]:
+        raise StoryFailed(f"the leader knows {known}")
+    _say(stage, "tiered as the very first act")
+    await client.set_configs({"remote.storage.enable": "true"})
+    await within(stage, "nothing went to the store", _until_local_from(client, 4), STEP_SECONDS)
+    _say(stage, "a follower without local segments")
+    await within(stage, "the follower did not come in sync", client.set_replicas([LEADER, FOLLOWER]), STEP_SECONDS)
+    _say(stage, "the leader dies")
+    stage.inject()
+    while not stage.is_down(f"broker-{LEADER}"):
+        await stage.sleep(0.1)
+    _say(stage, "producer 1 writes again what it wrote in segment 1")
+    error, offset = await client.produce(1, LAST_SEQUENCE, REPEATED)
+    told = tuple(await client.known_producers())
+    return client, Boundary(known=told, error=error, offset=offset)
+
+
+async def copies_of(client: ExactClient, value: bytes) -> int:
+    """Return how often a record is in the log, wherever that lies."""
+    return (await client.read_values()).count(value)
+
+
+async def _write(client: ExactClient, producer_id: int, sequence: int) -> None:
+    error, _ = await client.produce(producer_id, sequence, value_of(producer_id, sequence))
+    if error is not ErrorCode.NONE:
+        raise StoryFailed(f"record {sequence} of producer {producer_id} was answered {error.name}")
+
+
+async def _until_local_from(client: ExactClient, offset: int) -> None:
+    while await client.offset_of(EARLIEST_LOCAL) < offset:
+        pass
+
+
+def _say(stage: Stage, phase: str) -> None:
+    stage.note(PhaseBegan(phase=phase))
