@@ -16,6 +16,7 @@ from kraftsim.events import (
     tiered_storage,
     transactional_clients,
     transactions,
+    zookeeper_controllers,
 )
 from kraftsim.events.event import Event
 
@@ -35,6 +36,7 @@ MODULES = (
     lease_pid,
     runs,
     tiered_storage,
+    zookeeper_controllers,
 )
 
 KINDS: dict[str, type[Event]] = dict(sorted(Event.kinds.items()))

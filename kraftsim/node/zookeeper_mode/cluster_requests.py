@@ -4,7 +4,6 @@ Source: kafka.controller.KafkaController (doControlledShutdown, tryProcessAlterP
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
@@ -16,6 +15,7 @@ from kraftsim.core.zookeeper_mode.partition_rules import in_sync_with
 from kraftsim.events.event import Event
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper_mode.producer_id_blocks import claim_block
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import NO_BROKER_EPOCH, ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 from protocol.messages.k56_alter_partition import (
@@ -32,9 +32,6 @@ from protocol.schema import Message
 
 if TYPE_CHECKING:
     from kraftsim.node.zookeeper_mode.reign import Reign
-
-
-BLOCKS = "kraftsim.node.zookeeper_mode.producer_id_blocks"
 
 
 def controlled_shutdown(reign: "Reign", call: Call) -> Answer | Deferred:
@@ -142,7 +139,7 @@ def allocate_producer_ids(reign: "Reign", call: Call) -> Answer | Deferred:
 
 async def _claim(reign: "Reign", broker_id: int, later: Deferred) -> None:
     try:
-        block = await import_module(BLOCKS).claim_block(reign.client, broker_id, reign.world.note)
+        block = await claim_block(reign.client, broker_id, reign.world.note)
     except ZookeeperRefused:
         later.complete(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
         return
