@@ -18,10 +18,10 @@ from mutants.mutant import Mutant
 from mutants.results import digest_of
 
 CONTROLS_AT_A_TIME = 20
-AT_A_TIME = 16
+AT_A_TIME = 8
 
 
-TESTS_CPU_SECONDS = 90.0
+TESTS_CPU_SECONDS = 40.0
 """The tests of a core take less than half of that."""
 
 
