@@ -10,6 +10,7 @@ import msgspec
 
 from kraftsim.analysis.ingest import IngestResult
 from kraftsim.analysis.run_facts import RunFacts
+from kraftsim.analysis.transaction_chapter import TransactionChapter
 from kraftsim.analysis.witnesses import Witness, printable
 from kraftsim.invariants.verdict import Outcome
 
@@ -60,6 +61,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     facts: RunFacts
     ingest: IngestResult
     judgements: tuple[Judgement, ...]
+    transactions: TransactionChapter | None = None
 
     @property
     def exit_code(self) -> int:

@@ -13,6 +13,7 @@ from kraftsim.analysis.analysis import Analysis, Judgement, WitnessedBreach
 from kraftsim.analysis.ingest import IngestResult, ingested
 from kraftsim.analysis.run_facts import RunFacts, read_run_facts
 from kraftsim.analysis.session import spark_session
+from kraftsim.analysis.transaction_chapter import TransactionChapter, find_chapter, has_transactions
 from kraftsim.analysis.verdicts import Found, find_verdicts
 from kraftsim.analysis.witnesses import Witness, fetch_witnesses
 from kraftsim.invariants.invariant import INVARIANTS, Invariant
@@ -33,14 +34,20 @@ def analyze_run(run: Path, invariants: Sequence[str] = (), *, spark: "SparkSessi
     chosen = _chosen(invariants, facts.must_exercise)
     ingest = ingested(run)
     if spark is not None:
-        found = find_verdicts(spark, ingest.parquet, ingest.event_count, chosen)
+        found, chapter = _ask(spark, ingest, chosen)
     else:
         with spark_session() as session:
-            found = find_verdicts(session, ingest.parquet, ingest.event_count, chosen)
-    analysis = _analysis(facts, ingest, chosen, found)
+            found, chapter = _ask(session, ingest, chosen)
+    analysis = msgspec.structs.replace(_analysis(facts, ingest, chosen, found), transactions=chapter)
     if not invariants:
         (run / ANALYSIS_FILE).write_bytes(msgspec.json.encode(analysis))
     return analysis
+
+
+def _ask(spark: "SparkSession", ingest: IngestResult, chosen: Sequence[Invariant]) -> tuple[Mapping[str, Found], TransactionChapter | None]:
+    """Ask what was found of the invariants, and of transactions if there were any."""
+    found = find_verdicts(spark, ingest.parquet, ingest.event_count, chosen)
+    return found, find_chapter(spark, ingest.parquet) if has_transactions(Path(ingest.parquet)) else None
 
 
 def analysis_of(run: Path) -> Analysis:

@@ -22,6 +22,7 @@ from kraftsim.analysis.columns import POSITION
 from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
 from kraftsim.analysis.payload import pack
+from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.witnesses import printable
 from kraftsim.invariants.verdict import Outcome
 from protocol.api_keys import ApiKey
@@ -72,6 +73,7 @@ def report_html(analysis: Analysis) -> str:
         "FACTS": _facts(analysis, still),
         "INVARIANTS": "\n".join(_row(judgement) for judgement in _worst_first(analysis.judgements)),
         "COMMAND": _command(analysis),
+        "TRANSACTIONS": chapter_html(analysis.transactions),
         "NOTES": _notes(analysis, left_out),
         "META": script_json(facts),
         "DATA": payload.text,
