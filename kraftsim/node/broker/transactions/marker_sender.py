@@ -10,7 +10,8 @@ from typing import Final, assert_never
 
 from kraftsim.core.transactions.marker_queue import Complete, Effect, EndedTransaction, Marker, MarkerErrors, MarkerQueue, RetryLater, SendMarkers
 from kraftsim.core.transactions.transaction_entry import TopicPartition
-from kraftsim.node.outbound import PeerConnection, VersionRange
+from kraftsim.node.broker.transactions.broker_connections import AddressOf, BrokerConnections
+from kraftsim.node.outbound import VersionRange
 from kraftsim.node.pump import Pump
 from kraftsim.node.shell import NodeShell
 from protocol.errors import ErrorCode
@@ -23,7 +24,6 @@ from protocol.messages.k27_write_txn_markers import (
 
 RETRY_MS: Final = 50
 KNOWN: Final = {int(code): code for code in ErrorCode}
-AddressOf = Callable[[int], tuple[str, int] | None]
 
 
 class MarkerSender:
@@ -40,10 +40,8 @@ class MarkerSender:
     ) -> None:
         self.queue = queue
         self.shell = shell
-        self._address_of = address_of
-        self._own_versions = own_versions
         self._complete = complete
-        self._connections: dict[int, PeerConnection] = {}
+        self._connections = BrokerConnections(shell, "txn-marker-sender", address_of=address_of, own_versions=own_versions)
         self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._pump: Pump[Effect] = Pump(queue.take_effects, self._carry_out)
@@ -61,14 +59,12 @@ class MarkerSender:
     def close(self) -> None:
         """Ask nobody any more."""
         self._stand_still()
-        for connection in list(self._connections.values()):
-            connection.close()
+        self._connections.close()
 
     def abort(self) -> None:
         """Drop every connection as a process that dies."""
         self._stand_still()
-        for connection in self._connections.values():
-            connection.abort()
+        self._connections.abort()
 
     def _stand_still(self) -> None:
         self._is_closed = True
@@ -96,10 +92,10 @@ class MarkerSender:
     async def _exchange(self, effect: SendMarkers) -> None:
         """Ask one broker, and take its answer, or that there is none."""
         try:
-            connection = await self._connected(effect.broker_id)
+            connection = await self._connections.to(effect.broker_id)
             answer = await connection.request(request_of(effect.markers))
         except OSError:
-            self._leave(effect.broker_id)
+            self._connections.leave(effect.broker_id)
             self.queue.on_lost(effect.broker_id)
             self.settle()
             return
@@ -111,34 +107,6 @@ class MarkerSender:
         """Take an answer: what it completes is completed before anybody else looks (KAFKA-10080)."""
         self.queue.on_answer(broker_id, errors)
         self.settle()
-
-    async def _connected(self, broker_id: int) -> PeerConnection:
-        known = self._connections.get(broker_id)
-        address = self._address_of(broker_id)
-        if address is None:
-            raise ConnectionError(f"broker {broker_id} is not known to be alive")
-        if known is not None and known.is_open and (known.host, known.port) == address:
-            return known
-        self._leave(broker_id)
-        config = self.shell.config
-        connection = self._connections[broker_id] = PeerConnection(
-            *address,
-            client_id=f"broker-{config.node_id}-txn-marker-sender",
-            world=self.shell.world,
-            request_timeout_ms=config.request_timeout_ms,
-            own_versions=self._own_versions,
-            frame_events=config.frame_events,
-            number=self.shell.next_connection_number(),
-            local_host=config.outgoing_host,
-            security=self.shell.security.to_brokers,
-        )
-        await connection.connect()
-        return connection
-
-    def _leave(self, broker_id: int) -> None:
-        connection = self._connections.pop(broker_id, None)
-        if connection is not None:
-            connection.close()
 
 
 def request_of(markers: tuple[Marker, ...]) -> WriteTxnMarkersRequest:

@@ -15,7 +15,8 @@ from kraftsim.core.transactions.transaction_entry import TopicPartition
 from kraftsim.core.transactions.verification_queue import Ask, Effect, Question, Told, VerificationErrors, VerificationQueue
 from kraftsim.events.partition_transactions import TransactionVerified
 from kraftsim.node.broker.internal_topics import TRANSACTION_STATE
-from kraftsim.node.outbound import NoCommonVersion, PeerConnection, VersionRange
+from kraftsim.node.broker.transactions.broker_connections import BrokerConnections
+from kraftsim.node.outbound import NoCommonVersion, VersionRange
 from kraftsim.node.shell import NodeShell
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -38,11 +39,10 @@ class Verifier:
     def __init__(self, shell: NodeShell, image: Callable[[], MetadataImage], *, own_versions: Mapping[int, VersionRange]) -> None:
         self._shell = shell
         self._image = image
-        self._own_versions = own_versions
         self._queue = VerificationQueue()
         self._waiters: dict[int, OnVerified] = {}
         self._next_waiter = 0
-        self._connections: dict[int, PeerConnection] = {}
+        self._connections = BrokerConnections(shell, "add-partitions-to-txn", address_of=self._address_of, own_versions=own_versions)
 
     async def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition], *, adds: bool = False
@@ -87,13 +87,11 @@ class Verifier:
 
     def close(self) -> None:
         """Ask nobody any more."""
-        for connection in list(self._connections.values()):
-            connection.close()
+        self._connections.close()
 
     def abort(self) -> None:
         """Drop every connection as a process that dies."""
-        for connection in self._connections.values():
-            connection.abort()
+        self._connections.abort()
 
     # Finding -------------------------------------------------------------------------------------------------------------------------------
 
@@ -147,7 +145,7 @@ class Verifier:
         except NoCommonVersion:
             effects = self._queue.on_answer(ask.coordinator_id, {})  # it cannot verify: nobody did when it was built
         except OSError:
-            self._leave(ask.coordinator_id)
+            self._connections.leave(ask.coordinator_id)
             effects = self._queue.on_error(ask.coordinator_id, ErrorCode.NETWORK_EXCEPTION)
         else:
             await self._shell.world.breathe("verified, and not appended")
@@ -162,40 +160,13 @@ class Verifier:
         return self._queue.on_error(ask.coordinator_id, ErrorCode.INVALID_TXN_STATE if is_ours else error)
 
     async def _answer_of(self, ask: Ask) -> AddPartitionsToTxnResponse:
-        connection = await self._connected(ask.coordinator_id)
+        connection = await self._connections.to(ask.coordinator_id)
         version = connection.version_for(ApiKey.ADD_PARTITIONS_TO_TXN)
         if version < FIRST_VERSION_OF_BROKERS:
             raise NoCommonVersion(f"broker {ask.coordinator_id} cannot be asked about partitions of transactions")
         answer = await connection.request(request_of(ask.questions), api_version=version)
         assert isinstance(answer, AddPartitionsToTxnResponse), "AddPartitionsToTxn was asked"
         return answer
-
-    async def _connected(self, broker_id: int) -> PeerConnection:
-        known, address = self._connections.get(broker_id), self._address_of(broker_id)
-        if address is None:
-            raise ConnectionError(f"broker {broker_id} is not known to be alive")
-        if known is not None and known.is_open and (known.host, known.port) == address:
-            return known
-        self._leave(broker_id)
-        config = self._shell.config
-        connection = self._connections[broker_id] = PeerConnection(
-            *address,
-            client_id=f"broker-{config.node_id}-add-partitions-to-txn",
-            world=self._shell.world,
-            request_timeout_ms=config.request_timeout_ms,
-            own_versions=self._own_versions,
-            frame_events=config.frame_events,
-            number=self._shell.next_connection_number(),
-            local_host=config.outgoing_host,
-            security=self._shell.security.to_brokers,
-        )
-        await connection.connect()
-        return connection
-
-    def _leave(self, broker_id: int) -> None:
-        connection = self._connections.pop(broker_id, None)
-        if connection is not None:
-            connection.close()
 
 
 def request_of(questions: Sequence[Question]) -> AddPartitionsToTxnRequest:
