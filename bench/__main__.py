@@ -2,7 +2,7 @@
 
 python -m bench [NAME ...] [OPTIONS OF A BENCH]
 names: codec import records frames copies start quorum_start ids failover writes partitions produce
-       traffic latency producers leader_failover variants shrink idle bugs
+       traffic latency producers leader_failover variants id_variants shrink idle bugs
 """
 
 import subprocess
@@ -28,6 +28,7 @@ BENCHES = {
     "producers": "memory of 100,000 producer ids in the state of a partition, beside the heap of Apache Kafka",
     "leader_failover": "from kill -9 of a partition's leader to the next acknowledged record, beside Apache Kafka",
     "variants": "five batches of each producer, or the latest one (KIP-758): memory, answers, harm",
+    "id_variants": "producer ids as KIP-730 has them, and as it might: crash loops, prefetch, lost answers, sizes",
     "transactions": "transactions per second and the latency of commits, by librdkafka, beside Apache Kafka",
     "copying": "MB/s of consume-transform-produce, exactly once, by librdkafka, beside Apache Kafka",
     "tasks": "what a producer per task costs beside a producer per thread, at 10, 100 and 1,000 partitions",

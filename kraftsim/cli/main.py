@@ -25,6 +25,7 @@ VERBS = {
     "lease": "Run a server or a producer of lease_pid, the design before Kafka's own.",
     "scenario": "Play a scenario: in virtual time, as processes, or embedded.",
     "sweep": "Play a scenario over many seeds and look for violated invariants.",
+    "compare": "Play one workload over several designs of the idempotent producer, and report.",
     "replay": "Play a run again, exactly, from the replay.json that it left.",
     "shrink": "Leave out of a failing run whatever it does not need to fail.",
     "diff": "Name the first event at which two runs part.",

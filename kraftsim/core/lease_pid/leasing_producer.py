@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from kraftsim.core.lease_pid.leased_partition import HALF_OF_SEQUENCES, generation_after
 from kraftsim.core.lease_pid.leasing import Lease
 from kraftsim.core.lease_pid.producer_steps import (
     Acknowledged,
@@ -138,9 +139,11 @@ class LeasingProducer:
         each.asks = each.must_ask = False
         is_new_id = each.lease is None or each.lease.producer_id != lease.producer_id
         arrived = (lease.sequence_number - each.first_sequence) % SEQUENCES if not is_new_id else 0
-        if not is_new_id and arrived > len(each.waiting):
-            # The log has less than was acknowledged, or somebody wrote under our name: what waits must not be taken for what is there.
-            self._ask_anew(each)
+        if each.lease is not None and not is_new_id and _is_of_another(each.lease, lease, arrived, len(each.waiting)):
+            self._end(each)
+            return
+        if arrived > len(each.waiting):
+            self._ask_anew(each)  # the log has less than was acknowledged: it was lost, and what waits must not be taken for what is there
             return
         for _ in range(arrived):
             self._effects.append(Acknowledged(each.waiting.popleft()))
@@ -181,9 +184,7 @@ class LeasingProducer:
     def _hear(self, each: _Partition, error: ErrorCode) -> None:
         each.must_rewind = True
         if error is ErrorCode.INVALID_PRODUCER_EPOCH:
-            each.is_shut_out = True
-            self._effects.append(ShutOut(each.number))
-            self._give_up(each, error)
+            self._end(each)
         elif error is ErrorCode.UNKNOWN_PRODUCER_ID:
             self._ask_anew(each)
         elif error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -198,6 +199,11 @@ class LeasingProducer:
         each.under_way -= 1
         each.must_rewind = True
         each.not_before_ms = self._now_ms + self._settings.retry_backoff_ms
+
+    def _end(self, each: _Partition) -> None:
+        each.is_shut_out = True
+        self._effects.append(ShutOut(each.number))
+        self._give_up(each, ErrorCode.INVALID_PRODUCER_EPOCH)
 
     def _give_up(self, each: _Partition, error: ErrorCode) -> None:
         for message in each.waiting:
@@ -251,3 +257,12 @@ class LeasingProducer:
             each.sent += len(messages)
             each.under_way += 1
             self._effects.append(request)
+
+
+def _is_of_another(held: Lease, granted: Lease, arrived: int, waiting: int) -> bool:
+    """Tell whether somebody else has written under our id: in a generation that we never had, or more than we have sent.
+
+    A zombie that wakes up late renews first, and would shut its successor out otherwise. The draft does not say what a producer makes of this.
+    """
+    is_ours = granted.generation in (held.generation, generation_after(held.generation))
+    return not is_ours or waiting < arrived < HALF_OF_SEQUENCES

@@ -26,6 +26,11 @@ class ProducerIdControl:
         """The first id of the next block."""
         return self._next_producer_id.value or 0
 
+    @property
+    def block_size(self) -> int:
+        """How many ids the next block has."""
+        return BLOCK_SIZE
+
     def decide_allocate(self, broker_id: int, broker_epoch: int) -> Decision[ProducerIdBlock] | Refusal:
         """Propose the next block for a broker; nothing changes until the record is replayed.
 
@@ -34,9 +39,9 @@ class ProducerIdControl:
         """
         if not self._is_current(broker_id, broker_epoch):
             return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not at epoch {broker_epoch}")
-        if self.next_producer_id > LAST_PRODUCER_ID - BLOCK_SIZE:
+        if self.next_producer_id > LAST_PRODUCER_ID - self.block_size:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "producer ids are exhausted")
-        block = ProducerIdBlock(first_producer_id=self.next_producer_id, size=BLOCK_SIZE)
+        block = ProducerIdBlock(first_producer_id=self.next_producer_id, size=self.block_size)
         return Decision([ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.next_producer_id)], block)
 
     def replay(self, record: ProducerIdsRecord) -> None:

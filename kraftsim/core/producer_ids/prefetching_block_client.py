@@ -76,9 +76,13 @@ class PrefetchingBlockClient:
     def _hand_out(self, now_ms: int) -> ProducerId:
         producer_id = self._following_producer_id
         self._following_producer_id += 1
-        if producer_id == self._current.prefetch_producer_id:  # equal, not beyond: each block asks once, and a failed prefetch waits for its end
+        if self._asks_ahead(ProducerId(producer_id)):
             self._maybe_request(now_ms)
         return ProducerId(producer_id)
+
+    def _asks_ahead(self, producer_id: ProducerId) -> bool:
+        """Tell whether an id is the one at which the next block is asked for."""
+        return producer_id == self._current.prefetch_producer_id  # equal, not beyond: each block asks once, and a failed prefetch waits for its end
 
     def _use(self, block: ProducerIdBlock) -> None:
         self._current = block

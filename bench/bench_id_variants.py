@@ -1,0 +1,122 @@
+"""Producer ids as KIP-730 has them, and as it might have: ids burned by crashes and lost answers, stalls with and without prefetch, block sizes.
+
+python -m bench.bench_id_variants [--seed 1] [--seconds 60] [--spark 'local[2]']
+
+Counts follow from the seed alone. With --spark the allocations of the first table are read as an audit trail: who owns which id.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter, process_time
+
+from bench.id_variants.lab import Found, Terms, play
+from kraftsim.core.decision import Decision
+from kraftsim.core.producer_ids.control import ProducerIdControl
+from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
+from kraftsim.core.producer_ids.source_variants import EagerBlockClient, OnDemandBlockClient
+from kraftsim.core.timeline import Journal
+
+BLOCKS = 20_000
+SOURCES = {"at 90 %, as shipped": PrefetchingBlockClient, "not at all": OnDemandBlockClient, "with the first id": EagerBlockClient}
+
+
+def crash_loops(seed: int, seconds: float) -> Found:
+    """Print what crash loops of brokers burn, and how long the numbers last."""
+    print(
+        "\n| brokers crash every | crashes | blocks | ids used | ids burned unused | used twice | years until 2^63 |\n|---|---|---|---|---|---|---|"
+    )
+    found = Found()
+    for crash_every_s in (0.0, 10.0, 1.0, 0.2):
+        found = play(Terms(seconds=seconds, crash_every_s=crash_every_s), seed)
+        when = f"{crash_every_s:g} s" if crash_every_s else "never"
+        counts = f"{found.crashes:,} | {found.blocks:,} | {found.given:,} | {found.unused:,} | {found.doubled}"
+        print(f"| {when} | {counts} | {found.years_left(seconds):,.0f} |", flush=True)
+    return found
+
+
+def prefetch(seed: int, seconds: float) -> None:
+    """Print what clients feel of it that blocks have to be fetched."""
+    print(
+        "\n| the next block is asked for | ids a second and broker | answered 14 | clients that waited | waited at most, ms |\n|---|---|---|---|---|"
+    )
+    for rate in (100.0, 1000.0, 5000.0):
+        for name, source in SOURCES.items():
+            found = play(Terms(seconds=min(seconds, 20.0), ids_per_second=rate, source=source, brokers=1), seed)
+            print(f"| {name} | {rate:,.0f} | {found.refused:,} | {len(found.stalls_ms):,} | {max(found.stalls_ms, default=0)} |", flush=True)
+
+
+def lost_answers(seed: int, seconds: float) -> None:
+    """Print what answers that get lost burn, with and without a controller that repeats itself."""
+    print("\n| answers lost | the controller | blocks | ids used | ids burned unused | used twice |\n|---|---|---|---|---|---|")
+    for lost_percent in (0, 10, 50):
+        for repeats in (False, True):
+            found = play(Terms(seconds=seconds, lost_percent=lost_percent, repeats=repeats), seed)
+            kind = "repeats its answer" if repeats else "gives another block, as shipped"
+            print(f"| {lost_percent} % | {kind} | {found.blocks:,} | {found.given:,} | {found.unused:,} | {found.doubled} |", flush=True)
+
+
+def block_sizes(seed: int, seconds: float) -> None:
+    """Print what the size of a block changes."""
+    print("\n| ids in a block | blocks | answered 14 | ids burned unused, a crash every 10 s |\n|---|---|---|---|")
+    for size in (1, 10, 100, 1000, 100_000):
+        found = play(Terms(seconds=min(seconds, 20.0), block_size=size, crash_every_s=10.0), seed)
+        print(f"| {size:,} | {found.blocks:,} | {found.refused:,} | {found.unused:,} |", flush=True)
+
+
+def controller_rate() -> None:
+    """Print how fast the controller's rule gives blocks away, and how long the numbers last at that."""
+    control = ProducerIdControl(Journal(), lambda broker_id, epoch: True)
+    began = process_time()
+    for _ in range(BLOCKS):
+        decided = control.decide_allocate(1, 1)
+        assert isinstance(decided, Decision), "there are ids left"
+        for record in decided.records:
+            control.replay(record)
+    rate = BLOCKS / (process_time() - began)
+    years = 2**63 / (rate * 1000) / (365.25 * 86_400)
+    print(f"\nthe controller's rule alone: {rate:,.0f} blocks per CPU second; at that rate 2^63 lasts {years:,.0f} years")
+
+
+def audit(found: Found, master: str) -> None:
+    """Read the allocations with Spark, and ask for the owner of some ids."""
+    from kraftsim.analysis.session import spark_session
+
+    with tempfile.TemporaryDirectory() as scratch:
+        trail = Path(scratch) / "trail.jsonl"
+        names = ("first_producer_id", "next_producer_id", "broker_id", "broker_epoch")
+        trail.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in found.audit))
+        asked = [found.audit[0][0], found.audit[len(found.audit) // 2][0] + 7, found.audit[-1][1] - 1]
+        with spark_session(master) as spark:
+            began = perf_counter()
+            spark.read.json(str(trail)).createOrReplaceTempView("trail")
+            for producer_id in asked:
+                told = spark.sql(
+                    f"SELECT broker_id, broker_epoch FROM trail WHERE {producer_id} >= first_producer_id AND {producer_id} < next_producer_id"
+                )
+                print(f"id {producer_id:,}: {[tuple(row) for row in told.collect()]}")
+            print(f"{len(found.audit):,} allocations asked three times in {perf_counter() - began:.1f} s")
+
+
+def main() -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--spark", metavar="MASTER")
+    options = parser.parse_args()
+    print(f"seed {options.seed}, {options.seconds:g} virtual seconds, 3 brokers, 100 ids a second each, 50 ms until a block is there")
+    found = crash_loops(options.seed, options.seconds)
+    prefetch(options.seed, options.seconds)
+    lost_answers(options.seed, options.seconds)
+    block_sizes(options.seed, options.seconds)
+    controller_rate()
+    if options.spark:
+        audit(found, options.spark)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

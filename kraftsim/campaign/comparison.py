@@ -1,0 +1,147 @@
+"""Plays designs of the idempotent producer over many seeds, and writes one report: tables, plots, and how to have it again.
+
+Outcomes are JSON lines, one per run; they are added up by Spark where that is wanted, by Python else, with the same sums.
+Source: see `kraftsim/cluster/comparison/systems.py`.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from time import process_time
+from typing import Final
+
+import msgspec
+
+from kraftsim.campaign.comparison_page import html_page, markdown_page
+from kraftsim.cluster.comparison.outcome import Outcome
+from kraftsim.cluster.comparison.play import plan_of, play
+from kraftsim.cluster.comparison.systems import SYSTEMS, system_named
+
+OUTCOMES: Final = "outcomes.jsonl"
+SUMS: Final = ("records", "doubled", "lost", "missing", "disordered", "refusals", "fenced", "requests", "ids_used", "ids_taken")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What all runs of a design came to. `silences_ms`: of each run in which a broker was killed under a writer, sorted."""
+
+    system: str
+    runs: int
+    runs_with_doubles: int
+    runs_with_losses: int
+    totals: dict[str, int]
+    silences_ms: tuple[int, ...]
+    troubles: int
+
+    def silence_ms(self, share: float) -> int:
+        """Return the silence that so many of the runs did not exceed; -1 where there was none."""
+        return self.silences_ms[min(int(len(self.silences_ms) * share), len(self.silences_ms) - 1)] if self.silences_ms else -1
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """All outcomes, and what they took."""
+
+    outcomes: tuple[Outcome, ...]
+    cpu_seconds: float
+
+    @property
+    def seeds_per_cpu_second(self) -> float:
+        """How many runs of one design a CPU second is good for."""
+        return len(self.outcomes) / self.cpu_seconds if self.cpu_seconds else 0.0
+
+
+def run_one(name: str, seed: int) -> tuple[Outcome, float]:
+    """Play one seed over one design; return what came of it, and the CPU seconds that it took."""
+    before = process_time()
+    outcome = play(system_named(name), plan_of(seed))
+    return outcome, process_time() - before
+
+
+def compare(seeds: Sequence[int], names: Sequence[str] = (), *, jobs: int = 1, report: Callable[[int, int], None] = lambda done, of: None) -> Played:
+    """Play every seed over every design, or over some of them."""
+    chosen = [system_named(name).name for name in names] or [system.name for system in SYSTEMS]
+    work = [(name, seed) for seed in seeds for name in chosen]
+    outcomes: list[Outcome] = []
+    seconds = 0.0
+    for done, (outcome, took) in enumerate(_played(work, jobs), 1):
+        outcomes.append(outcome)
+        seconds += took
+        report(done, len(work))
+    return Played(outcomes=tuple(outcomes), cpu_seconds=seconds)
+
+
+def _played(work: Sequence[tuple[str, int]], jobs: int) -> Iterator[tuple[Outcome, float]]:
+    """Yield what came of each piece of work, in its order."""
+    if jobs <= 1:
+        for name, seed in work:
+            yield run_one(name, seed)
+        return
+    with ProcessPoolExecutor(max_workers=min(jobs, os.cpu_count() or 1)) as pool:
+        futures: list[Future[tuple[Outcome, float]]] = [pool.submit(run_one, name, seed) for name, seed in work]
+        for future in futures:
+            yield future.result()
+
+
+def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
+    """Add the outcomes up, by design, in the order of the designs."""
+    rows = []
+    for system in SYSTEMS:
+        own = [each for each in outcomes if each.system == system.name]
+        if own:
+            rows.append(
+                Row(
+                    system=system.name,
+                    runs=len(own),
+                    runs_with_doubles=sum(each.doubled > 0 for each in own),
+                    runs_with_losses=sum(each.lost > 0 for each in own),
+                    totals={name: sum(getattr(each, name) for each in own) for name in SUMS},
+                    silences_ms=tuple(sorted(each.silence_ms for each in own if each.silence_ms >= 0)),
+                    troubles=sum(each.trouble is not None for each in own),
+                )
+            )
+    return rows
+
+
+def rows_by_spark(outcomes: Path, master: str) -> list[Row]:
+    """Add the outcomes of a file up with Spark. Raises JavaMissing."""
+    from kraftsim.analysis.session import spark_session
+
+    sums = ", ".join(f"sum({name}) AS {name}" for name in SUMS)
+    with spark_session(master) as spark:
+        spark.read.json(str(outcomes)).createOrReplaceTempView("outcomes")
+        found = spark.sql(
+            f"SELECT system, count(*) AS runs, sum(CAST(doubled > 0 AS INT)) AS with_doubles, sum(CAST(lost > 0 AS INT)) AS with_losses, "
+            f"sort_array(collect_list(CASE WHEN silence_ms >= 0 THEN silence_ms END)) AS silences, count(trouble) AS troubles, {sums} "
+            "FROM outcomes GROUP BY system"
+        ).collect()
+    rows = {
+        each["system"]: Row(
+            system=each["system"],
+            runs=each["runs"],
+            runs_with_doubles=each["with_doubles"],
+            runs_with_losses=each["with_losses"],
+            totals={name: each[name] for name in SUMS},
+            silences_ms=tuple(each["silences"]),
+            troubles=each["troubles"],
+        )
+        for each in found
+    }
+    return [rows[system.name] for system in SYSTEMS if system.name in rows]
+
+
+def write_outcomes(played: Played, directory: Path) -> Path:
+    """Write one JSON line per run; return the file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / OUTCOMES
+    file.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in played.outcomes))
+    return file
+
+
+def write_report(rows: Sequence[Row], memory: dict[str, float], command: str, directory: Path) -> tuple[Path, Path]:
+    """Write the report for browsers, and its tables as Markdown; return both files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    html, markdown = directory / "comparison.html", directory / "comparison.md"
+    titles = {system.name: system.title for system in SYSTEMS}
+    html.write_text(html_page(rows, titles, memory, command))
+    markdown.write_text(markdown_page(rows, titles, memory, command))
+    return html, markdown

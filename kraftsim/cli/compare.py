@@ -1,0 +1,52 @@
+"""`kraftsim compare`: one seeded workload over several designs of the idempotent producer, and one report of what came of it."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.failure import FAILED, OK, fail
+from kraftsim.cli.options import DIRECTORY
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim compare --out runs/compared
+  kraftsim compare --seeds 50 --jobs 2 --out runs/compared
+  kraftsim compare --system lease-pid --system kafka-since-2.5 --seeds 200 --out runs/two
+  kraftsim compare --seeds 50 --spark 'local[2]' --out runs/compared"""
+)
+@click.option("--seeds", default=20, show_default=True, help="How many seeds.")
+@click.option("--first-seed", default=1, show_default=True, help="The first of them.")
+@click.option("--system", "systems", multiple=True, metavar="NAME", help="One of the designs; all of them if not given. Repeatable.")
+@click.option("--jobs", default=1, show_default=True, help="How many at a time.")
+@click.option("--spark", "master", default=None, metavar="MASTER", help="Add the outcomes up with Spark, for example 'local[2]'.")
+@click.option("--out", type=DIRECTORY, required=True, help="Where the report and the outcomes are written.")
+def compare(seeds: int, first_seed: int, systems: tuple[str, ...], jobs: int, master: str | None, out: Path) -> int:
+    """Compare Kafka before and after 2.5, its transactions, KIP-758 and lease_pid under one workload with retries, failovers, zombies and pauses.
+
+    Each record says whose it is and which one: what is doubled and what is lost is counted from the logs. The same seeds give the same report.
+    """
+    from kraftsim.campaign.comparison import compare as play_all
+    from kraftsim.campaign.comparison import rows_by_spark, rows_of, write_outcomes, write_report
+    from kraftsim.cluster.comparison.memory import bytes_per_producer
+    from kraftsim.cluster.comparison.systems import SYSTEMS
+
+    chosen = systems or tuple(system.name for system in SYSTEMS)
+    command = shlex.join(["kraftsim", "compare", "--seeds", str(seeds), "--first-seed", str(first_seed), *(f"--system={each}" for each in systems)])
+    try:
+        with click.progressbar(length=seeds * len(chosen), label="runs", file=sys.stderr, show_pos=True) as bar:
+            played = play_all(range(first_seed, first_seed + seeds), systems, jobs=jobs, report=lambda done, of: bar.update(1))
+        outcomes = write_outcomes(played, out)
+        rows = rows_by_spark(outcomes, master) if master is not None else rows_of(played.outcomes)
+        html, markdown = write_report(rows, bytes_per_producer(), command, out)
+    except (KeyError, OSError, RuntimeError) as trouble:
+        fail(trouble)
+    click.echo(markdown.read_text())
+    click.echo(f"{len(played.outcomes)} runs in {played.cpu_seconds:.1f} CPU s: {played.seeds_per_cpu_second:.2f} a CPU s; {html}")
+    troubled = [each for each in played.outcomes if each.trouble is not None]
+    for each in troubled:
+        click.echo(f"{each.system}, seed {each.seed}: {each.trouble}", err=True)
+    return FAILED if troubled else OK

@@ -1,0 +1,61 @@
+"""What each design keeps of a producer in a partition, as the interpreter allocates it.   Source: see `systems.py`."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Final
+
+from kraftsim.core.lease_pid.leased_partition import LeasedPartition
+from kraftsim.core.lease_pid.readings import Lookup, Readings
+from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
+from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.core.producer_state.policy import ProducerStatePolicy
+from protocol.batches import RecordBatch, build_batch
+from protocol.lease_pid.writing import LeasedMessage
+from protocol.records import Record
+
+PRODUCERS: Final = 5000
+BATCHES_EACH: Final = 6
+
+
+def bytes_per_producer() -> dict[str, float]:
+    """Return the bytes for each of 5,000 producers that have written six batches each, by what is kept."""
+    return {
+        "Kafka: five batches": _measured(lambda: _kafka(ProducerStateManager)),
+        "KIP-758: the latest batch": _measured(lambda: _kafka(LatestBatchStateManager)),
+        "lease_pid: a list": _measured(lambda: _leased(Lookup.REPAIRED_LIST)),
+        "lease_pid: a table": _measured(lambda: _leased(Lookup.TABLE)),
+    }
+
+
+def _measured(make: Callable[[], object]) -> float:
+    make()  # what is made once is no producer's
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        kept = make()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+        del kept
+    finally:
+        tracemalloc.stop()
+    return (after - before) / PRODUCERS
+
+
+def _kafka(kind: type[ProducerStateManager]) -> ProducerStateManager:
+    state = kind(ProducerStatePolicy())
+    for producer_id in range(PRODUCERS):
+        for sequence in range(BATCHES_EACH):
+            batch = build_batch([Record(0, 1_700_000_000_000, b"k", b"v", ())], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            state.apply(RecordBatch(batch), producer_id * BATCHES_EACH + sequence)
+    return state
+
+
+def _leased(lookup: Lookup) -> LeasedPartition:
+    partition = LeasedPartition(Readings(lookup=lookup))
+    for producer_id in range(1, PRODUCERS + 1):
+        for sequence in range(BATCHES_EACH):
+            message = LeasedMessage(producer_id=producer_id, generation=producer_id * 7919, sequence_number=sequence)
+            partition.apply(message, 1_700_000_000_000 + sequence)
+    return partition

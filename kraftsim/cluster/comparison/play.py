@@ -1,0 +1,296 @@
+"""Plays one plan over one design in virtual time, and counts what came of it from the logs.   Source: see `systems.py`."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random  # noqa: TID251  (plans are drawn from seeds, outside of any simulation)
+from typing import Final
+
+from kraftsim.cluster.comparison.applications import Application, Fenced
+from kraftsim.cluster.comparison.outcome import Outcome, count_logs, longest_silence_ms
+from kraftsim.cluster.comparison.plan import AFTERWARDS_RECORDS, BROKERS, Mishap, MishapKind, Plan, draw_plan
+from kraftsim.cluster.comparison.sides import Side, side_of
+from kraftsim.cluster.comparison.systems import System
+from kraftsim.events.clients import RecordAcknowledged
+from kraftsim.events.connections import FrameSent
+from kraftsim.events.event import Event
+from kraftsim.events.lease_pid import LeasedMessageRefused, LeaseGranted, LeaseIdsReserved
+from kraftsim.events.partitions import ProduceRefused
+from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdReturned
+from kraftsim.world.simulated import Host, Simulation, collected_after
+from protocol.errors import ErrorCode
+
+LIMIT_SECONDS: Final = 300.0
+READY_SECONDS: Final = 60.0
+READER: Final = "oracle"
+IDENTITY_ERRORS: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+OBSERVED: Final = (
+    RecordAcknowledged,
+    FrameSent,
+    ProduceRefused,
+    ProducerIdReturned,
+    ProducerIdBlockReceived,
+    LeasedMessageRefused,
+    LeaseGranted,
+    LeaseIdsReserved,
+)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What is counted while a run goes on. `acknowledged`: keys that some producer was told are there."""
+
+    acknowledged: list[str] = field(default_factory=list)
+    acknowledged_ns: dict[int, list[int]] = field(default_factory=dict)
+    requests: int = 0
+    refusals: int = 0
+    fenced: int = 0
+    ids_used: int = 0
+    ids_taken: int = 0
+    kills_ns: list[int] = field(default_factory=list)
+    ends_ns: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Life:
+    """One application on a host of its own. `limit`: the number at which it stops."""
+
+    writer: int
+    host: Host
+    application: Application
+    limit: int
+    next_number: int = 0
+    task: "asyncio.Task[None] | None" = None
+
+
+class Run:
+    """One run under way."""
+
+    def __init__(self, system: System, plan: Plan, simulation: Simulation) -> None:
+        self.counts = Counts()
+        self.lives: list[Life] = []
+        self.logs: dict[int, list[str]] = {}
+        """What the logs have at the end, by writer."""
+        self.requests_before = 0
+        """Sent by applications that were started again since."""
+        self._system = system
+        self._plan = plan
+        self._simulation = simulation
+        self._commits_count = system.writing.value == "transactional"
+        simulation.observe(self._observe, OBSERVED)
+        self.side: Side = side_of(system, simulation, plan)
+
+    def play(self) -> Outcome:
+        """Play the plan to its end, and count."""
+        simulation = self._simulation
+        simulation.run_until(self.side.ready(), READY_SECONDS)
+        for writer in range(self._plan.writers):
+            self._begin(writer, f"writer-{writer}-a", None)
+        begun_ns = simulation.now_ns
+        for at_ms, act in self._timeline():
+            simulation.run_for(max(at_ms / 1000 - (simulation.now_ns - begun_ns) / 1e9, 0))
+            act()
+        simulation.run_until(lambda: all(life.task is not None and life.task.done() for life in self.lives), LIMIT_SECONDS)
+        finished_ms = (simulation.now_ns - begun_ns) // 1_000_000
+        self.logs = self._logs()
+        return self._outcome(self.logs, finished_ms)
+
+    # Lives --------------------------------------------------------------------------------------------------------------------------------
+
+    def _begin(self, writer: int, name: str, predecessor: Life | None) -> Life:
+        host = self._simulation.add_host(name)
+        before = predecessor.application if predecessor is not None else None
+        application = self.side.application(host, name, writer, before, self.counts.acknowledged)
+        life = Life(writer, host, application, self._plan.records_each)
+        self.lives.append(life)
+        life.task = self._simulation.spawn(host, self._live(life))
+        return life
+
+    async def _live(self, life: Life) -> None:
+        """Work until all is written. Whoever is shut out and has no successor is started again, on the same host."""
+        while True:
+            try:
+                await self._work(life)
+                break
+            except Fenced:
+                self.counts.fenced += 1
+            if life is not self._last_of(life.writer):
+                break
+            self.requests_before += self.side.requests_of(life.application)
+            name = f"{life.host.name}{self.counts.fenced}"
+            life.application = self.side.application(life.host, name, life.writer, life.application, self.counts.acknowledged)
+        self.counts.ends_ns[life.writer] = self._simulation.now_ns
+
+    async def _work(self, life: Life) -> None:
+        """Take over what the producer needs, look how far the log is, and go on from there."""
+        await life.application.begin()
+        life.next_number = await self._position(life)
+        while life.next_number < life.limit:
+            number, life.next_number = life.next_number, life.next_number + 1
+            await life.application.write(number)
+            burst = self._plan.bursts[life.writer]
+            if life.next_number % burst == 0:
+                await asyncio.sleep(self._plan.pause_ms * burst / 1000)
+        await life.application.finish()
+
+    def _last_of(self, writer: int) -> Life:
+        return [life for life in self.lives if life.writer == writer][-1]
+
+    async def _position(self, life: Life) -> int:
+        """Return the first number that the log does not have."""
+        keys = await self.side.keys(life.host, life.writer)
+        there = {int(key.partition(".")[2]) for key in keys}
+        return next(number for number in range(self._plan.records_each + 1) if number not in there)
+
+    # Mishaps ------------------------------------------------------------------------------------------------------------------------------
+
+    def _timeline(self) -> list[tuple[int, Callable[[], None]]]:
+        moments: list[tuple[int, Callable[[], None]]] = []
+        for mishap in self._plan.mishaps:
+            moments += self._moments(mishap)
+        return sorted(moments, key=lambda each: each[0])
+
+    def _moments(self, mishap: Mishap) -> list[tuple[int, Callable[[], None]]]:
+        end_ms = mishap.at_ms + mishap.duration_ms
+        broker, writer = f"broker-{mishap.target}", f"writer-{mishap.target}-a"
+        match mishap.kind:
+            case MishapKind.KILL:
+                return [(mishap.at_ms, lambda: self._kill(broker)), (end_ms, lambda: self._restart(broker))]
+            case MishapKind.PAUSE:
+                middle_ms = mishap.at_ms + mishap.duration_ms // 2
+                return [(mishap.at_ms, lambda: self._pause(broker)), (middle_ms, self._cut_all), (end_ms, lambda: self._resume(broker))]
+            case MishapKind.CUT:
+                return [(mishap.at_ms, lambda: self._cut(writer))]
+            case MishapKind.SLEEP:
+                return [(mishap.at_ms, lambda: self._pause(writer, cuts=True)), (end_ms, lambda: self._resume(writer))]
+            case MishapKind.ZOMBIE:
+                return [
+                    (mishap.at_ms, lambda: self._pause(writer)),
+                    (mishap.at_ms + mishap.successor_after_ms, lambda: self._succeed(mishap.target)),
+                    (end_ms, lambda: self._awake(mishap.target)),
+                ]
+
+    def _kill(self, name: str) -> None:
+        if self._simulation.host(name).is_alive:
+            self.counts.kills_ns.append(self._simulation.now_ns)
+            self._simulation.kill(name)
+
+    def _restart(self, name: str) -> None:
+        if not self._simulation.host(name).is_alive:
+            self._simulation.restart(name)
+
+    def _pause(self, name: str, *, cuts: bool = False) -> None:
+        host = self._simulation.host(name)
+        if host.is_alive and not host.process.is_paused:
+            self._simulation.pause(name)
+            if cuts:
+                self._simulation.network.cut(name)
+
+    def _resume(self, name: str) -> None:
+        host = self._simulation.host(name)
+        if host.is_alive and host.process.is_paused:
+            self._simulation.resume(name)
+
+    def _cut(self, name: str) -> None:
+        self._simulation.network.cut(name)
+
+    def _cut_all(self) -> None:
+        for life in self.lives:
+            self._simulation.network.cut(life.host.name)
+
+    def _succeed(self, writer: int) -> None:
+        predecessor = next(life for life in self.lives if life.writer == writer)
+        self._begin(writer, f"writer-{writer}-b", predecessor)
+
+    def _awake(self, writer: int) -> None:
+        """The zombie goes on: with what it has handed over, and with a little more before somebody tells it."""
+        zombie = next(life for life in self.lives if life.writer == writer)
+        zombie.limit = min(zombie.limit, zombie.next_number + AFTERWARDS_RECORDS)
+        self._resume(zombie.host.name)
+
+    # Counting -----------------------------------------------------------------------------------------------------------------------------
+
+    def _logs(self) -> dict[int, list[str]]:
+        """Read every log when all brokers are up again."""
+        for number in range(1, BROKERS + 1):
+            self._resume(f"broker-{number}")
+            self._restart(f"broker-{number}")
+        oracle = self._simulation.add_host(READER)
+        logs = {}
+        for writer in range(self._plan.writers):
+            found = self._simulation.run_until(self._simulation.spawn(oracle, self._read(oracle, writer)), LIMIT_SECONDS)
+            logs[writer] = list(found or ())
+        return logs
+
+    async def _read(self, oracle: Host, writer: int) -> list[str]:
+        return list(await self.side.keys(oracle, writer))
+
+    def _observe(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        counts = self.counts
+        match event:
+            case RecordAcknowledged():
+                writer = int(event.record_key.partition(".")[0])
+                counts.acknowledged_ns.setdefault(writer, []).append(t_ns)
+                if not self._commits_count:
+                    counts.acknowledged.append(event.record_key)
+            case FrameSent():
+                counts.requests += node.startswith("writer-") and not event.is_response
+            case ProduceRefused():
+                counts.refusals += event.error_code in IDENTITY_ERRORS
+            case LeasedMessageRefused():
+                counts.refusals += 1
+            case ProducerIdReturned():
+                counts.ids_used += event.fresh
+            case ProducerIdBlockReceived():
+                counts.ids_taken += event.next_producer_id - event.first_producer_id
+            case LeaseGranted():
+                counts.ids_used += event.is_new
+            case LeaseIdsReserved():
+                counts.ids_taken += event.next_number - event.first_number
+
+    def _awake_ns(self) -> dict[int, list[int]]:
+        """Return the acknowledgements of writers that never stood still: only their silence tells of the brokers."""
+        resting = {each.target for each in self._plan.mishaps if each.kind in (MishapKind.SLEEP, MishapKind.ZOMBIE)}
+        return {writer: times for writer, times in self.counts.acknowledged_ns.items() if writer not in resting}
+
+    def _outcome(self, logs: dict[int, list[str]], finished_ms: int) -> Outcome:
+        counts = self.counts
+        counted = count_logs(logs, self._plan.records_each, counts.acknowledged)
+        troubles = [f"{each.host}: {each.message}" for each in self._simulation.troubles] + list(self.side.failures)
+        return Outcome(
+            system=self._system.name,
+            seed=self._plan.seed,
+            records=self._plan.writers * self._plan.records_each,
+            doubled=counted.doubled,
+            lost=counted.lost,
+            missing=counted.missing,
+            disordered=counted.disordered,
+            refusals=counts.refusals,
+            fenced=counts.fenced,
+            requests=counts.requests + self.requests_before + sum(self.side.requests_of(life.application) for life in self.lives),
+            ids_used=counts.ids_used,
+            ids_taken=counts.ids_taken,
+            silence_ms=longest_silence_ms(counts.kills_ns, self._awake_ns(), counts.ends_ns),
+            finished_ms=finished_ms,
+            trouble="; ".join(troubles) or None,
+        )
+
+
+def plan_of(seed: int) -> Plan:
+    """Draw the plan of a seed."""
+    return draw_plan(seed, Random(f"comparison/{seed}"))
+
+
+def play(system: System, plan: Plan) -> Outcome:
+    """Play one plan over one design."""
+    with collected_after(), Simulation(plan.seed) as simulation:
+        return Run(system, plan, simulation).play()

@@ -1,0 +1,162 @@
+"""Producer ids as KIP-730's text wants or rejects them: each variant, and the trouble that the text foresees.   Source: KIP-730."""
+
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.producer_ids.block import ProducerIdBlock
+from kraftsim.core.producer_ids.control_variants import RepeatingProducerIdControl, ResizableProducerIdControl
+from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
+from kraftsim.core.producer_ids.source_variants import (
+    BROKER_BITS,
+    COUNTED_AHEAD,
+    COUNTER_BITS,
+    EagerBlockClient,
+    OnDemandBlockClient,
+    TerminatingBlockClient,
+    UncoordinatedSource,
+)
+from kraftsim.core.timeline import Journal
+from protocol.errors import ErrorCode
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+
+
+def given(decision: object, *controls: ResizableProducerIdControl | RepeatingProducerIdControl) -> ProducerIdBlock:
+    """Replay what was decided, and return the block."""
+    assert isinstance(decision, Decision), decision
+    for control in controls:
+        for record in decision.records:
+            assert isinstance(record, ProducerIdsRecord)
+            control.replay(record)
+    assert isinstance(decision.result, ProducerIdBlock)
+    return decision.result
+
+
+def client(kind: type[PrefetchingBlockClient], size: int = 1000) -> PrefetchingBlockClient:
+    """A broker's source with one block in stock."""
+    made = kind(broker_epoch=lambda: 5, note=lambda event: None)
+    made.claim(0)
+    made.take_effects()
+    made.on_response(ErrorCode.NONE, 0, size, 0)
+    return made
+
+
+def uncoordinated(broker_id: int, disk: list[int]) -> UncoordinatedSource:
+    return UncoordinatedSource(broker_id=broker_id, counted=disk[-1], store=disk.append, note=lambda event: None)
+
+
+def test_blocks_of_any_size_follow_each_other_and_controllers_of_other_sizes_go_on_behind_them() -> None:
+    """The size travels in the answer, so that it can change while brokers hold blocks."""
+    first = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
+    second = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
+    second.resize(10)
+    blocks = []
+    for size in (1000, 1, 7, 100_000):
+        first.resize(size)
+        blocks.append(given(first.decide_allocate(1, 5), first, second))
+    blocks.append(given(second.decide_allocate(2, 5), first, second))
+    assert [each.size for each in blocks] == [1000, 1, 7, 100_000, 10]
+    assert [each.next_producer_id for each in blocks[:-1]] == [each.first_producer_id for each in blocks[1:]]
+
+
+def test_the_last_block_is_the_last_whole_one_of_the_size_that_holds() -> None:
+    control = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
+    control.replay(ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=2**63 - 1 - 10))
+    assert isinstance(control.decide_allocate(1, 5), Refusal)
+    control.resize(10)
+    assert given(control.decide_allocate(1, 5), control).next_producer_id == 2**63 - 1
+
+
+def test_a_block_of_any_size_is_spent_and_the_next_one_asked_for_at_nine_tenths() -> None:
+    for size, mark in ((1000, 900), (10, 9), (1, 0)):
+        source = client(PrefetchingBlockClient, size)
+        asked = []
+        for producer_id in range(size):
+            assert source.claim(0) == producer_id
+            if source.take_effects():
+                asked.append(producer_id)
+        assert asked == [mark]
+
+
+def test_who_asks_only_when_nothing_is_left_sends_a_client_away_for_each_block() -> None:
+    source = client(OnDemandBlockClient, 10)
+    assert [source.claim(0) for _ in range(10)] == list(range(10)) and source.take_effects() == []
+    refused = source.claim(0)
+    assert isinstance(refused, Refusal) and refused.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert len(source.take_effects()) == 1
+
+
+def test_who_asks_with_the_first_id_has_the_whole_block_for_waiting() -> None:
+    source = client(EagerBlockClient, 10)
+    assert source.claim(0) == 0 and len(source.take_effects()) == 1
+    source.on_response(ErrorCode.NONE, 10, 10, 0)
+    assert [source.claim(0) for _ in range(19)] == list(range(1, 20))
+
+
+def test_to_have_no_right_ends_the_broker_of_the_text_and_only_that() -> None:
+    for kind, is_fatal in ((TerminatingBlockClient, True), (PrefetchingBlockClient, False)):
+        for error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+            source = kind(broker_epoch=lambda: 5, note=lambda event: None)
+            source.claim(0)
+            source.take_effects()
+            source.on_response(error, 0, 0, 0)
+            must_end = getattr(source, "must_end", None) is not None
+            assert must_end is (is_fatal and error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            source.claim(60)
+            assert len(source.take_effects()) == 1, "the shipped broker asks again after its pause, and so would this one if it lived"
+
+
+# A request that is answered twice alike --------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_comes_again_has_the_same_block_and_burns_none() -> None:
+    control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
+    block = given(control.decide_once(1, 5, 1), control)
+    assert given(control.decide_once(1, 5, 1), control) == block and control.next_producer_id == 1000
+    assert given(control.decide_once(1, 5, 2), control).first_producer_id == 1000
+    assert given(control.decide_once(2, 5, 1), control).first_producer_id == 2000
+
+
+def test_what_the_controller_forgets_at_a_failover_burns_a_block_after_all() -> None:
+    first = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
+    second = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
+    given(first.decide_once(1, 5, 1), first, second)
+    assert given(second.decide_once(1, 5, 1), second).first_producer_id == 1000
+
+
+def test_a_broker_that_counts_anew_in_the_same_epoch_is_given_ids_that_it_has_given_away() -> None:
+    """The class of bugs for which KIP-730 rejected it: the shipped controller gives another block."""
+    control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
+    before = given(control.decide_once(1, 5, 1), control)
+    after_a_restart = given(control.decide_once(1, 5, 1), control)
+    assert after_a_restart == before
+    assert given(control.decide_allocate(1, 5), control) != before
+
+
+# Ids that nobody is asked for ------------------------------------------------------------------------------------------------------------------
+
+
+def test_brokers_that_ask_nobody_never_meet_and_come_back_behind_what_they_have_given() -> None:
+    disks = {broker_id: [0] for broker_id in (0, 1, 2**BROKER_BITS - 1)}
+    ids = []
+    for broker_id, disk in disks.items():
+        for _ in range(3):
+            source = uncoordinated(broker_id, disk)
+            ids += [source.claim(0) for _ in range(COUNTED_AHEAD + 5)]
+    assert len(set(ids)) == len(ids)
+    assert all(isinstance(each, int) and 0 <= each < 2**63 for each in ids)
+    assert disks[1][-1] == 6 * COUNTED_AHEAD
+
+
+def test_its_first_trouble_is_the_range_that_zookeeper_has_given_away() -> None:
+    assert uncoordinated(0, [0]).claim(0) == 0
+    assert uncoordinated(1, [0]).claim(0) == 1 << COUNTER_BITS, "only a broker with id 0 begins within it, and one may be called so"
+
+
+def test_its_second_trouble_is_a_broker_that_does_not_fit() -> None:
+    for broker_id in (-1, 2**BROKER_BITS):
+        assert isinstance(uncoordinated(broker_id, [0]).claim(0), Refusal)
+    assert isinstance(uncoordinated(1, [1 << COUNTER_BITS]).claim(0), Refusal)
+
+
+def test_its_third_trouble_is_a_disk_that_is_lost() -> None:
+    disk = [0]
+    before = uncoordinated(3, disk).claim(0)
+    assert uncoordinated(3, [0]).claim(0) == before, "the same id once more, and nobody notices"
