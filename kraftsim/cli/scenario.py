@@ -5,7 +5,17 @@ from pathlib import Path
 import click
 
 from kraftsim.cli.failure import VIOLATED, fail
-from kraftsim.cli.options import DIRECTORY, bugs_option, json_option, parse_settings, print_lines, release_option, settings_option, write_json
+from kraftsim.cli.options import (
+    DIRECTORY,
+    bugs_option,
+    json_option,
+    parse_settings,
+    parse_workload,
+    print_lines,
+    release_option,
+    settings_option,
+    write_json,
+)
 
 
 @click.command(
@@ -13,6 +23,7 @@ from kraftsim.cli.options import DIRECTORY, bugs_option, json_option, parse_sett
 Examples:
   kraftsim scenario producer_ids_survive_failover --seed 7 --out runs/seven
   kraftsim scenario producer_ids_survive_failover --mode processes --out runs/real
+  kraftsim scenario rolling_upgrade --set kraftsim.release=3.5 --work hops=1 --out runs/upgrade
   kraftsim list scenarios"""
 )
 @click.argument("name")
@@ -28,9 +39,20 @@ Examples:
 @release_option
 @bugs_option
 @settings_option
+@click.option(
+    "--work", multiple=True, metavar="KNOB=NUMBER", help="How much is done, for example hops=1; the story says which knobs it has. Repeatable."
+)
 @json_option
 def scenario(
-    name: str, mode: str, seed: int, out: Path, release: str, bugs: tuple[str, ...], settings: tuple[str, ...], json_file: Path | None
+    name: str,
+    mode: str,
+    seed: int,
+    out: Path,
+    release: str,
+    bugs: tuple[str, ...],
+    settings: tuple[str, ...],
+    work: tuple[str, ...],
+    json_file: Path | None,
 ) -> int:
     """Play a scenario: in virtual time, as processes, or embedded.
 
@@ -40,7 +62,7 @@ def scenario(
     from kraftsim.explore.run import play
 
     try:
-        result = play(name, mode=mode, seed=seed, out=out, release=release, bugs=bugs, settings=parse_settings(settings))
+        result = play(name, mode=mode, seed=seed, out=out, release=release, bugs=bugs, settings=parse_settings(settings), work=parse_workload(work))
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
     print_lines(result)

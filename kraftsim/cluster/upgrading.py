@@ -15,10 +15,13 @@ from kraftsim.cluster.scenario import LivenessLost, Stage, StoryFailed, within
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.core.metadata.feature_levels import default_levels
 from kraftsim.core.metadata.metadata_level import FEATURE
+from kraftsim.core.metadata.metadata_versions import is_lossless
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.releases.catalogue import release, releases
 from kraftsim.releases.release import Release
 
+AWAY_SECONDS = 8.0
+LOOK_SECONDS = 0.5
 VERSION_KEY = "inter.broker.protocol.version"
 
 
@@ -37,6 +40,11 @@ def path_from(stage: Stage, lines: Sequence[str], hops_max: int) -> list[str]:
     later = list(lines[lines.index(present_line(stage)) + 1 :])
     hops = min(hops_max, len(later))
     return sorted(stage.random("path").sample(later, hops), key=later.index)
+
+
+def later_line(stage: Stage) -> str:
+    """Return a later release to go to, drawn."""
+    return path_from(stage, kraft_lines(), 1)[0]
 
 
 def present_line(stage: Stage) -> str:
@@ -62,8 +70,14 @@ class Upgrade:
 
     async def roll_all(self, line: str) -> None:
         """Restart all brokers, then all controllers, with a release."""
-        self.stage.note(PhaseBegan(phase=f"roll-to-{line}"))
-        await self.roll([*self.stage.spec.broker_names, *self.stage.spec.controller_names], to=line)
+        await self.brokers_to(line)
+        self.stage.note(PhaseBegan(phase=f"controllers-to-{line}"))
+        await self.roll(self.stage.spec.controller_names, to=line)
+
+    async def brokers_to(self, line: str) -> None:
+        """Restart all brokers with a release."""
+        self.stage.note(PhaseBegan(phase=f"brokers-to-{line}"))
+        await self.roll(self.stage.spec.broker_names, to=line)
 
     async def finalize(self, line: str) -> None:
         """Raise metadata.version to the newest level of a release, and then the other features to what a new cluster of it begins with."""
@@ -89,6 +103,37 @@ class Upgrade:
         refusals = await self.stage.update_features(levels)
         if refusals:
             raise StoryFailed(f"the levels {dict(levels)} were refused: {refusals}")
+
+
+async def require_level_kept(stage: Stage, former: str, line: str) -> None:
+    """Ask for the metadata.version of a former release. Raises StoryFailed where it is granted and something could be lost, or the other way round.
+
+    What was granted is taken back.
+    """
+    below, level = release(former).metadata_version, release(line).metadata_version
+    refusals = await stage.update_features({FEATURE: below}, downwards=True)
+    if bool(refusals) is is_lossless(level, below):
+        raise StoryFailed(f"{FEATURE} from {level} down to {below}: {refusals or 'granted'}")
+    if not refusals:
+        again = await stage.update_features({FEATURE: level})
+        if again:
+            raise StoryFailed(f"{FEATURE} is not raised to {level} again: {again}")
+
+
+async def require_away(stage: Stage, node: str) -> None:
+    """Watch a node for a while that must not take part. Raises StoryFailed if it does."""
+    give_up_at = stage.now_seconds() + AWAY_SECONDS
+    while stage.now_seconds() < give_up_at:
+        if stage.is_down(node):
+            return
+        await stage.sleep(LOOK_SECONDS)
+    if node in stage.spec.controller_names:
+        raise StoryFailed(f"{node} still runs after {AWAY_SECONDS:g} s, and cannot read the metadata log")
+    try:
+        await within(stage, node, stage.wait_for_brokers(), LOOK_SECONDS)
+    except LivenessLost:
+        return
+    raise StoryFailed(f"{node} serves, and cannot know the level of the cluster")
 
 
 def new_features(known: Release) -> dict[str, int]:

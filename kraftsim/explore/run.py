@@ -19,13 +19,22 @@ def play(
     release: str | None = None,
     bugs: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
+    work: Mapping[str, int] | None = None,
 ) -> RunResult:
     """Play a scenario and return what came of it. With `out` the run's directory is left there, as `kraftsim.cluster.directories` describes.
+
+    `work` turns knobs of the scenario.
 
     Raises KeyError for a scenario or bug that does not exist, SpecError for a cluster that cannot be, FileExistsError if `out` holds a run already.
     """
     request = RunRequest(
-        scenario=scenario(name), mode=Mode(mode), seed=seed, release=release or DEFAULT_RELEASE, bugs=bugs, settings=dict(settings or {})
+        scenario=scenario(name),
+        mode=Mode(mode),
+        seed=seed,
+        release=release or DEFAULT_RELEASE,
+        bugs=bugs,
+        settings=dict(settings or {}),
+        workload=dict(work or {}),
     )
     return play_request(request, out)
 

@@ -113,10 +113,10 @@ class ControllerChannel:
             self._is_served = True
             self._shell.tasks.spawn(self._serve(), f"channel-{self.name}")
 
-    def request(self, body: Message) -> "asyncio.Future[Message]":
+    def request(self, body: Message, in_version: InVersion | None = None) -> "asyncio.Future[Message]":
         """Queue a request and return a future of its answer, which raises what `send` would hand over instead."""
         future, settle = answer_future()
-        self.send(body, settle)
+        self.send(body, settle, in_version)
         return future
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kraftsim.events.connections import ConnectionClosed
 from kraftsim.events.metadata import BrokerFenced, ControllerElected
-from kraftsim.events.nodes import LogRecovered, NodeReady, NodeStarted, NodeStopped
+from kraftsim.events.nodes import LogRecovered, NodeFailed, NodeReady, NodeStarted, NodeStopped
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import FAULTS, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent
@@ -71,6 +71,16 @@ def test_a_node_comes_back_as_another_release_and_as_what_it_was() -> None:
             assert cluster.strike("other-release", BROKER, {"release": release, "duration_ms": 3000}).has_bitten
             assert [event.release for event in cluster.of(NodeStarted, BROKER)] == ["3.9", release, "3.9"]
             assert len(cluster.of(NodeReady, BROKER)) == (3 if takes_part else 2)
+
+
+def test_a_controller_whose_release_does_not_know_the_level_gives_up() -> None:
+    """The quorum goes on without it (asked of 3.4.1 on the log of a 3.5.2: a fatal fault)."""
+    with struck_cluster() as cluster:
+        leader = cluster.leader
+        assert cluster.strike("other-release", leader, {"release": "3.3", "duration_ms": 3000}).has_bitten
+        reasons = [event.reason for event in cluster.of(NodeFailed, leader)]
+        told = "ConfigError: kraftsim.release: metadata.version is finalized at level 21, and 3.3 knows 1 to 7: it cannot read this metadata log"
+        assert reasons == [told]
 
 
 def test_a_stop_that_takes_too_long_ends_in_a_kill() -> None:

@@ -21,6 +21,8 @@ from protocol.messages.k62_broker_registration import BrokerRegistrationResponse
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.schema import Message
 
+FIRST_WITH_OFFLINE_DIRECTORIES = 1
+FIRST_WITH_CORDONS = 2
 NO_BROKER_EPOCH = -1
 STARTING_INTERVAL_MS = 10
 CONTROLLED_SHUTDOWN_FIRST_INTERVAL_MS = 50
@@ -175,7 +177,7 @@ class Lifecycle:
             cordoned_log_dirs=self._cordoned(),
         )
         try:
-            answer: Message = await self._channel.request(request)
+            answer: Message = await self._channel.request(request, _in_version)
         except OSError:
             return self._resend_pause_ms()
         assert isinstance(answer, BrokerHeartbeatResponse), "BrokerHeartbeat was asked"
@@ -225,3 +227,17 @@ class Lifecycle:
                 await self._wake.wait()
         except TimeoutError:
             pass
+
+
+def _in_version(body: Message, version: int) -> Message:
+    """Return a heartbeat in the words of a version: a controller that is being upgraded, or taken back, may not know of directories yet."""
+    assert isinstance(body, BrokerHeartbeatRequest), "nothing else is asked here"
+    return BrokerHeartbeatRequest(
+        broker_id=body.broker_id,
+        broker_epoch=body.broker_epoch,
+        current_metadata_offset=body.current_metadata_offset,
+        want_fence=body.want_fence,
+        want_shut_down=body.want_shut_down,
+        offline_log_dirs=body.offline_log_dirs if version >= FIRST_WITH_OFFLINE_DIRECTORIES else [],
+        cordoned_log_dirs=body.cordoned_log_dirs if version >= FIRST_WITH_CORDONS else None,
+    )

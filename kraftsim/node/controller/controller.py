@@ -47,6 +47,7 @@ from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch
 from protocol.malformed import MalformedMessage
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.registry import parse_record
 from protocol.schema import Message
@@ -259,15 +260,28 @@ class Controller:
         state = self.ledger.state
         for record in batch.records():
             assert record.value is not None, "a metadata record has a value"
-            state.replay(parse_record(record.value), record.offset)
+            state.replay(self._understood(parse_record(record.value)), record.offset)
 
     def _replay_snapshot(self, batch: RecordBatch, last_contained_offset: int) -> None:
         self.has_metadata = True
         state = self.ledger.state
         for record in batch.records():
             assert record.value is not None, "a metadata record has a value"
-            state.replay(parse_record(record.value), last_contained_offset)
+            state.replay(self._understood(parse_record(record.value)), last_contained_offset)
             state.commit_through(last_contained_offset)
+
+    def _understood(self, record: Message) -> Message:
+        """Return a record. Raises ConfigError where it finalizes a level that this release does not know: what is behind it may mean anything.
+
+        Source: FeaturesDelta.replay (asked of 3.4.1 on a log of 3.5.2: a fatal fault).
+        """
+        if isinstance(record, FeatureLevelRecord):
+            known = self.parts.release
+            lowest, highest = known.supported_features.get(record.name, (0, 0))
+            if not lowest <= record.feature_level <= highest:
+                level = f"{record.name} is finalized at level {record.feature_level}"
+                raise ConfigError(f"kraftsim.release: {level}, and {known.name} knows {lowest} to {highest}: it cannot read this metadata log")
+        return record
 
     def _look_at_features(self, last_offset: int) -> None:
         self.registration.look_again()

@@ -1,0 +1,73 @@
+"""An application that is restarted with other settings, member by member, while it copies: what a rolling bounce is.
+
+Source: KIP-447, Kafka Streams' upgrade guide (exactly_once to exactly_once_v2).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from kraftsim.cluster.copier import Copier, CopierSettings, Mishaps, Point, Variant
+from kraftsim.cluster.copying import Copying
+from kraftsim.cluster.scenario import Stage
+
+LOOK_SECONDS = 0.05
+
+
+class Kind(IntEnum):
+    """What a member is, in the order in which it becomes so."""
+
+    OLD = 0
+    """A transactional id for each input partition; nobody says for which member of the group offsets are committed, nobody waits for stable ones."""
+    AWARE = 1
+    """The same ids, but offsets are committed for a member, and a new owner waits until those that are pending are decided."""
+    PER_THREAD = 2
+    """One transactional id for each thread: from here on it is the group's coordinator that fences."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Bouncing(Copying):
+    """`kinds` tells what each member is now, by its number."""
+
+    kinds: dict[int, Kind] = field(default_factory=dict)
+    _wanted: dict[int, Kind] = field(default_factory=dict)
+
+    async def copy(self, stage: Stage, number: int, *, until: Callable[[], bool] = lambda: True) -> None:
+        """Be one member, first of the old kind and then of each kind that is wanted, until everything is copied."""
+        while not self._is_done:
+            kind = self._wanted.setdefault(number, Kind.OLD)
+            workplace = stage.workplace(self._called(f"copier-{number}" if kind is Kind.OLD else f"copier-{number}-{kind.name.lower()}"))
+            mishaps = Mishaps(random=stage.random(f"copier-{number}"), are_over=until)
+            copier = Copier(workplace, self.settings_of(kind), mishaps=mishaps, is_done=self._is_over(number, kind))
+            self.copiers[number], self.kinds[number] = copier, kind
+            await workplace.run(copier.live())
+
+    async def bounce(self, stage: Stage, numbers: Sequence[int], kind: Kind) -> None:
+        """Restart members as another kind, one after the other; each has begun anew before the next one goes."""
+        for number in numbers:
+            self._wanted[number] = kind
+            while self.kinds.get(number) is not kind and not self._is_done:
+                await stage.sleep(LOOK_SECONDS)
+
+    async def stand_still(self, stage: Stage, number: int, point: Point, seconds: float) -> None:
+        """Let a member stand still at a point of its next transaction; return when it does."""
+        while number not in self.copiers:
+            await stage.sleep(LOOK_SECONDS)
+        copier, reached = self.copiers[number], False
+
+        def look(passed: Point, member: Copier) -> None:
+            nonlocal reached
+            reached = reached or passed is point
+
+        copier.on_point = look
+        copier.pause_at(point, seconds)
+        while not reached and not self._is_done:
+            await stage.sleep(LOOK_SECONDS)
+
+    def settings_of(self, kind: Kind) -> CopierSettings:
+        """Return what a member of a kind is told."""
+        variant = Variant.PER_THREAD if kind is Kind.PER_THREAD else Variant.PER_TASK
+        return replace(self.settings(is_old=kind is Kind.OLD), variant=variant)
+
+    def _is_over(self, number: int, kind: Kind) -> Callable[[], bool]:
+        return lambda: self._is_done or self._wanted[number] is not kind
