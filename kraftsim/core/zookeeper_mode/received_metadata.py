@@ -189,7 +189,7 @@ class ReceivedMetadata:
         told = Told(keeps=frozenset((name, state.partition_index) for name, _, state in named) if is_full else None)
         new: dict[str, bytes] = {}
         for name, told_id, state in named:
-            error = self._judge(told_id, state, held(name, state.partition_index))
+            error = self._judge(told_id, state, held(name, state.partition_index), is_kraft=request.is_kraft_controller)
             told.answers[name, state.partition_index] = error or ErrorCode.NONE
             if error is None:
                 self._appoint_one(name, told_id, state, image, told, new)
@@ -197,14 +197,17 @@ class ReceivedMetadata:
                 told.adopted[name] = told_id
         return told
 
-    def _judge(self, told_id: bytes, state: LeaderAndIsrPartitionState, held: HeldPartition | None) -> ErrorCode | None:
-        """Return the answer for a partition; None where there is something to do first, NONE where it is just to learn whose it is."""
+    def _judge(self, told_id: bytes, state: LeaderAndIsrPartitionState, held: HeldPartition | None, *, is_kraft: bool) -> ErrorCode | None:
+        """Return the answer for a partition; None where there is something to do first, NONE where it is just to learn whose it is.
+
+        A controller of KRaft changes partitions without a new leader epoch, too: leaders must know the partition epoch then.
+        """
         if held is not None and held.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = None if held is None or held.topic_id is None or is_derived(held.topic_id) else held.topic_id
         if told_id != ZERO_UUID and known_id not in (None, told_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        if held is None or state.leader_epoch > held.leader_epoch:
+        if held is None or state.leader_epoch > held.leader_epoch or (is_kraft and state.leader_epoch == held.leader_epoch):
             return None if self._broker_id in state.replicas else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if state.leader_epoch == held.leader_epoch and told_id != ZERO_UUID and known_id is None:
             return ErrorCode.NONE

@@ -1,0 +1,356 @@
+"""What controllers of ZooKeeper's time tell brokers, as records of the metadata log; requests of all versions from 2.3 to 3.9."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.zookeeper_mode.config_entities import entity_changes
+from kraftsim.core.zookeeper_mode.received_metadata import FULL, HeldPartition, ReceivedMetadata, Told, refuse_broker_epoch
+from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id, told_topic_id
+from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+from protocol.message_codec import compiled
+from protocol.messages.k04_leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from protocol.messages.k05_stop_replica import (
+    LEADER_EPOCH_DURING_DELETE,
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from protocol.messages.k06_update_metadata import (
+    LEADER_DURING_DELETE,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from protocol.uuids import LOST_DIRECTORY_ID, ZERO_UUID
+
+OWN, INCARNATION = 1, b"\x11" * 16
+TOPIC_ID, OTHER_ID = b"\x01" * 16, b"\x02" * 16
+CONTROLLER_EPOCH = 5
+
+
+def received(**options: bool) -> ReceivedMetadata:
+    return ReceivedMetadata(OWN, INCARNATION, **options)
+
+
+def broker(broker_id: int) -> UpdateMetadataBroker:
+    endpoint = UpdateMetadataEndpoint(port=9092, host=f"host-{broker_id}", listener="PLAINTEXT")
+    return UpdateMetadataBroker(id=broker_id, endpoints=[endpoint], rack="shelf")
+
+
+def state(
+    partition: int = 0, *, leader: int = 1, leader_epoch: int = 0, version: int = 0, offline: Iterable[int] = ()
+) -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(
+        partition_index=partition,
+        controller_epoch=CONTROLLER_EPOCH,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=[1, 2],
+        zk_version=version,
+        replicas=[1, 2],
+        offline_replicas=list(offline),
+    )
+
+
+def update(
+    *states: UpdateMetadataPartitionState, topic_id: bytes = TOPIC_ID, epoch: int = CONTROLLER_EPOCH, brokers: Iterable[int] = (1, 2)
+) -> object:
+    topics = [UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))] if states else []
+    return UpdateMetadataRequest(controller_id=2, controller_epoch=epoch, topic_states=topics, live_brokers=[broker(each) for each in brokers])
+
+
+def appointed(partition: int = 0, *, leader: int = 1, leader_epoch: int = 0, replicas: Iterable[int] = (1, 2), version: int = 0) -> object:
+    return LeaderAndIsrPartitionState(
+        partition_index=partition,
+        controller_epoch=CONTROLLER_EPOCH,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=[1, 2],
+        partition_epoch=version,
+        replicas=list(replicas),
+    )
+
+
+def appointment(
+    *states: object, topic_id: bytes = TOPIC_ID, epoch: int = CONTROLLER_EPOCH, kraft: bool = False, kind: int = 0
+) -> LeaderAndIsrRequest:
+    topic = LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))  # type: ignore[arg-type]
+    return LeaderAndIsrRequest(controller_id=2, controller_epoch=epoch, topic_states=[topic], is_kraft_controller=kraft, type=kind)
+
+
+def apply(image: MetadataImage, told: Told | Refusal) -> Told:
+    assert isinstance(told, Told), told
+    for name, topic_id in told.adopted.items():
+        image.name_topic(name, topic_id)
+    for record in told.records:
+        image.load(record)
+    return told
+
+
+def image_after(*requests: object) -> MetadataImage:
+    image, teller = MetadataImage(), received()
+    for request in requests:
+        apply(image, teller.update(request, image))  # type: ignore[arg-type]
+    return image
+
+
+def held(leader_epoch: int, topic_id: bytes | None = TOPIC_ID, *, is_offline: bool = False) -> HeldPartition:
+    return HeldPartition(leader_epoch=leader_epoch, topic_id=topic_id, is_offline=is_offline)
+
+
+def test_the_cluster_looks_as_it_is_told() -> None:
+    """UpdateMetadata (6): brokers with their listeners, partitions with their epochs; the version of the znode is the partition's epoch."""
+    image = image_after(update(state(version=3, leader_epoch=2, offline=[2])))
+    assert [(each.broker_id, each.fenced, each.rack, each.incarnation_id == INCARNATION) for each in image.brokers()] == [
+        (1, False, "shelf", True),
+        (2, False, "shelf", False),
+    ]
+    partition = image.partition("t", 0)
+    assert partition is not None
+    assert (partition.leader, partition.leader_epoch, partition.partition_epoch, partition.isr) == (1, 2, 3, (1, 2))
+    assert partition.directories[1] == LOST_DIRECTORY_ID, "what is offline lies in a directory that failed"
+
+
+def test_nothing_changes_that_is_told_twice() -> None:
+    """So that nobody acts by it again."""
+    image, teller = MetadataImage(), received()
+    apply(image, teller.update(update(state()), image))  # type: ignore[arg-type]
+    assert apply(image, teller.update(update(state()), image)).records == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("later", "alive"), [((1,), [1]), ((1, 2, 3), [1, 2, 3])])
+def test_the_brokers_that_are_named_are_those_that_live(later: tuple[int, ...], alive: list[int]) -> None:
+    """LiveBrokers is always all of them."""
+    assert [each.broker_id for each in image_after(update(state()), update(brokers=later)).brokers()] == alive
+
+
+@pytest.mark.parametrize(
+    ("states", "left"),
+    [
+        ([state(0, leader=LEADER_DURING_DELETE), state(1, leader=LEADER_DURING_DELETE)], None),
+        ([state(0, leader=LEADER_DURING_DELETE)], [1]),
+        ([state(2)], [0, 1, 2]),
+    ],
+)
+def test_a_leader_of_minus_two_is_the_end_of_a_partition(states: list[UpdateMetadataPartitionState], left: list[int] | None) -> None:
+    """LEADER_DURING_DELETE; a topic whose last partition goes is gone."""
+    topic = image_after(update(state(0), state(1)), update(*states)).topic("t")
+    assert (None if topic is None else sorted(topic.partitions)) == left
+
+
+def test_another_topic_of_the_same_name_takes_the_place_of_the_first() -> None:
+    """It was deleted and made again while this broker did not listen."""
+    image = image_after(update(state(0), state(1)), update(state(0), topic_id=OTHER_ID))
+    topic = image.topic("t")
+    assert topic is not None
+    assert (topic.topic_id, sorted(topic.partitions)) == (OTHER_ID, [0])
+
+
+def test_a_topic_without_an_id_gets_one_later_and_stays_the_same() -> None:
+    """KIP-516: below inter.broker.protocol.version 2.8 there are none; the first newer controller gives them."""
+    image = image_after(update(state(0), state(1), topic_id=ZERO_UUID))
+    topic = image.topic("t")
+    assert topic is not None
+    assert topic.topic_id == derived_topic_id("t")
+    assert told_topic_id(topic.topic_id) == ZERO_UUID
+    apply(image, received().update(update(state(0), topic_id=TOPIC_ID), image))  # type: ignore[arg-type]
+    topic = image.topic("t")
+    assert topic is not None
+    assert (topic.topic_id, sorted(topic.partitions)) == (TOPIC_ID, [0, 1])
+
+
+def test_what_an_older_leader_epoch_says_is_not_believed() -> None:
+    """UpdateMetadata may overtake nothing that LeaderAndIsr has said."""
+    partition = image_after(update(state(leader_epoch=4)), update(state(leader_epoch=3, leader=2))).partition("t", 0)
+    assert partition is not None
+    assert (partition.leader, partition.leader_epoch) == (1, 4)
+
+
+@pytest.mark.parametrize(("option", "topics"), [(True, ["t"]), (False, ["t", "u"])])
+def test_a_full_list_of_a_kraft_controller_is_one_for_a_migrating_broker_only(option: bool, topics: list[str]) -> None:
+    """KIP-866, ZkMetadataCache.updateMetadata."""
+    image, teller = MetadataImage(), received(deletes_what_is_missing=option)
+    other = UpdateMetadataTopicState(topic_name="u", topic_id=OTHER_ID, partition_states=[state()])
+    request = update(state())
+    assert isinstance(request, UpdateMetadataRequest)
+    apply(image, teller.update(UpdateMetadataRequest(controller_epoch=4, topic_states=[*request.topic_states, other]), image))
+    request.is_kraft_controller, request.type = True, FULL
+    apply(image, teller.update(request, image))
+    assert [topic.name for topic in image.topics()] == topics
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_every_version_of_update_metadata_is_understood(version: int) -> None:
+    """v0 has one address and no listener names, up to v4 each partition names its topic, v7 brings topic ids."""
+    request = UpdateMetadataRequest(controller_id=2, controller_epoch=CONTROLLER_EPOCH)
+    if version < 5:
+        request.ungrouped_partition_states = [state()]
+        request.ungrouped_partition_states[0].topic_name = "t"
+    else:
+        request.topic_states = [UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state()])]
+    one = broker(1)
+    request.live_brokers = [UpdateMetadataBroker(id=1, v0_host="host-1", v0_port=9092) if version == 0 else one]
+    codec = compiled(UpdateMetadataRequest, version)
+    image = image_after(codec.parse(codec.encode(request)))
+    registered = image.broker(1)
+    assert registered is not None
+    listener = registered.listener("PLAINTEXT")
+    assert listener is not None
+    assert (listener.host, listener.port) == ("host-1", 9092)
+    topic = image.topic("t")
+    assert topic is not None
+    assert topic.topic_id == (TOPIC_ID if version >= 7 else derived_topic_id("t"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "present", "answer", "takes_role"),
+    [
+        (appointment(appointed()), None, ErrorCode.NONE, True),
+        (appointment(appointed(leader_epoch=2)), held(1), ErrorCode.NONE, True),
+        (appointment(appointed(leader_epoch=1)), held(1), ErrorCode.STALE_CONTROLLER_EPOCH, False),
+        (appointment(appointed(leader_epoch=0)), held(1), ErrorCode.STALE_CONTROLLER_EPOCH, False),
+        (appointment(appointed(leader_epoch=1), kraft=True), held(1), ErrorCode.NONE, True),
+        (appointment(appointed(leader_epoch=2, replicas=[2, 3])), held(1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+        (appointment(appointed(leader_epoch=2), topic_id=OTHER_ID), held(1), ErrorCode.INCONSISTENT_TOPIC_ID, False),
+        (appointment(appointed(leader_epoch=2), topic_id=ZERO_UUID), held(1), ErrorCode.NONE, True),
+        (appointment(appointed(leader_epoch=1)), held(1, derived_topic_id("t")), ErrorCode.NONE, False),
+        (appointment(appointed(leader_epoch=2)), held(-1, is_offline=True), ErrorCode.KAFKA_STORAGE_ERROR, False),
+    ],
+)
+def test_each_partition_has_its_answer(asked: LeaderAndIsrRequest, present: HeldPartition | None, answer: ErrorCode, takes_role: bool) -> None:
+    """LeaderAndIsr (4): ReplicaManager.becomeLeaderOrFollower of 3.9."""
+    image = image_after(update(state()))
+    told = apply(image, received().appoint(asked, image, lambda topic, partition: present))
+    assert told.answers == {("t", 0): answer}
+    assert list(told.roles) == ([("t", 0)] if takes_role else [])
+
+
+def test_a_partition_that_only_learns_its_topics_id_keeps_its_role() -> None:
+    """With the leader epoch that is known, LeaderAndIsr may bring an id and nothing else."""
+    image = image_after(update(state(), topic_id=ZERO_UUID))
+    told = apply(image, received().appoint(appointment(appointed(leader_epoch=0)), image, lambda *_: held(0, derived_topic_id("t"))))
+    assert (told.adopted, told.records) == ({"t": TOPIC_ID}, [])
+
+
+@pytest.mark.parametrize(("option", "kraft", "kept"), [(True, True, frozenset({("t", 0)})), (True, False, None), (False, True, None)])
+def test_what_a_full_list_does_not_name_is_a_stray(option: bool, kraft: bool, kept: frozenset[tuple[str, int]] | None) -> None:
+    """Only of a controller of KRaft, and only for a migrating broker."""
+    told = received(deletes_what_is_missing=option).appoint(appointment(appointed(), kraft=kraft, kind=FULL), MetadataImage(), lambda *_: None)
+    assert isinstance(told, Told)
+    assert told.keeps == kept
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "present", "answer", "stopped"),
+    [
+        (1, held(1), ErrorCode.NONE, {("t", 0): True}),
+        (0, held(1), ErrorCode.FENCED_LEADER_EPOCH, {}),
+        (-1, held(1), ErrorCode.NONE, {("t", 0): True}),
+        (LEADER_EPOCH_DURING_DELETE, held(1), ErrorCode.NONE, {("t", 0): True}),
+        (5, None, ErrorCode.NONE, {("t", 0): True}),
+        (5, held(-1, is_offline=True), ErrorCode.KAFKA_STORAGE_ERROR, {}),
+    ],
+)
+def test_a_replica_is_stopped_by_whoever_knows_its_latest_leader(
+    leader_epoch: int, present: HeldPartition | None, answer: ErrorCode, stopped: dict[tuple[str, int], bool]
+) -> None:
+    """StopReplica (5): KIP-570."""
+    row = StopReplicaPartitionState(partition_index=0, leader_epoch=leader_epoch, delete_partition=True)
+    request = StopReplicaRequest(controller_epoch=CONTROLLER_EPOCH, topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[row])])
+    told = received().stop(request, lambda *_: present)
+    assert isinstance(told, Told)
+    assert (told.answers, told.stopped) == ({("t", 0): answer}, stopped)
+
+
+@pytest.mark.parametrize(
+    "request_of_old",
+    [
+        StopReplicaRequest(delete_partitions=True, ungrouped_partitions=[StopReplicaPartitionV0(topic_name="t", partition_index=0)]),
+        StopReplicaRequest(delete_partitions=True, topics=[StopReplicaTopicV1(name="t", partition_indexes=[0])]),
+    ],
+)
+def test_older_versions_say_once_for_all_whether_to_delete(request_of_old: StopReplicaRequest) -> None:
+    """Versions 0 to 2 know no leader epochs."""
+    told = received().stop(request_of_old, lambda *_: held(7))
+    assert isinstance(told, Told)
+    assert told.stopped == {("t", 0): True}
+
+
+def test_a_deposed_controller_is_not_listened_to() -> None:
+    """STALE_CONTROLLER_EPOCH, of all three; what a later one has said goes on to hold."""
+    teller, image = received(), MetadataImage()
+    apply(image, teller.update(update(state(), epoch=7), image))  # type: ignore[arg-type]
+    refused = [
+        teller.update(update(state(), epoch=6), image),  # type: ignore[arg-type]
+        teller.appoint(appointment(appointed(), epoch=6), image, lambda *_: None),
+        teller.stop(StopReplicaRequest(controller_epoch=6), lambda *_: None),
+    ]
+    assert [isinstance(each, Refusal) and each.error for each in refused] == [ErrorCode.STALE_CONTROLLER_EPOCH] * 3
+    assert (teller.controller_epoch, teller.controller_id) == (7, 2)
+
+
+@pytest.mark.parametrize(("told", "own", "is_refused"), [(-1, 26, False), (25, 26, True), (26, 26, False), (27, 26, False)])
+def test_what_was_meant_for_an_earlier_life_is_refused(told: int, own: int, is_refused: bool) -> None:
+    """STALE_BROKER_EPOCH (KIP-380): a later epoch may be one of which this broker has not heard yet."""
+    assert (refuse_broker_epoch(told, own) is not None) == is_refused
+
+
+def config(text: str) -> bytes:
+    return f'{{"version":1,"config":{{{text}}}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("entity", "texts", "expected"),
+    [
+        ("topics/t", ['"a":"1","b":"2"', '"b":"3"'], {"b": "3"}),
+        ("brokers/1", ['"a":"1"'], {"a": "1"}),
+        ("brokers/<default>", ['"a":"1"', ""], {}),
+    ],
+)
+def test_a_znode_of_configuration_says_all_that_is_set(entity: str, texts: list[str], expected: dict[str, str]) -> None:
+    """What it does not name any more is not set."""
+    image = MetadataImage()
+    for text in texts:
+        for record in entity_changes(entity, config(text), image):
+            image.load(record)
+    kind, _, name = entity.partition("/")
+    assert image.configs_of(2 if kind == "topics" else 4, "" if name == "<default>" else name) == expected
+
+
+def test_quotas_and_credentials_come_and_go_with_their_znode() -> None:
+    """Users, their clients, clients, addresses; names are as they were before they were made fit for a path."""
+    image = MetadataImage()
+    scram = '"SCRAM-SHA-256":"salt=AAAA,stored_key=AAAA,server_key=AAAA,iterations=4096"'
+
+    def follow(entity: str, text: str) -> int:
+        records = entity_changes(entity, config(text), image)
+        for record in records:
+            image.load(record)
+        return len(records)
+
+    assert follow("users/al%20ice", f'"producer_byte_rate":"5000",{scram}') == 2
+    assert follow("users/al%20ice", f'"producer_byte_rate":"5000",{scram}') == 0, "nothing is new"
+    assert follow("users/al%20ice/clients/<default>", '"request_percentage":"50"') == 1
+    assert [credential.name for credential in image.registries.scram_credentials.records()] == ["al ice"]
+    assert follow("users/al%20ice", "") == 2
+    assert [(quota.key, [(part.entity_type, part.entity_name) for part in quota.entity]) for quota in image.registries.quotas.records()] == [
+        ("request_percentage", [("user", "al ice"), ("client-id", None)])
+    ]
+    assert image.registries.scram_credentials.records() == []
+
+
+@pytest.mark.parametrize(
+    ("entity", "data"), [("topics/t", b"{"), ("users/a", b'{"config":{"producer_byte_rate":"much"}}'), ("cars/1", b"{}"), ("users/a/clients", b"{}")]
+)
+def test_what_cannot_be_read_is_said(entity: str, data: bytes) -> None:
+    """A corrupted znode must not be taken for an empty one."""
+    with pytest.raises(MalformedMessage):
+        entity_changes(entity, data, MetadataImage())
