@@ -19,6 +19,7 @@ from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.cluster.workplace import Workplace, here
+from kraftsim.cluster.zookeeper_question import migrated_until, take_back
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the world)
 
 HARNESS = "harness"
+LOOK_SECONDS = 0.2
 ANSWERING_SECONDS = 60.0
 """Patience of the cluster's own probe; the bounds of `phases` are shorter."""
 
@@ -124,6 +126,24 @@ class RealStage:
     async def wait_for_controllers(self) -> None:
         """Return at once: from outside nobody sees how much a controller has applied."""
 
+    async def wait_for_dual_write(self) -> None:
+        """Return when ZooKeeper is kept in step: the offset in /migration moves with each record of the log."""
+        servers = self._zookeeper_servers
+        copied_until = -1
+        while copied_until <= 0 or await migrated_until(self._harness, servers) <= copied_until + 1:
+            copied_until = copied_until if copied_until > 0 else await migrated_until(self._harness, servers)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def compare_with_zookeeper(self) -> None:
+        """Return at once: from outside nobody sees both at one moment."""
+
+    async def give_up_migration(self) -> None:
+        """Stop the controllers of KRaft for good, and take out of ZooKeeper what they claim there."""
+        for name in self.spec.controller_names:
+            if not self.cluster.is_down(name):
+                await self.cluster.stop_node(name, STOP_SECONDS)
+        await take_back(self._harness, self._zookeeper_servers)
+
     async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
         """Create a topic and wait for its leaders and replicas."""
         await create_topic(self._addresses, topic, partitions, replicas)
@@ -190,6 +210,10 @@ class RealStage:
     @property
     def _addresses(self) -> list[tuple[str, int]]:
         return [(node.host, node.port) for node in (self.spec.node(name) for name in self.spec.broker_names)]
+
+    @property
+    def _zookeeper_servers(self) -> list[tuple[str, int]]:
+        return [(node.host, node.port) for node in (self.spec.node(name) for name in self.spec.zookeeper_names)]
 
     def _world_of(self, name: str) -> World:
         world = real_world(

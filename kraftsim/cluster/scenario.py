@@ -118,6 +118,18 @@ class Stage(Protocol):
         """Return when every controller knows all that is committed now, as far as this mode lets anybody see that."""
         ...
 
+    async def wait_for_dual_write(self) -> None:
+        """Return when controllers of KRaft have taken over from ZooKeeper and write what they decide there, too."""
+        ...
+
+    async def compare_with_zookeeper(self) -> None:
+        """Wait until ZooKeeper is in step with the metadata log, and note in what they differ; only simulation can look at both at one moment."""
+        ...
+
+    async def give_up_migration(self) -> None:
+        """Stop the controllers of KRaft for good, and take out of ZooKeeper what they claim there: a broker can be the controller again."""
+        ...
+
     async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
         """Create a topic and return when every broker names a leader for each partition, with all replicas in sync."""
         ...

@@ -15,7 +15,10 @@ from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.cluster.workplace import Workplace
+from kraftsim.cluster.zookeeper_mirror import compare
+from kraftsim.cluster.zookeeper_question import take_back
 from kraftsim.core.clients.producer_steps import ProducerSettings
+from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import NodeFailed
 from kraftsim.faults.schedule import FaultSchedule
@@ -23,7 +26,9 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient, ReadRecord
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.controller import Controller
+from kraftsim.node.controller.migration.migration import Migration
 from kraftsim.node.node import Node
+from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.world.simulated import Host, Simulation
 
 if TYPE_CHECKING:
@@ -74,6 +79,18 @@ class SimulatedCluster:
             is_up = isinstance(node, Controller) and self._came_up.get(name) == self.hosts[name].process.incarnation
             found.append(min(node.raft.applied_end_offset, node.raft.high_watermark or 0) if is_up and isinstance(node, Controller) else 0)
         return found
+
+    def migrations(self) -> list[tuple[str, Migration]]:
+        """Return the controllers that can take over from ZooKeeper, and are up, with how far they are."""
+        nodes = ((name, self.nodes.get(name)) for name in self.spec.controller_names if self.hosts[name].is_alive)
+        return [(name, node.migration) for name, node in nodes if isinstance(node, Controller) and node.migration is not None]
+
+    def znodes(self) -> Znodes:
+        """Return what ZooKeeper says at this moment; nothing while it is down."""
+        node = self.nodes.get(self.spec.zookeeper_names[0])
+        if not isinstance(node, ZookeeperServer) or not self.hosts[self.spec.zookeeper_names[0]].is_alive:
+            return {}
+        return {path: (znode.data, znode.stat()) for path, znode in node.keeper.tree.znodes.items()}
 
     def start(self) -> None:
         """Let every node begin; nothing runs before the simulation does."""
@@ -312,6 +329,25 @@ class SimulatedStage:
         committed = max(self.cluster.applied_by_controllers(), default=0)
         while min(self.cluster.applied_by_controllers(), default=0) < committed:
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def wait_for_dual_write(self) -> None:
+        """Return when a controller of KRaft writes what it decides to ZooKeeper, too."""
+        while not any(migration.mirrored for _, migration in self.cluster.migrations()):
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def compare_with_zookeeper(self) -> None:
+        """Wait until ZooKeeper is in step with the metadata log, and note in what they differ."""
+        while (compared := compare(self.cluster.znodes(), self.cluster.migrations())) is None:
+            await asyncio.sleep(LOOK_SECONDS)
+        self._world.note(compared)
+
+    async def give_up_migration(self) -> None:
+        """Stop the controllers of KRaft for good, and take out of ZooKeeper what they claim there."""
+        for name in self.spec.controller_names:
+            if self.cluster.hosts[name].is_alive:
+                self._simulation.kill(self.cluster.hosts[name])
+        server = self.spec.node(self.spec.zookeeper_names[0], host_is_name=True)
+        await take_back(self._world, [(server.host, server.port)])
 
     async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
         """Create a topic and wait for its leaders and replicas."""

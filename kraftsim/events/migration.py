@@ -60,3 +60,12 @@ class BrokersTold(Event):
     controller_epoch: int
     is_full: bool
     request_count: int
+
+
+class ZookeeperCompared(Event):
+    """The harness compared ZooKeeper with the log at the offset up to which ZooKeeper is in step; `what` is a comma-separated list of differences."""
+
+    controller: str
+    offset: int
+    differences: int
+    what: str

@@ -42,6 +42,7 @@ from kraftsim.node.broker.transactions.verification import Verifier
 from kraftsim.node.config import ANNOUNCED_WINDOW, AS_RELEASED, EVERY_SEGMENT, LATEST_BATCH, NEWEST_TWO, UNKNOWN_PRODUCERS, NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.migration.copying import ZookeeperCopy
+from kraftsim.node.controller.migration.zookeeper_side import ZookeeperSide
 from kraftsim.node.newest_snapshots import NewestSnapshots
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
@@ -134,6 +135,8 @@ class Parts:
     migration_driver: type[MigrationDriver] = MigrationDriver
     zookeeper_copy: type[ZookeeperCopy] = ZookeeperCopy
     """What a migration makes of that which ZooKeeper has."""
+    zookeeper_side: type[ZookeeperSide] = ZookeeperSide
+    """What a migrating controller does in ZooKeeper."""
     kraft_propagation: type[KraftPropagation] = KraftPropagation
     producer_id_control: type[ProducerIdControl] = ProducerIdControl
     leadership: type[Leadership] = Leadership

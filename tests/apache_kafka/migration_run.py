@@ -53,6 +53,7 @@ from tests.node.zookeeper_server import RunningZookeeper
 TOPIC, LATER_TOPIC = "mig", "dual"
 PARTITIONS = 3
 CONTROL_KEYS = (4, 5, 6)
+TOPIC_ALREADY_EXISTS = 36
 QUIET = {"log_level": 0}
 Tree = dict[str, tuple[bytes | None, Stat]]
 
@@ -244,9 +245,13 @@ def _furnish(address: str) -> None:
 def _create(address: str, name: str, partitions: int, configs: dict[str, str] | None = None) -> None:
     settings = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
-    with Peer.at(address) as peer:
-        answer = peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=15_000), 7, CreateTopicsResponse)
-    assert answer.topics[0].error_code == 0, answer
+
+    def is_created() -> bool:
+        with Peer.at(address) as peer:
+            answer = peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=15_000), 7, CreateTopicsResponse)
+        return answer.topics[0].error_code in (0, TOPIC_ALREADY_EXISTS)
+
+    wait_for(is_created, f"{name} can be created")
 
 
 def _configure(address: str, resource_type: ConfigResourceType, name: str, key: str, value: str) -> None:

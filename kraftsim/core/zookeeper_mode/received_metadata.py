@@ -200,7 +200,7 @@ class ReceivedMetadata:
     def _judge(self, told_id: bytes, state: LeaderAndIsrPartitionState, held: HeldPartition | None, *, is_kraft: bool) -> ErrorCode | None:
         """Return the answer for a partition; None where there is something to do first, NONE where it is just to learn whose it is.
 
-        A controller of KRaft changes partitions without a new leader epoch, too: leaders must know the partition epoch then.
+        A controller of KRaft changes the in-sync replicas, and so the partition epoch, without another leader epoch (KAFKA-15109).
         """
         if held is not None and held.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -42,10 +42,13 @@ class ZookeeperCopy:
         """Return the first id that nobody got from ZooKeeper. The first one of the last block was given away with it (KAFKA-15552)."""
         return block.next_producer_id
 
+    def is_one(self) -> bool:
+        """Tell whether all of it stands or falls together: where the log can have transactions it does (KAFKA-17457)."""
+        return self._controller.ledger.state.features.metadata_level.has_transactions
+
     async def run(self, claim: Claim, znodes: Znodes) -> Claim:
         """Write all of it and return the claim as of its last record. Raises CopyGivenUp, MalformedMessage."""
-        controller = self._controller
-        has_transactions = controller.ledger.state.features.metadata_level.has_transactions
+        controller, has_transactions = self._controller, self.is_one()
         if has_transactions:
             await self._write([BeginTransactionRecord(name=TRANSACTION)])
         pieces = list(records_of_znodes(znodes, lambda: random_uuid(controller.world, "access rule id"), next_id=self.next_producer_id))

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
 from kraftsim.core.migration import driver as do
 from kraftsim.core.migration.driver import Claim
 from kraftsim.core.migration.readiness import why_not_ready
+from kraftsim.core.migration.states import DriverState
 from kraftsim.core.raft.voter_set import Address
 from kraftsim.core.zookeeper_mode.propagation import KraftPropagation, migrating_brokers
 from kraftsim.core.zookeeper_mode.request_batch import ControlRequest, Sender, ToBroker
@@ -22,7 +24,7 @@ from kraftsim.core.zookeeper_mode.znode_writing import ZnodeOperation, operation
 from kraftsim.events.migration import BrokersTold, ProducerIdBlockMirrored, ZnodesMirrored, ZookeeperControllerClaimed
 from kraftsim.node.controller.migration.committed_image import CommittedImage
 from kraftsim.node.controller.migration.copying import CopyGivenUp
-from kraftsim.node.controller.migration.zookeeper_side import REFUSALS, ZookeeperSide
+from kraftsim.node.controller.migration.zookeeper_side import REFUSALS
 from kraftsim.node.zookeeper_mode.propagator import ControlResponse, Propagator, ToldBroker
 from protocol.zookeeper.kafka_znodes import PRODUCER_ID_BLOCK, ProducerIdBlockZnode
 
@@ -44,7 +46,7 @@ class Migration:
         parts = controller.parts
         self.driver = parts.migration_driver(controller.config.node_id, controller.world.random("migration polls").random)
         self.committed = CommittedImage(controller.raft, parts.metadata_image)
-        self._zookeeper = ZookeeperSide(self._shell)
+        self._zookeeper = parts.zookeeper_side(self._shell)
         self._copy = parts.zookeeper_copy(controller)
         self._propagator = Propagator(self._shell, self._on_told)
         self._propagation: KraftPropagation | None = None
@@ -54,6 +56,13 @@ class Migration:
         self._queue: deque[do.DriverEvent | _Grown] = deque()
         self._has_work = asyncio.Event()
         self._poll: asyncio.TimerHandle | None = None
+
+    @property
+    def mirrored(self) -> tuple[int, MetadataImage] | None:
+        """Return an offset and the image up to it, if this controller writes to both and ZooKeeper is in step with all that is committed here."""
+        in_step = self.driver.claim.znode.kraft_metadata_offset
+        is_settled = self.driver.state is DriverState.DUAL_WRITE and in_step == self.committed.offset
+        return (in_step, self.committed.image) if is_settled else None
 
     # What it hears ------------------------------------------------------------------------------------------------------------------------------
 

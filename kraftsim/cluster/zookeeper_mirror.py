@@ -1,0 +1,93 @@
+"""Compares what ZooKeeper says with what the metadata log says, in the midst of a migration: each is read by itself, as brokers of either kind would.
+
+A configuration without values and none at all are the same. The block of producer ids in ZooKeeper is the last one that was given away, as it is
+right after the copy, or the next one, as it is after each block since.
+Source: KIP-866.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.metadata.image_difference import difference
+from kraftsim.core.producer_ids.block import BLOCK_SIZE
+from kraftsim.core.zookeeper_mode.znode_reading import Znodes, records_of_znodes
+from kraftsim.events.migration import ZookeeperCompared
+from protocol.zookeeper.kafka_znodes import DELETE_TOPICS, MIGRATION, TOPICS, MigrationZnode
+
+if TYPE_CHECKING:
+    from kraftsim.node.controller.migration.migration import Migration
+
+NO_ID = bytes(16)
+
+
+def compare(znodes: Znodes, migrations: "Sequence[tuple[str, Migration]]") -> ZookeeperCompared | None:
+    """Return in what ZooKeeper and the controller that leads differ; None while it does not say up to the same offset what the log says."""
+    data, _ = znodes.get(MIGRATION, (None, None))
+    if data is None:
+        return None
+    until = MigrationZnode.parse(data).kraft_metadata_offset
+    for name, migration in migrations:
+        if migration.mirrored is not None and migration.mirrored[0] == until:
+            found = differences(_without_pending(znodes), migration.mirrored[1])
+            return ZookeeperCompared(controller=name, offset=until, differences=len(found), what=",".join(found))
+    return None
+
+
+def _without_pending(znodes: Znodes) -> Znodes:
+    """Return all znodes but those of topics that are about to be deleted."""
+    pending = [f"{TOPICS}/{path.removeprefix(DELETE_TOPICS + '/')}" for path in znodes if path.startswith(f"{DELETE_TOPICS}/")]
+    return {path: znode for path, znode in znodes.items() if not any(path == each or path.startswith(f"{each}/") for each in pending)}
+
+
+def differences(znodes: Znodes, image: MetadataImage) -> list[str]:
+    """Return what differs, sorted. Brokers, features and controllers are not compared: they are elsewhere in ZooKeeper, or nowhere."""
+    said = MetadataImage()
+    for piece in records_of_znodes(znodes, lambda: NO_ID):
+        for record in piece:
+            said.load(record)
+    return sorted([*_differing(said, image), *_differing_access(said, image)])
+
+
+def _differing(said: MetadataImage, image: MetadataImage) -> Iterator[str]:
+    changes = difference(said, image)
+    yield from (f"topic {_name(said, image, topic_id)}" for topic_id in changes.topics)
+    for topic_id, number in changes.partitions:
+        before, after = said.topic_by_id(topic_id), image.topic_by_id(topic_id)
+        if before is None or after is None:
+            continue  # told with the topic
+        one, other = before.partitions.get(number), after.partitions.get(number)
+        same = (
+            one is not None
+            and other is not None
+            and (one.leader, one.leader_epoch, one.isr, one.replicas)
+            == (
+                other.leader,
+                other.leader_epoch,
+                other.isr,
+                other.replicas,
+            )
+        )
+        if not same:
+            yield f"partition {after.name}-{number}"
+    yield from (f"configuration {resource_type} {name!r}" for resource_type, name in changes.configs)
+    mirrored, given = said.next_producer_id, image.next_producer_id
+    if mirrored != given and (mirrored is None or given is None or mirrored - BLOCK_SIZE != given):
+        yield f"producer ids: {mirrored} in ZooKeeper, {given} in the log"
+
+
+def _differing_access(said: MetadataImage, image: MetadataImage) -> Iterator[str]:
+    registries: tuple[tuple[str, Callable[[MetadataImage], object]], ...] = (
+        ("quotas", lambda each: [(record.entity, record.key, record.value) for record in each.registries.quotas.records()]),
+        ("credentials", lambda each: each.registries.scram_credentials.records()),
+        ("tokens", lambda each: each.registries.delegation_tokens.records()),
+    )
+    for what, found in registries:
+        if found(said) != found(image):
+            yield what
+
+
+def _name(said: MetadataImage, image: MetadataImage, topic_id: bytes) -> str:
+    topic = image.topic_by_id(topic_id) or said.topic_by_id(topic_id)
+    assert topic is not None, "one of them has it"
+    return topic.name
