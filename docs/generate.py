@@ -14,6 +14,7 @@ from docs.mutants_page import mutants_page
 from docs.personas_page import personas_page
 from docs.probes_page import probes_page
 from docs.protocol_pages import pages as protocol_pages
+from docs.tiered_window_page import tiered_window_page, tiered_window_plot
 from kraftsim.catalogue import Catalogue
 from kraftsim.cli.fault_kinds import families
 from kraftsim.cli.kinds import listing
@@ -186,6 +187,8 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "mutants.md": mutants_page,
     "personas.md": personas_page,
     "probes.md": probes_page,
+    "tiered-storage-window.md": tiered_window_page,
+    "tiered-storage-window.svg": tiered_window_plot,
     **protocol_pages(),
 }
 

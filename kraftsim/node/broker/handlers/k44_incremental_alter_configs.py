@@ -20,6 +20,8 @@ from protocol.messages.k44_incremental_alter_configs import (
 )
 from protocol.schema import Message
 
+REMOTE_STORAGE_ENABLE = "remote.storage.enable"
+
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Answer per resource, in the order in which they were asked for."""
@@ -46,6 +48,9 @@ def _done_here(broker: Broker, request: IncrementalAlterConfigsRequest, resource
     if refusal is None and kind == ConfigResourceType.BROKER:
         present = broker.config_tables.applicable(broker.image.configs_of(kind, name), is_for_all=not name)
         refusal = refuse_altered_broker(broker.config_tables, broker.config.node_id, resource, present)
+    begins_tiering = any(each.name == REMOTE_STORAGE_ENABLE and (each.value or "").lower() == "true" for each in resource.configs)
+    if refusal is None and kind == ConfigResourceType.TOPIC and begins_tiering and broker.tiered is not None:
+        refusal = broker.tiered.refuse_topic(name)
     return None if refusal is None else row_of(AlterConfigsResourceResponse, kind, name, refusal)
 
 

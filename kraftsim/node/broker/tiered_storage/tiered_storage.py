@@ -153,6 +153,16 @@ class TieredStorage:
         """Let a follower begin anew behind what its leader has in the remote store only; return why that cannot be now. Raises OSError."""
         return await self._rebuild.rebuild(hosted, following, connection, self.catalogue_of(hosted), log_start_offset)
 
+    def refuse_topic(self, topic: str) -> Refusal | None:
+        """Return why a topic cannot be tiered as far as the replicas here tell, where that is asked at all; others may differ."""
+        if not self.remedy.refuses_topics:
+            return None
+        for hosted in self._hosted():
+            bases = hosted.log.base_offsets[1:] if hosted.topic == topic else []
+            if any(base_offset not in hosted.snapshots.offsets for base_offset in bases):
+                return Refusal(ErrorCode.INVALID_CONFIG, f"Partition {hosted.partition} has segments without producer snapshots")
+        return None
+
     def on_tiering(self, hosted: HostedPartition) -> None:
         """A partition is tiered from now on, or no longer, or its topic is gone: then who led it deletes what it has in the remote store."""
         topic = self._image().topic_by_id(hosted.topic_id)

@@ -1,0 +1,103 @@
+"""Segments without producer snapshots: what each remedy does when they are copied, when a follower begins behind them, and to a repeated record."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from kraftsim.core.tiered_storage.boundary_window import Setting, is_appended_twice, least_harmful_silence_ms, roll_ms
+from kraftsim.core.tiered_storage.remedies import REMEDIES
+from kraftsim.events.tiered_storage import EmptySnapshotWritten, RebuiltFromRemote, RemoteCopyFailed, RemoteCopyFinished
+from protocol.errors import ErrorCode
+from tests.tiered_storage.lab import TieredLab
+
+PRODUCERS = (0, 1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a remedy makes of the boundary: counts of facts, whom the follower knows, and where the repeated record of producer 0 is."""
+
+    copied: bool
+    announced_failures: int | None
+    empties: int
+    known: tuple[int, ...]
+    repeated_at: int
+    replays: bool = False
+
+
+NOTHING_TIERED = {"copied": False, "empties": 0, "known": PRODUCERS, "repeated_at": 1}
+RESULTS = {
+    "shipped": Expected(announced_failures=1, **NOTHING_TIERED),  # type: ignore[arg-type]
+    "shipped-before-3.7.1": Expected(announced_failures=0, **NOTHING_TIERED),  # type: ignore[arg-type]
+    "empty-at-archive": Expected(copied=True, announced_failures=None, empties=2, known=(2, 3), repeated_at=9),
+    "replay-younger": Expected(copied=True, announced_failures=None, empties=0, known=PRODUCERS, repeated_at=1, replays=True),
+    "replay-before-upload": Expected(copied=True, announced_failures=None, empties=0, known=PRODUCERS, repeated_at=1),
+    "hold-uploads": Expected(announced_failures=None, **NOTHING_TIERED),  # type: ignore[arg-type]
+    "refuse-topics": Expected(announced_failures=None, **NOTHING_TIERED),  # type: ignore[arg-type]
+    "no-snapshots": Expected(copied=True, announced_failures=None, empties=0, known=PRODUCERS, repeated_at=1, replays=True),
+    "empty-on-read": Expected(copied=True, announced_failures=None, empties=0, known=(2, 3), repeated_at=9),
+}
+
+
+def test_every_remedy_has_a_row() -> None:
+    """The table below is complete."""
+    assert set(RESULTS) == set(REMEDIES)
+
+
+@pytest.mark.parametrize("remedy", RESULTS)
+def test_a_remedy_decides_what_becomes_of_a_repeated_record(remedy: str) -> None:
+    """Segments 1 and 2 have no snapshot behind them; a follower begins behind 2, leads, and producer 0 repeats its last record."""
+    expected = RESULTS[remedy]
+    with TieredLab(settings={"kraftsim.tiering.remedy": remedy}) as lab:
+        lab.create_topic(configs={"remote.storage.enable": "false", "local.retention.bytes": "2000"})
+        for index in range(8):
+            lab.produce(1, producer_id=index // 2)
+        lab.produce(1, producer_id=3)
+        lab.restart_without_snapshots(1, before=5)
+        told = lab.alter(1, remote_storage_enable="true")
+        assert (told is not ErrorCode.NONE) == (remedy == "refuse-topics")
+        lab.wait(6)
+        assert bool(lab.of(RemoteCopyFinished)) == expected.copied
+        failures = [event for event in lab.of(RemoteCopyFailed) if isinstance(event, RemoteCopyFailed)]
+        if expected.announced_failures is None:
+            assert failures == []
+        else:
+            assert len(failures) > 1 and {event.was_announced for event in failures} == {bool(expected.announced_failures)}
+        assert len(lab.of(EmptySnapshotWritten)) == expected.empties
+        lab.set_replicas(1, 2)
+        lab.wait(8)
+        rebuilt = [event for event in lab.of(RebuiltFromRemote, "broker-2") if isinstance(event, RebuiltFromRemote)]
+        assert [event.next_offset for event in rebuilt] == ([4] if expected.copied else [])
+        assert all((event.replayed_bytes > 0) == expected.replays for event in rebuilt)
+        assert tuple(sorted(lab.hosted(2).replica.producer_state.entries)) == expected.known
+        lab.simulation.kill("broker-1")
+        lab.wait(5)
+        assert lab.produce(2, producer_id=0, sequence=1) == (ErrorCode.NONE, expected.repeated_at)
+
+
+def test_the_rule_of_old_says_that_the_producer_is_not_known() -> None:
+    """1.0 to 2.4: UNKNOWN_PRODUCER_ID; the producer takes another id, and its record is there twice."""
+    with TieredLab(settings={"kraftsim.tiering.remedy": "empty-at-archive", "kraftsim.unknown.producer": "unknown-producer-id"}) as lab:
+        lab.create_topic(configs={"remote.storage.enable": "false", "local.retention.bytes": "2000"})
+        for index in range(8):
+            lab.produce(1, producer_id=index // 2)
+        lab.produce(1, producer_id=3)
+        lab.restart_without_snapshots(1, before=5)
+        lab.alter(1, remote_storage_enable="true")
+        lab.wait(6)
+        lab.set_replicas(1, 2)
+        lab.wait(8)
+        lab.simulation.kill("broker-1")
+        lab.wait(5)
+        assert lab.produce(2, producer_id=0, sequence=1)[0] is ErrorCode.UNKNOWN_PRODUCER_ID
+        assert lab.produce(2, producer_id=3, sequence=3)[0] is ErrorCode.NONE
+
+
+SEED = Setting(ingest_bytes_per_second=5 << 20, segment_bytes=1 << 30, expiration_ms=86_400_000, failover_ms=0)
+
+
+def test_the_arithmetic_of_the_proposal_is_that_of_the_rules() -> None:
+    """5 MB/s fill 1 GB in 204.8 s; two local segments make 6.8 minutes the least silence that does harm, a day its most."""
+    assert roll_ms(SEED) == 204_800
+    assert least_harmful_silence_ms(SEED) == 2 * 204_800
+    assert [is_appended_twice(SEED, silence_ms, 409_600) for silence_ms in (409_600, 409_700, 86_300_000, 86_400_000)] == [False, True, True, False]
