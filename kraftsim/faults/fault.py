@@ -103,6 +103,8 @@ class FaultKind:
     draws: Mapping[str, Between | OneOf] = field(default_factory=dict)
     spoils: Spoils = Spoils.NOTHING
     spoils_if: str | None = None
+    needs_releases: bool = False
+    """Whether a search draws it only where the terrain says that nodes may be of other releases."""
     prepare: "Callable[[Strike], None] | None" = None
     over_sockets: "Callable[[FieldStrike], Awaitable[None]] | None" = None
     through_proxy: bool = False

@@ -83,6 +83,7 @@ FAULT = FaultKind(
     strike=strike,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
+    needs_releases=True,
     params={"release": "4.4", "duration_ms": 5000, "kill_after_ms": 10_000},
     draws={"release": OneOf(("4.0", "4.1", "4.4")), "duration_ms": Between(500, 8000)},
 )

@@ -110,7 +110,7 @@ class _Draw:
                 return nodes
 
     def _can_play(self, kind: FaultKind) -> bool:
-        if not self._atlas.allows(kind) or not self._ways_of(kind):
+        if not self._atlas.allows(kind) or not self._ways_of(kind) or (kind.needs_releases and not self._terrain.may_change_release):
             return False
         return kind.aim is not Aim.HOST or bool(self._victims(kind)) or kind.spoils_if is not None
 

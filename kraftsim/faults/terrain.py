@@ -69,6 +69,8 @@ class Terrain:
     may_lose: Mapping[Spoils, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, Between | OneOf] = field(default_factory=dict)
     fault_ms: int = 6000
+    may_change_release: bool = False
+    """Whether nodes may come back as another release for a while."""
 
     def of(self, role: str) -> tuple[str, ...]:
         """Return the hosts of a role."""

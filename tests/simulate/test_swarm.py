@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -36,12 +37,20 @@ def swarm(seed: int) -> tuple[Fault, ...]:
 def test_every_run_leaves_kinds_out_and_all_runs_together_leave_none_out():
     """Swarm testing (Groce et al., 2012): what is always there hides what it prevents."""
     drawn = [{fault.kind for fault in swarm(seed)} for seed in SEEDS]
-    possible = {kind.name for kind in KINDS if kind.spoils is not Spoils.FLUSHED}
+    possible = {kind.name for kind in KINDS if kind.spoils is not Spoils.FLUSHED and not kind.needs_releases}
     assert set().union(*drawn) == possible
     assert all(kinds < possible for kinds in drawn)
     for kind in possible:
         share = sum(kind in kinds for kinds in drawn) / len(drawn)
         assert 0.03 < share < 0.6, f"{kind} is in {share:.0%} of the runs"
+
+
+def test_another_release_is_drawn_only_where_a_terrain_says_so():
+    """What else a seed draws is the same as ever in all other terrains."""
+    terrain = cluster_terrain(controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=True, fault_seconds=6.0)
+    for may_change in (False, True):
+        drawn = [draw_swarm(Random(seed), replace(terrain, may_change_release=may_change)) for seed in range(30)]
+        assert any(fault.kind == "other-release" for faults in drawn for fault in faults) == may_change
 
 
 def test_the_number_of_faults_goes_from_one_to_many():

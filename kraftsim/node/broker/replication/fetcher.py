@@ -6,7 +6,7 @@ Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kraftsim.core.partitions.following import (
     IGNORE,
@@ -23,6 +23,7 @@ from kraftsim.core.partitions.following import (
     RestartAt,
 )
 from kraftsim.core.partitions.kept_fetch_session import FetchPlan, KeptFetchSession, ReadKey
+from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
 from kraftsim.core.partitions.read_bounds import Diverging
 from kraftsim.events.partitions import CopyingFailed
 from kraftsim.node.broker.hosted_partition import HostedPartition
@@ -41,7 +42,14 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from protocol.messages.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
+FIRST_FETCH_WITH_LAST_EPOCH = 12
 FIRST_FETCH_WITH_TOPIC_IDS = 13
 FIRST_FETCH_WITH_REPLICA_STATE = 15
 SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
@@ -57,12 +65,14 @@ class _Copied:
     """A partition that is copied; nothing is asked for it before `not_before_ms` of the monotonic clock.
 
     `lag`: how many records it was behind what is replicated, when the leader said so last; a replica without any is in sync for all that it knows.
+    `is_compared`: that its log is the leader's, as far as it goes, is known; where Fetch does not say so (before 2.7) it is asked for first.
     """
 
     hosted: HostedPartition
     following: Following
     not_before_ms: int = 0
     lag: int | None = None
+    is_compared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +165,14 @@ class ReplicaFetcher:
         if lost:
             await self._ask_offsets(connection, lost)
             return
-        await self._fetch(connection, [(each, wish) for each, wish in due if isinstance(wish, FetchWish)])
+        wished = [(each, wish) for each, wish in due if isinstance(wish, FetchWish)]
+        if connection.version_for(ApiKey.FETCH) < FIRST_FETCH_WITH_LAST_EPOCH:
+            unsure = [(each, wish) for each, wish in wished if not each.is_compared and wish.last_fetched_epoch != NO_LEADER_EPOCH]
+            if unsure:
+                await self._compare(connection, unsure)
+                return
+            wished = [(each, replace(wish, last_fetched_epoch=NO_LEADER_EPOCH)) for each, wish in wished]
+        await self._fetch(connection, wished)
 
     def _not_held_back(self, due: list[tuple[_Copied, FetchWish | OffsetWish]]) -> list[tuple[_Copied, FetchWish | OffsetWish]]:
         """Leave out the partitions that have had their share for now; what is in sync is none of them."""
@@ -279,6 +296,36 @@ class ReplicaFetcher:
         else:
             request.replica_id = self._config.node_id
         return request
+
+    async def _compare(self, connection: PeerConnection, unsure: list[tuple[_Copied, FetchWish]]) -> None:
+        """Ask where the leader's log ends in the epoch of our last record, and cut off what it does not have; if it has no such epoch, ask again.
+
+        Source: KIP-101, KIP-279; AbstractFetcherThread.truncateToEpochEndOffsets.
+        """
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for each, wish in unsure:
+            topics.setdefault(each.hosted.topic, OffsetForLeaderTopic(topic=each.hosted.topic)).partitions.append(
+                OffsetForLeaderPartition(
+                    partition=each.hosted.partition, current_leader_epoch=wish.leader_epoch, leader_epoch=wish.last_fetched_epoch
+                )
+            )
+        request = OffsetForLeaderEpochRequest(replica_id=self._config.node_id, topics=list(topics.values()))
+        answer = await connection.request(request)
+        assert isinstance(answer, OffsetForLeaderEpochResponse), "OffsetForLeaderEpoch was asked"
+        rows = {(topic.topic, row.partition): row for topic in answer.topics for row in topic.partitions}
+        for each, wish in unsure:
+            key = (each.hosted.topic, each.hosted.partition)
+            row = rows.get(key)
+            if row is None or self._copied.get(key) is not each:
+                continue
+            error = ErrorCode(row.error_code)
+            if error is ErrorCode.NONE and row.leader_epoch == wish.last_fetched_epoch and row.end_offset >= wish.fetch_offset:
+                each.is_compared = True
+                continue
+            diverging = Diverging(leader_epoch=row.leader_epoch, end_offset=row.end_offset)
+            step = each.following.on_fetched(wish, error=error, diverging=diverging)
+            await self._carry_out(each, step)
+            each.is_compared = isinstance(step, CutTo) and row.leader_epoch in (wish.last_fetched_epoch, NO_LEADER_EPOCH)
 
     async def _ask_offsets(self, connection: PeerConnection, lost: list[tuple[_Copied, OffsetWish]]) -> None:
         topics: dict[str, ListOffsetsTopic] = {}
