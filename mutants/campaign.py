@@ -21,10 +21,6 @@ CONTROLS_AT_A_TIME = 20
 AT_A_TIME = 8
 
 
-TESTS_CPU_SECONDS = 40.0
-"""The tests of a core take less than half of that."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
     """When a hunt is given up: after so many runs, or so much processor time. No runs: only the tests are asked."""
@@ -45,7 +41,7 @@ def hunt_all(
 ) -> None:
     """Hunt the mutants side by side; `done` hears of each after each stage. What is `known` of a stage is not asked again. Raises HuntFailed."""
     found = {each.name: (known or {}).get(each.name) or _nothing_yet(each) for each in chosen}
-    for (_, _, *names), answer in _side_by_side(_questions(chosen, found) if budget.asks_tests else iter(()), jobs):
+    for (_, *names), answer in _side_by_side(_questions(chosen, found) if budget.asks_tests else iter(()), jobs):
         for name, noticed in zip(names, msgspec.json.decode(answer, type=list[Noticed]), strict=True):
             found[name] = replace(found[name], test=noticed.test, test_said=noticed.said, test_cpu_seconds=noticed.cpu_seconds)
             done(found[name])
@@ -67,7 +63,7 @@ def _questions(chosen: Sequence[Mutant], found: Mapping[str, Finding]) -> Iterat
             cores.setdefault(each.core, []).append(each.name)
     for names in cores.values():
         for first in range(0, len(names), AT_A_TIME):
-            yield ["--tests", str(TESTS_CPU_SECONDS), *names[first : first + AT_A_TIME]]
+            yield ["--tests", *names[first : first + AT_A_TIME]]
 
 
 def failing_controls(findings: Sequence[Finding], *, jobs: int) -> list[str]:

@@ -17,6 +17,10 @@ class Cut:
 
     is_cut: bool = False
 
+    def begin_anew(self, cpu_seconds: float) -> None:
+        """Allow so much from now on."""
+        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+
 
 @contextmanager
 def cut_off(cpu_seconds: float) -> Iterator[Cut]:

@@ -1,6 +1,6 @@
 """Hunts one mutant, or looks at tests and stories without any, in a process of its own, and prints what came of it as the last line, in JSON.
 
-python -m mutants.one --tests CPU_SECONDS NAME ...      |      python -m mutants.one --stories NAME RUNS CPU_SECONDS
+python -m mutants.one --tests NAME ...                  |      python -m mutants.one --stories NAME RUNS CPU_SECONDS
 python -m mutants.one --control-tests TEST ...      |      python -m mutants.one --control RELEASE/SCENARIO/SEED ...
 """
 
@@ -28,8 +28,8 @@ def main() -> None:
     print("\n" + msgspec.json.encode(VERBS[verb](*words)).decode())
 
 
-def _tests(cpu_seconds: str, *names: str) -> list[Noticed]:
-    return looks([mutant_named(name) for name in names], cpu_seconds_max=float(cpu_seconds))
+def _tests(*names: str) -> list[Noticed]:
+    return looks([mutant_named(name) for name in names])
 
 
 def _stories(name: str, runs: str, cpu_seconds: str) -> Finding:
