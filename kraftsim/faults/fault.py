@@ -40,6 +40,8 @@ class Family(StrEnum):
     CLOCK = "clock"
     PROCESS = "process"
     PROTOCOL = "protocol"
+    STORE = "store"
+    """A remote store that all brokers share."""
 
 
 class Aim(StrEnum):
@@ -118,6 +120,7 @@ APART = (
     "field",
     "frame_over_sockets",
     "recorded_answers",
+    "remote_objects",
     "schedule",
     "standing",
     "states",

@@ -112,6 +112,8 @@ class _Draw:
     def _can_play(self, kind: FaultKind) -> bool:
         if not self._atlas.allows(kind) or not self._ways_of(kind) or (kind.needs_releases and not self._terrain.may_change_release):
             return False
+        if kind.family is Family.STORE and not self._terrain.has_store:
+            return False
         return kind.aim is not Aim.HOST or bool(self._victims(kind)) or kind.spoils_if is not None
 
     def _ways_of(self, kind: FaultKind) -> list[str]:

@@ -69,6 +69,8 @@ class Terrain:
     may_lose: Mapping[Spoils, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, Between | OneOf] = field(default_factory=dict)
     fault_ms: int = 6000
+    has_store: bool = False
+    """Whether brokers share a remote store."""
     may_change_release: bool = False
     """Whether nodes may come back as another release for a while."""
 

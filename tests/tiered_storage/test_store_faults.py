@@ -1,0 +1,91 @@
+"""Faults of the remote store: each changes an outcome, takes nothing that was acknowledged, and leaves nothing once it is healed."""
+
+import pytest
+
+from kraftsim.events.tiered_storage import RebuiltFromRemote
+from kraftsim.faults.arm import arm
+from kraftsim.faults.fault import Fault, Value
+from kraftsim.faults.strike import Strike
+from kraftsim.faults.trigger import AtTime
+from protocol.errors import ErrorCode
+from tests.tiered_storage.lab import TieredLab
+
+KINDS: list[tuple[str, dict[str, Value]]] = [
+    ("slow-store", {"delay_ms": 700}),
+    ("failing-store", {"permille": 600}),
+    ("half-copied-segment", {"ending": ".snapshot"}),
+    ("lost-object", {"ending": ".log"}),
+    ("lost-object", {"ending": ".snapshot"}),
+    ("snapshot-of-another-segment", {}),
+]
+
+
+def strike(lab: TieredLab, kind: str, params: dict[str, Value]) -> Strike:
+    """Let a fault go off now, and go on until it is ended."""
+    at_ms = lab.simulation.now_ns // 1_000_000 + 1
+    struck = arm(Fault(kind=kind, target="all", trigger=AtTime(at_ms=at_ms), params={"duration_ms": 600_000, **params}), lab.simulation)
+    lab.wait(0.1)
+    return struck
+
+
+@pytest.mark.parametrize(("kind", "params"), KINDS)
+def test_what_was_acknowledged_is_there_once_the_store_is_well(kind: str, params: dict[str, Value]) -> None:
+    """Writers go on meanwhile, copies wait, a follower begins anew; then every record is read, wherever it lies, and the follower can lead."""
+    with TieredLab() as lab:
+        lab.create_topic()
+        for index in range(6):
+            lab.produce(1, producer_id=index)
+        lab.wait(6)
+        struck = strike(lab, kind, params)
+        for index in range(6, 12):
+            assert lab.produce(1, producer_id=index)[0] is ErrorCode.NONE
+        lab.set_replicas(1, 2)
+        lab.wait(6)
+        lab.fetch(1, 0)
+        struck.end()
+        assert struck.has_bitten
+        lab.wait(12)
+        assert [batch.base_offset for batch in lab.read_all(1)] == list(range(12))
+        assert lab.hosted(2).replica.log_end_offset == 12
+        assert lab.hosted(1).replica.copied_offset >= 9
+        lab.simulation.kill("broker-1")
+        lab.wait(5)
+        assert [batch.base_offset for batch in lab.read_all(2)] == list(range(12))
+
+
+def test_a_snapshot_of_a_later_segment_is_not_believed() -> None:
+    """It names batches that the segments before it do not have; one of an earlier segment cannot be told from the right one, in Kafka either."""
+    with TieredLab() as lab:
+        lab.create_topic()
+        for index in range(9):
+            lab.produce(1, producer_id=index)
+        lab.wait(8)
+        snapshots = sorted(
+            (key for key in lab.store.contents if key.endswith(".snapshot")), key=lambda key: int(key.rpartition("/")[2].partition("-")[0])
+        )
+        last_copied = snapshots[-1]
+        right = lab.store.contents[last_copied]
+        lab.produce(1, producer_id=50)
+        lab.produce(1, producer_id=51)
+        lab.wait(0.1)
+        taken = [lab.hosted(1).log.file_of_segment(offset, ".snapshot") for offset in lab.hosted(1).snapshots.offsets]
+        later = next(each for each in reversed(taken) if each is not None and each != right)
+        for key in snapshots:
+            lab.store.contents[key] = later
+        lab.set_replicas(1, 2)
+        lab.wait(5)
+        assert lab.of(RebuiltFromRemote) == [] or lab.hosted(2).replica.local_start_offset > 8
+
+
+def test_stale_listings_disturb_nobody() -> None:
+    """What is in the store is told by the metadata topic alone: no decision hangs on a listing (KIP-405)."""
+    with TieredLab(brokers=1) as lab:
+        lab.create_topic()
+        lab.wait(1)
+        struck = strike(lab, "stale-store-listing", {})
+        for _ in range(9):
+            lab.produce(1)
+        lab.wait(8)
+        assert [batch.base_offset for batch in lab.read_all(1)] == list(range(9))
+        listed = lab.run(lab.broker(1).world.objects("file:/store", {}).list(""))
+        assert listed == [] and struck.has_bitten
