@@ -18,7 +18,7 @@ from mutants.mutant import Mutant
 from mutants.results import digest_of
 
 CONTROLS_AT_A_TIME = 20
-AT_A_TIME = 8
+AT_A_TIME = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

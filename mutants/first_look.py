@@ -5,6 +5,7 @@ What a test notices is one thing, what the campaign would have noticed is anothe
 
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -107,9 +108,13 @@ def _in_a_fork(mutant: Mutant, cpu_seconds_max: float) -> Noticed:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        with os.fdopen(writing, "wb") as out:
-            out.write(msgspec.json.encode(_look(mutant, cpu_seconds_max)))
-        os._exit(0)
+        try:
+            with os.fdopen(writing, "wb") as out:
+                out.write(msgspec.json.encode(_look(mutant, cpu_seconds_max)))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as answer:
         said = answer.read()

@@ -90,7 +90,7 @@ CORE = Core(
         _prefetching.mutant(
             "never-asks-ahead",
             "PrefetchingBlockClient._hand_out",
-            "if producer_id == self._current.prefetch_producer_id:",
+            "if self._asks_ahead(ProducerId(producer_id)):",
             "if False:",
             "every block is waited for",
             equivalent="only slower: a claim that finds no id asks as well",

@@ -158,7 +158,7 @@ CORE = Core(
         _queue.mutant(
             "renumbers-what-may-be-there",
             "PartitionQueue.needs_new_identity",
-            "self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch in self._sent())",
+            "self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch in self.sent_batches())",
             "self.has_lost_sequence",
             "a batch whose fate is open is sent under a new sequence",
         ),
