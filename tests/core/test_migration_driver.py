@@ -20,6 +20,7 @@ OWN, OTHER = 3000, 3001
 COPIED_UNTIL = 467
 FRESH = Claim(migration_version=0)
 DONE = Claim(znode=MigrationZnode(kraft_metadata_offset=COPIED_UNTIL, kraft_metadata_epoch=1), migration_version=3)
+BEGUN = Claim(znode=MigrationZnode(kraft_controller_id=3001, kraft_controller_epoch=1), migration_version=1)
 TAKEN = replace(FRESH, controller_epoch=4, controller_epoch_version=3)
 NEWS = Published(
     offset=500,
@@ -105,11 +106,12 @@ def test_whoever_leads_no_more_rests(state: DriverState) -> None:
         (POST_MIGRATION, DONE, S.INACTIVE),
         (PRE_MIGRATION, FRESH, S.WAIT_FOR_BROKERS),
         (MIGRATION, FRESH, S.INACTIVE),
+        (MIGRATION, BEGUN, S.BECOME_CONTROLLER),
         (MIGRATION, DONE, S.BECOME_CONTROLLER),
     ],
 )
 def test_a_new_leader_goes_on_where_log_and_znode_stand(log_says: int, znode: Claim, state: DriverState) -> None:
-    """The log says MIGRATION and ZooKeeper does not: nobody knows what to copy, and nothing is touched."""
+    """The log says MIGRATION and ZooKeeper knows of no controller of KRaft: somebody went back, and nothing is touched."""
     found = driver([*until(S.WAIT_FOR_CONTROLLER_QUORUM, znode, replace(NEWS, migration_state=log_says)), do.Polled()])
     assert found.state is state
 
@@ -120,6 +122,12 @@ def test_a_new_leader_compares_everything_before_it_passes_changes_on() -> None:
     found = driver([*events, do.Claimed(replace(DONE, controller_epoch=5, controller_epoch_version=4))])
     assert found.state is S.SYNC_KRAFT_TO_ZK
     assert what(found.step(do.Polled())) == ["Sync"]
+
+
+def test_a_copy_that_was_not_noted_is_not_made_again() -> None:
+    """The one before had ended its copy and could not write so into /migration: all is compared instead."""
+    found = driver([*until(S.WAIT_FOR_CONTROLLER_QUORUM, BEGUN, replace(NEWS, migration_state=MIGRATION)), do.Polled(), do.Claimed(BEGUN)])
+    assert found.state is S.SYNC_KRAFT_TO_ZK
 
 
 def test_an_image_that_is_older_than_what_zookeeper_has_seen_is_not_written() -> None:

@@ -20,6 +20,7 @@ POLL_MAX_MS: Final = 60_000
 POLL_JITTER: Final = 0.02
 DOUBLINGS_MAX: Final = 10
 NOT_CLAIMED: Final = -1
+NOBODY: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,11 @@ class Claim:
     def is_copied(self) -> bool:
         """Whether the first copy is done: ZooKeeper says up to which offset of the log it is in step."""
         return self.znode.kraft_metadata_offset > 0
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a controller of KRaft has ever claimed the cluster since /migration was made."""
+        return self.znode.kraft_controller_id != NOBODY
 
     @property
     def in_step_until(self) -> tuple[int, int]:
@@ -207,6 +213,8 @@ class MigrationDriver:
         self._polls = 0
         self._must_recover = False
         """Whether this controller leads and has not read /migration since."""
+        self._is_begun = False
+        """Whether a controller had claimed the cluster before this one came to lead."""
         self._is_behind = False
         """Whether a write to ZooKeeper failed after the log had gone on: everything has to be compared again."""
 
@@ -288,7 +296,9 @@ class MigrationDriver:
                     return [Note(MigrationWaits(state=self.state.value, reason=news.why_not_ready))]
                 return self._enter(DriverState.WAIT_FOR_BROKERS)
             case state if state == MIGRATION:
-                return self._enter(DriverState.BECOME_CONTROLLER if self.claim.is_copied else DriverState.INACTIVE)
+                # The one before may have ended with its copy in the log, and no note of it in ZooKeeper (Kafka never goes on from there).
+                goes_on = self.claim.is_copied or self._is_begun
+                return self._enter(DriverState.BECOME_CONTROLLER if goes_on else DriverState.INACTIVE)
             case state:
                 assert state in (NONE, POST_MIGRATION), f"a migration has no state {state}"
                 return self._enter(DriverState.INACTIVE)
@@ -310,6 +320,7 @@ class MigrationDriver:
             return []
         assert self._leader is not None, "it leads"
         self._must_recover = False
+        self._is_begun = claim.is_begun
         self.claim = claim.led_by(self._node_id, self._leader.leader_epoch)
         return self._enter(DriverState.WAIT_FOR_CONTROLLER_QUORUM)
 
@@ -354,7 +365,8 @@ class MigrationDriver:
 
     def after_claim(self) -> DriverState:
         """Return what follows the claim: the copy, or if that is done the comparison of everything (KAFKA-15010)."""
-        return DriverState.SYNC_KRAFT_TO_ZK if self.claim.is_copied else DriverState.ZK_MIGRATION
+        is_in_log = self._news is not None and self._news.migration_state == MIGRATION
+        return DriverState.SYNC_KRAFT_TO_ZK if self.claim.is_copied or is_in_log else DriverState.ZK_MIGRATION
 
     # Moving ---------------------------------------------------------------------------------------------------------------------------------
 

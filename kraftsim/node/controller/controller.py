@@ -196,7 +196,7 @@ class Controller:
         """Somebody else leads, or nobody."""
         self.registration.look_again()
         self._look_if_ready(self.raft.applied_end_offset)
-        if self.migration is not None:
+        if self.migration is not None and (leader is None or leader.key.id != self.config.node_id):
             self.migration.on_leader(None if leader is None else leader.key.id, leader_epoch)
 
     def on_lead(self, leader_epoch: int) -> None:

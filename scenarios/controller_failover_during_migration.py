@@ -1,0 +1,121 @@
+"""Controllers fail at every step of a migration from ZooKeeper to KRaft: whoever leads next goes on where the log and ZooKeeper say it stands.
+
+In simulation the controller that drives the migration dies when it has claimed /controller, in the midst of the copy, between the end of the copy and
+the note of it in ZooKeeper, while it compares, when it has decided something and not told ZooKeeper. ZooKeeper itself is away for a moment, too. What
+a half copy leaves in the log is undone by the next controller; what ZooKeeper was not told it is told then.
+Source: KIP-866, KAFKA-15010, KAFKA-16171, KAFKA-17457.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.migrating import ZOOKEEPER, Migration
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.upgrading import Traffic, Upgrade
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+CONTROLLERS = ("controller-101", "controller-102", "controller-103")
+TOPIC = "ledger"
+PARTITIONS = 3
+IDS_PER_RESTART = 20
+STATES = ("BECOME_CONTROLLER", "ZK_MIGRATION", "SYNC_KRAFT_TO_ZK", "KRAFT_CONTROLLER_TO_BROKER_COMM", "DUAL_WRITE")
+
+
+async def play(stage: Stage) -> None:
+    """Migrate while controllers fail, with clients at work, and read what they wrote."""
+    traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
+    stage.note(PhaseBegan(phase=ZOOKEEPER))
+    await traffic.open(stage)
+    writers = [traffic.write(stage, f"writer-of-ledger-{number}") for number in range(1, stage.workload("writers") + 1)]
+    await stage.gather(move(stage, traffic), *writers)
+    await traffic.audit(stage)
+
+
+async def move(stage: Stage, traffic: Traffic) -> None:
+    """Migrate under faults, heal, and go the rest of the way; then let those who write come to an end."""
+    asker = stage.id_asker("asker")
+
+    async def ask() -> None:
+        await asker.ask(IDS_PER_RESTART)
+
+    await ask()
+    migration = Migration(stage=stage, upgrade=Upgrade(stage=stage, topics={TOPIC: PARTITIONS}, after_each=ask))
+    stage.inject()
+    await migration.take_over()
+    for number in range(stage.workload("topics")):
+        await stage.create_topic(f"made-meanwhile-{number}", 1, 3)
+        await asker.ask(stage.workload("ids_per_topic"))
+    await stage.mend()
+    await migration.upgrade.settled()
+    await migration.taken_over()
+    await migration.to_kraft()
+    await migration.end()
+    await ask()
+    await asker.close()
+    traffic.is_over = True
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw one to three ends of controllers at the moments of a migration (over sockets: at times), and perhaps an absence of ZooKeeper."""
+    if mode is not Mode.SIM:
+        return tuple(_end(random, random.choice(CONTROLLERS), AtTime(at_ms=random.randint(1000, 20_000))) for _ in range(2))
+    schedule = [_end(random, AT_THE_TRIGGER, _step(random)) for _ in range(random.randint(1, 3))]
+    if random.random() < 0.3:
+        schedule.append(_end(random, "zookeeper-1", OnEvent(kind="MigrationDriverMoved", fields={"to_state": random.choice(STATES)})))
+    return tuple(schedule)
+
+
+def _step(random: "Random") -> Trigger:
+    """Draw a moment: a new state, a claim, a piece of the copy, its end, a comparison, something decided and not mirrored."""
+    return random.choice(
+        (
+            OnEvent(kind="MigrationDriverMoved", fields={"to_state": random.choice(STATES)}, nth=random.randint(1, 2)),
+            OnEvent(kind="ZookeeperControllerClaimed", nth=random.randint(1, 2)),
+            OnEvent(kind="MetadataAppended", fields={"record_kinds": "BeginTransactionRecord"}),
+            OnEvent(kind="MetadataAppended", fields={"record_kinds": "ZkMigrationStateRecord,EndTransactionRecord"}),
+            OnEvent(kind="ZookeeperMetadataCopied"),
+            OnEvent(kind="ZnodesMirrored", nth=random.randint(1, 4)),
+            OnEvent(kind="MetadataAppended", fields={"record_kinds": "TopicRecord,PartitionRecord"}, nth=random.randint(1, 3)),
+            OnEvent(kind="ProducerIdBlockAllocated", nth=random.randint(1, 3)),
+            OnEvent(kind="HighWatermarkMoved", fields={"is_leader": True}, nth=random.randint(10, 60)),
+        )
+    )
+
+
+def _end(random: "Random", target: str, trigger: Trigger) -> Fault:
+    is_lost = not isinstance(trigger, AtTime) and random.random() < 0.4
+    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": is_lost, "after_ms": random.randint(200, 2500)})
+
+
+SCENARIO = Scenario(
+    name="controller_failover_during_migration",
+    story="Controllers fail at every step of a migration from ZooKeeper to KRaft, and the next one goes on.",
+    must_exercise=(
+        "producer-id-unique",
+        "producer-id-blocks-disjoint",
+        "acknowledged-records-in-final-log",
+        "one-append-per-sequence",
+        "zookeeper-mirrors-log",
+        "metadata-log-matching",
+    ),
+    play=play,
+    faults=faults,
+    controllers=3,
+    brokers=3,
+    zookeeper_mode=True,
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.election.timeout.ms": "500",
+        "controller.quorum.election.backoff.max.ms": "300",
+        "controller.quorum.fetch.timeout.ms": "800",
+    },
+    limit_seconds=3600.0,
+    workload={"writers": 2, "pause_ms": 100, "topics": 3, "ids_per_topic": 400, "crashes": 0, "pauses": 0},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
