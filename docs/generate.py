@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from docs.claims_page import claims_page
 from docs.mutants_page import mutants_page
 from docs.personas_page import personas_page
 from docs.probes_page import probes_page
@@ -189,6 +190,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "probes.md": probes_page,
     "tiered-storage-window.md": tiered_window_page,
     "tiered-storage-window.svg": tiered_window_plot,
+    "claims.md": claims_page,
     **protocol_pages(),
 }
 

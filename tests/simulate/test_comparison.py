@@ -1,0 +1,86 @@
+"""The comparison of designs: its oracle counts exactly, a quiet run harms nobody, and a zombie tells designs with a fence from those without."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kraftsim.campaign.comparison import compare, rows_by_spark, rows_of, write_outcomes, write_report
+from kraftsim.cli.compare import compare as verb
+from kraftsim.cluster.comparison.outcome import LogCount, count_logs, longest_silence_ms
+from kraftsim.cluster.comparison.plan import Mishap, MishapKind, Plan
+from kraftsim.cluster.comparison.play import plan_of, play
+from kraftsim.cluster.comparison.systems import SYSTEMS, System, system_named
+
+QUIET = Plan(seed=1, mishaps=(), records_each=20)
+ZOMBIE = Plan(
+    seed=2,
+    mishaps=(
+        Mishap(kind=MishapKind.PAUSE, target=1, at_ms=300, duration_ms=500),
+        Mishap(kind=MishapKind.PAUSE, target=2, at_ms=300, duration_ms=500),
+        Mishap(kind=MishapKind.PAUSE, target=3, at_ms=300, duration_ms=500),
+        Mishap(kind=MishapKind.ZOMBIE, target=0, at_ms=600, duration_ms=2500, successor_after_ms=1000),
+    ),
+    bursts=(1, 1, 1),
+)
+"""A writer that stands still with records under way, and goes on when a successor has written for a second and a half."""
+
+
+@pytest.mark.parametrize(
+    "keys, told, counted",
+    [
+        (["0.0", "0.1", "0.2"], ["0.0"], LogCount(doubled=0, lost=0, missing=0, disordered=0)),
+        (["0.0", "0.1", "0.1", "0.2", "0.1"], [], LogCount(doubled=2, lost=0, missing=0, disordered=0)),
+        (["0.0", "0.2"], ["0.1"], LogCount(doubled=0, lost=1, missing=0, disordered=0)),
+        (["0.0", "0.2"], ["0.0"], LogCount(doubled=0, lost=0, missing=1, disordered=0)),
+        (["0.0", "0.2", "0.1"], [], LogCount(doubled=0, lost=0, missing=0, disordered=1)),
+        ([], ["0.0", "0.1", "0.2"], LogCount(doubled=0, lost=3, missing=0, disordered=0)),
+    ],
+)
+def test_the_oracle_counts_copies_and_gaps(keys, told, counted):
+    assert count_logs({0: keys}, 3, told) == counted
+
+
+def test_silence_is_the_time_from_a_kill_to_the_next_acknowledgement_of_who_still_works():
+    times = {0: [1_000_000, 50_000_000], 1: [1_000_000, 9_000_000]}
+    assert longest_silence_ms([2_000_000], times, {0: 60_000_000, 1: 60_000_000}) == 48
+    assert longest_silence_ms([2_000_000], times, {0: 1_500_000, 1: 60_000_000}) == 7
+    assert longest_silence_ms([], times, {0: 60_000_000}) == -1
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_where_nothing_happens_every_design_writes_every_record_once(system: System):
+    found = play(system, QUIET)
+    assert (found.doubled, found.lost, found.missing, found.disordered, found.refusals, found.trouble) == (0, 0, 0, 0, 0, None)
+    assert found.records == 60 and found.ids_used == 3
+
+
+@pytest.mark.parametrize(
+    "name, is_fenced",
+    [("kafka-since-2.5", False), ("kip-758-phase-2", False), ("kafka-transactions-1", True), ("kafka-transactions-2", True), ("lease-pid", True)],
+)
+def test_a_zombie_doubles_records_where_nobody_shuts_it_out(name: str, is_fenced: bool):
+    found = play(system_named(name), ZOMBIE)
+    assert (found.doubled == 0) is is_fenced and (found.fenced > 0) is is_fenced
+    assert (found.lost, found.trouble) == (0, None)
+
+
+def test_the_same_seed_gives_the_same_outcome():
+    for name in ("kafka-since-2.5", "lease-pid"):
+        assert play(system_named(name), plan_of(3)) == play(system_named(name), plan_of(3))
+    assert plan_of(3) == plan_of(3) != plan_of(4)
+
+
+def test_one_command_writes_the_report(tmp_path: Path):
+    done = CliRunner().invoke(verb, ["--seeds", "1", "--system", "lease-pid", "--out", str(tmp_path)], standalone_mode=False)
+    assert done.exit_code == 0 and done.return_value == 0, done.output
+    assert "kraftsim compare --seeds 1 --first-seed 1 --system=lease-pid" in (tmp_path / "comparison.md").read_text()
+    html = (tmp_path / "comparison.html").read_text()
+    assert html.count("<svg") == 6 and "lease_pid, in the reading that keeps its promises" in html
+
+
+@pytest.mark.spark
+def test_spark_adds_up_to_the_same(tmp_path: Path):
+    played = compare([1, 2], ["lease-pid", "kafka-since-2.5"])
+    assert rows_by_spark(write_outcomes(played, tmp_path), "local[2]") == rows_of(played.outcomes)
+    assert write_report(rows_of(played.outcomes), {"x": 1.0}, "again", tmp_path)[0].exists()
