@@ -9,7 +9,7 @@ Source: KIP-98, KAFKA-9777, KAFKA-10080, KAFKA-16352.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, WORKLOAD, Deals
-from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.phases import elect_now_and_then, under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnEvent
@@ -30,18 +30,11 @@ async def play(stage: Stage) -> None:
     deals = Deals()
     await deals.open(stage)
     dealers = (deals.trade(stage, number) for number in range(1, stage.workload("dealers") + 1))
+    seconds = stage.workload("work_ms") / 1000
     # Where elections end early, coordinators that have taken over stay: nobody after them makes good what they leave undone.
-    elections = _elect(stage, stage.workload("work_ms") / 1000 * stage.random("elections").choice((0.55, 0.55, 1.0)))
-    await under_faults(stage, *dealers, elections, seconds=stage.workload("work_ms") / 1000)
+    elections = elect_now_and_then(stage, seconds=seconds * stage.random("elections").choice((0.55, 0.55, 1.0)), every_seconds=1.0)
+    await under_faults(stage, *dealers, elections, seconds=seconds)
     await deals.audit(stage)
-
-
-async def _elect(stage: Stage, seconds: float) -> None:
-    """Let former coordinators coordinate again, now and then."""
-    ends_at = stage.now_seconds() + seconds
-    while stage.now_seconds() < ends_at:
-        await stage.sleep(1.0)
-        await stage.elect_preferred_leaders()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, UNCLEAN, WORKLOAD, Ledger
-from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.phases import elect_now_and_then, under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.terrain import WRITER_APIS, cluster_terrain
@@ -45,16 +45,8 @@ async def play(stage: Stage) -> None:
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(stage, *writers, _elect(stage, seconds), seconds=seconds)
+    await under_faults(stage, *writers, elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS), seconds=seconds)
     await LEDGER.audit(stage)
-
-
-async def _elect(stage: Stage, seconds: float) -> None:
-    """Let the preferred replicas lead again, now and then."""
-    ends_at = stage.now_seconds() + seconds
-    while stage.now_seconds() < ends_at:
-        await stage.sleep(ELECTION_SECONDS)
-        await stage.elect_preferred_leaders()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
-from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.phases import elect_now_and_then, under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
@@ -36,15 +36,8 @@ async def play(stage: Stage) -> None:
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(stage, *writers, _elect(stage, seconds), seconds=seconds)
+    await under_faults(stage, *writers, elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS), seconds=seconds)
     await LEDGER.audit(stage)
-
-
-async def _elect(stage: Stage, seconds: float) -> None:
-    ends_at = stage.now_seconds() + seconds
-    while stage.now_seconds() < ends_at:
-        await stage.sleep(ELECTION_SECONDS)
-        await stage.elect_preferred_leaders()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:

@@ -1,7 +1,8 @@
 """What an application of three threads costs with a producer for each input partition, and with one for each thread (KIP-447): counted, in one run.
 
 The same topic is copied twice, by one application after the other. What each opens and does is counted: producers, connections, transactions,
-and how long it takes. The knob `partitions` says how many input partitions there are; bench/bench_tasks.py makes a table of it.
+and how long it takes. The knob `partitions` says how many input partitions there are, `replicas` how often each is kept; bench/bench_tasks.py makes
+a table of it.
 Source: KIP-447 and the document of its design: "the number of producers grows linearly with the number of tasks".
 """
 
@@ -20,7 +21,12 @@ async def play(stage: Stage) -> None:
     """Copy with one kind of producers, then with the other, and count."""
     for variant, name in ((Variant.PER_TASK, "task"), (Variant.PER_THREAD, "thread")):
         copying = Copying(
-            partitions=stage.workload("partitions"), variant=variant, name=name, session_timeout_ms=30_000, transaction_timeout_ms=30_000
+            partitions=stage.workload("partitions"),
+            replicas=stage.workload("replicas"),
+            variant=variant,
+            name=name,
+            session_timeout_ms=30_000,
+            transaction_timeout_ms=30_000,
         )
         await copying.open(stage)
         await copying.fill(stage)
@@ -43,7 +49,7 @@ SCENARIO = Scenario(
     faults=faults,
     settings={**SETTINGS, "kraftsim.frame.events": "false"},
     limit_seconds=3600.0,
-    workload={**WORKLOAD, "partitions": 10, "writers": 1, "records_per_writer": 100, "pause_ms": 0},
+    workload={**WORKLOAD, "partitions": 10, "replicas": 3, "writers": 1, "records_per_writer": 100, "pause_ms": 0},
     fewest_controllers=1,
     fewest_brokers=3,
 )

@@ -36,6 +36,14 @@ async def under_faults(stage: Stage, *work: Awaitable[object], seconds: float) -
     await stage.gather(_heal(stage, seconds, finished), _work(stage, work, finished))
 
 
+async def elect_now_and_then(stage: Stage, *, seconds: float, every_seconds: float) -> None:
+    """For so many seconds, let preferred replicas lead again from time to time: whoever has led before does so again."""
+    ends_at = stage.now_seconds() + seconds
+    while stage.now_seconds() < ends_at:
+        await stage.sleep(every_seconds)
+        await stage.elect_preferred_leaders()
+
+
 async def replicas_settle(stage: Stage, topic: str, partitions: int) -> None:
     """Return when all replicas of a topic are in sync, after `under_faults`. Raises LivenessLost if that takes too long."""
     await _settle(stage, "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS, stage.now_seconds())

@@ -6,7 +6,7 @@ has not noticed yet cannot change anything.
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVarTuple, Unpack
 
 from kraftsim.world.interface import Chunk, File
@@ -101,7 +101,7 @@ class SimulatedDisk:
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
         platter = self._platter
-        entries = {path: inode for path, inode in platter.names.items() if directory_of(path) == directory}
+        entries = _entries(platter.names, directory)
         covered = {id(change): change for change in platter.journal if directory_of(change.given or change.gone or "") == directory}
 
         def end() -> None:
@@ -109,8 +109,8 @@ class SimulatedDisk:
             for change in covered.values():
                 if change.is_directory:
                     platter.durable_names = moved(platter.durable_names, change)
-            others = {path: inode for path, inode in platter.durable_names.items() if directory_of(path) != directory}
-            platter.durable_names = others | entries
+            former = _entries(platter.durable_names, directory)
+            platter.durable_names = {path: inode for path, inode in platter.durable_names.items() if path not in former} | entries
 
         await self._after(platter.flush_ns[0], end)
 
@@ -278,3 +278,11 @@ def _finish(done: "asyncio.Future[None]", end: Callable[[Unpack[Ts]], None], arg
     else:
         if not done.done():
             done.set_result(None)
+
+
+def _entries(names: Mapping[str, Inode], directory: str) -> dict[str, Inode]:
+    """Return the files that stand in a directory itself; '' is the root. There may be very many, and a flush looks at them all."""
+    if not directory:
+        return {path: inode for path, inode in names.items() if "/" not in path}
+    prefix, first = f"{directory}/", len(directory) + 1
+    return {path: inode for path, inode in names.items() if path.startswith(prefix) and path.find("/", first) < 0}
