@@ -48,6 +48,7 @@ from protocol.schema import Message
 T = TypeVar("T")
 TOPIC = "tiered"
 STORE = "/store"
+LOCATION = f"file:{STORE}/kafka-tiered-storage"
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
     "rsm.config.dir": STORE,
@@ -98,7 +99,7 @@ class TieredLab:
     @property
     def store(self) -> SharedObjects:
         """The remote store."""
-        return self.simulation.stores[f"file:{STORE}"]
+        return self.simulation.stores[LOCATION]
 
     def run(self, work: Coroutine[object, object, T]) -> T:
         """Run something on the client's host."""

@@ -8,7 +8,7 @@ from kraftsim.faults.fault import Fault, Value
 from kraftsim.faults.strike import Strike
 from kraftsim.faults.trigger import AtTime
 from protocol.errors import ErrorCode
-from tests.tiered_storage.lab import TieredLab
+from tests.tiered_storage.lab import LOCATION, TieredLab
 
 KINDS: list[tuple[str, dict[str, Value]]] = [
     ("slow-store", {"delay_ms": 700}),
@@ -87,5 +87,5 @@ def test_stale_listings_disturb_nobody() -> None:
             lab.produce(1)
         lab.wait(8)
         assert [batch.base_offset for batch in lab.read_all(1)] == list(range(9))
-        listed = lab.run(lab.broker(1).world.objects("file:/store", {}).list(""))
+        listed = lab.run(lab.broker(1).world.objects(LOCATION, {}).list(""))
         assert listed == [] and struck.has_bitten

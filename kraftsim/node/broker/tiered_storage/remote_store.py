@@ -50,11 +50,6 @@ class RemoteStore:
         for kind in reversed(RemoteFile):
             await self._objects.delete(key_of(segment, kind))
 
-    async def segments_of(self, owner: TopicIdPartition) -> list[str]:
-        """Return the ids of the segments of a partition of which something is there, as far as the store says."""
-        keys = await self._objects.list(f"{directory_of(owner)}/")
-        return sorted({key.rpartition("/")[2].partition("-")[2].rpartition(".")[0] for key in keys})
-
 
 def directory_of(owner: TopicIdPartition) -> str:
     """Return what the keys of a partition's segments begin with."""
@@ -63,4 +58,4 @@ def directory_of(owner: TopicIdPartition) -> str:
 
 def key_of(segment: RemoteSegment, kind: RemoteFile) -> str:
     """Return the key of a file of a segment."""
-    return f"{directory_of(segment.owner)}/{segment.start_offset}-{uuid_text(segment.segment_id)}{kind.value}"
+    return f"{directory_of(segment.owner)}/{segment.start_offset:020d}-{uuid_text(segment.segment_id)}{kind.value}"

@@ -16,7 +16,9 @@ from kraftsim.node.config_keys import ConfigError
 
 LOCAL_TIERED_STORAGE: Final = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 S3: Final = "kraftsim.s3"
-DEFAULT_DIRECTORY: Final = "/tmp/kafka-tiered-storage"
+DEFAULT_DIRECTORY: Final = "/tmp/kraftsim-remote-store"
+DIRECTORY_IN_IT: Final = "kafka-tiered-storage"
+"""In which LocalTieredStorage keeps everything."""
 METADATA_TOPIC: Final = "__remote_log_metadata"
 
 
@@ -40,7 +42,7 @@ def store_location(config: NodeConfig) -> tuple[str, Mapping[str, str]]:
     if kind != LOCAL_TIERED_STORAGE:
         raise ConfigError(f"remote.log.storage.manager.class.name: expected {LOCAL_TIERED_STORAGE} or {S3}, got {kind!r}")
     place = told.get("dir", DEFAULT_DIRECTORY)
-    return f"file:{place if isabs(place) else normpath(f'{config.log_dir}/../{place}')}", told
+    return f"file:{place if isabs(place) else normpath(f'{config.log_dir}/../{place}')}/{DIRECTORY_IN_IT}", told
 
 
 def metadata_topic_settings(config: NodeConfig) -> MetadataTopicSettings:
