@@ -53,6 +53,8 @@ AS_RELEASED, EVERY_SEGMENT, NEWEST_TWO = "as-released", "every-segment", "newest
 PLAINTEXT = "PLAINTEXT"
 STORE_PREFIX, REMOTE_METADATA_PREFIX = "rsm.config.", "rlmm.config."
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ZOOKEEPER_AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+"""Of brokers whose metadata is in ZooKeeper: since 2.4, and before."""
 _DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 
 
@@ -104,7 +106,7 @@ class NodeConfig:
     sasl_mechanism_inter_broker_protocol: str = setting("sasl.mechanism.inter.broker.protocol", text_value, "GSSAPI")
     sasl_mechanism_controller_protocol: str = setting("sasl.mechanism.controller.protocol", text_value, "GSSAPI")
     sasl_server_max_receive_size: int = setting("sasl.server.max.receive.size", integer(), "524288")
-    authorizer_class_name: str = setting("authorizer.class.name", choice("", STANDARD_AUTHORIZER))
+    authorizer_class_name: str = setting("authorizer.class.name", choice("", STANDARD_AUTHORIZER, *ZOOKEEPER_AUTHORIZERS))
     super_users: str = setting("super.users", text_value)
     allow_everyone_if_no_acl_found: bool = setting("allow.everyone.if.no.acl.found", boolean, "false")
 

@@ -6,9 +6,11 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.zookeeper_mode.access_entities import access_changes, resource_of_path
 from kraftsim.core.zookeeper_mode.config_entities import entity_changes
 from kraftsim.core.zookeeper_mode.received_metadata import FULL, HeldPartition, ReceivedMetadata, Told, refuse_broker_epoch
 from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id, told_topic_id
+from protocol.acls import AclPatternType, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
@@ -354,3 +356,47 @@ def test_what_cannot_be_read_is_said(entity: str, data: bytes) -> None:
     """A corrupted znode must not be taken for an empty one."""
     with pytest.raises(MalformedMessage):
         entity_changes(entity, data, MetadataImage())
+
+
+def acls(*principals: str) -> bytes:
+    rows = ",".join(f'{{"principal":"User:{each}","permissionType":"Allow","operation":"Read","host":"*"}}' for each in principals)
+    return f'{{"version":1,"acls":[{rows}]}}'.encode()
+
+
+def test_access_rules_come_and_go_with_the_znode_of_their_resource() -> None:
+    """/kafka-acl/Topic/t; without data there are none (AclAuthorizer)."""
+    image = MetadataImage()
+    resource, other = (AclResourceType.TOPIC, AclPatternType.LITERAL, "t"), (AclResourceType.TOPIC, AclPatternType.PREFIXED, "t")
+
+    def follow(which: tuple[AclResourceType, AclPatternType, str], data: bytes | None) -> int:
+        records = access_changes(which, data, image)
+        for record in records:
+            image.load(record)
+        return len(records)
+
+    assert follow(resource, acls("alice", "bob")) == 2
+    assert follow(other, acls("alice")) == 1
+    assert follow(resource, acls("alice", "bob")) == 0, "nothing is new"
+    assert follow(resource, acls("bob", "carol")) == 2
+    assert sorted((rule.principal, rule.pattern_type) for rule in image.registries.access_rules.records()) == [
+        ("User:alice", AclPatternType.PREFIXED),
+        ("User:bob", AclPatternType.LITERAL),
+        ("User:carol", AclPatternType.LITERAL),
+    ]
+    assert follow(resource, None) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "resource"),
+    [
+        ("/kafka-acl/Topic/t", (AclResourceType.TOPIC, AclPatternType.LITERAL, "t")),
+        ("/kafka-acl/TransactionalId/a/b", (AclResourceType.TRANSACTIONAL_ID, AclPatternType.LITERAL, "a/b")),
+        ("/kafka-acl-extended/prefixed/Group/g", (AclResourceType.GROUP, AclPatternType.PREFIXED, "g")),
+        ("/kafka-acl/Topic", None),
+        ("/kafka-acl-extended/prefixed", None),
+        ("/kafka-acl/Car/x", None),
+    ],
+)
+def test_a_path_says_whose_rules_a_znode_has(path: str, resource: tuple[AclResourceType, AclPatternType, str] | None) -> None:
+    """Those between have none."""
+    assert resource_of_path(path) == resource

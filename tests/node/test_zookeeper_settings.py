@@ -57,6 +57,7 @@ def test_a_node_with_roles_is_none_though_it_knows_zookeeper() -> None:
         ({**BROKER, "control.plane.listener.name": "OTHER"}, "control.plane.listener.name: OTHER is not in listeners"),
         ({**BROKER, "control.plane.listener.name": "PLAINTEXT"}, "must not be the same as inter.broker.listener.name"),
         ({**BROKER, "zookeeper.set.acl": "true"}, "zookeeper.set.acl"),
+        ({**BROKER, "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, "does not work in ZooKeeper mode"),
         ({**MIGRATING, "controller.quorum.voters": ""}, "controller.quorum.voters or controller.quorum.bootstrap.servers must be set"),
         ({**MIGRATING, "controller.listener.names": ""}, "controller.listener.names must name the listener of the controllers"),
         ({**MIGRATING, "inter.broker.protocol.version": "3.3"}, "3.3 cannot be migrated, it must be 3.4 or higher"),

@@ -29,6 +29,7 @@ from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.release_modes import protocol_version
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper_mode.access_watch import AccessWatch
 from kraftsim.node.zookeeper_mode.broker_registration import broker_znode, cluster_id_of, create_chroot, create_persistent_paths, register_in_time
 from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
 from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
@@ -99,6 +100,7 @@ class ZookeeperMode:
         self.received = self._receiver()
         self.requests = ControlRequests(self, self.received, self._on_told)
         self.configs = ConfigWatch(broker.world, self.session, lambda: self.image, self.apply)
+        self._access = AccessWatch(broker.world, self.session, lambda: self.image, self.apply) if broker.config.authorizer_class_name else None
         self.features: ClusterFeatures = ZookeeperFeatures(lambda: self.image)
         self._feature_watch = FeatureWatch(broker.world, self.session, self.features) if self.protocol.has_feature_znode else None
         self.controller: ControllerPart | None = self._make_controller()
@@ -195,9 +197,7 @@ class ZookeeperMode:
         """Register, once everything else is ready. Raises BrokerIdTaken."""
         self.session.note_began()
         try:
-            if self._feature_watch is not None:
-                await self._feature_watch.read()
-            await self.configs.read_all()
+            await self._read_all()
             await self._register()
         except ZookeeperRefused as refused:
             self.session.abort()
@@ -213,9 +213,19 @@ class ZookeeperMode:
         spawn(self.configs.run(), "config-changes")
         if self._feature_watch is not None:
             spawn(self._feature_watch.run(), "feature-changes")
+        if self._access is not None:
+            spawn(self._access.run(), "access-changes")
         self.broker.open_door()
         if self.controller is not None:
             spawn(self.controller.elect(), "controller-election")
+
+    async def _read_all(self) -> None:
+        """Read what is configured, and begin to watch it."""
+        if self._feature_watch is not None:
+            await self._feature_watch.read()
+        await self.configs.read_all()
+        if self._access is not None:
+            await self._access.read_all()
 
     async def _register(self) -> None:
         config, world = self.broker.config, self.broker.world
@@ -276,9 +286,7 @@ class ZookeeperMode:
         """Be there again, under a new epoch, and look what was missed."""
         try:
             await self._register()
-            if self._feature_watch is not None:
-                await self._feature_watch.read()
-            await self.configs.read_all()
+            await self._read_all()
         except ZookeeperRefused as refused:
             if refused.error != ZookeeperError.SESSION_EXPIRED:
                 raise

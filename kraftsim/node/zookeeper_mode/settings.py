@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kraftsim.node.config import NodeConfig
 
 CONNECT, MIGRATION, VERSION = "zookeeper.connect", "zookeeper.metadata.migration.enable", "inter.broker.protocol.version"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 NODE_ID, BROKER_ID = "node.id", "broker.id"
 
 
@@ -36,6 +37,9 @@ def check_zookeeper(config: "NodeConfig") -> None:
         raise ConfigError(f"{CONNECT} must also be set where {MIGRATION} is true")
     if config.control_plane_listener_name and config.control_plane_listener_name not in [each.listener for each in config.listeners]:
         raise ConfigError(f"control.plane.listener.name: {config.control_plane_listener_name} is not in listeners")
+    if config.authorizer_class_name and config.is_zookeeper_mode == (config.authorizer_class_name == STANDARD_AUTHORIZER):
+        where = "ZooKeeper mode" if config.is_zookeeper_mode else "KRaft mode"
+        raise ConfigError(f"authorizer.class.name: {config.authorizer_class_name} does not work in {where}")
     if not config.is_zookeeper_mode:
         if config.control_plane_listener_name:
             raise ConfigError("control.plane.listener.name is not supported in KRaft mode")

@@ -1,0 +1,74 @@
+"""Follows the numbered znodes below a path, each of which says that something elsewhere has changed; those of before it began are passed over.
+
+Source: kafka.common.ZkNodeChangeNotificationListener.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper_mode.session import ZookeeperSession
+from protocol.zookeeper.op_codes import EventType, ZookeeperError
+
+NOTHING_SEEN = -1
+
+
+class ChangeNotifications:
+    """`handle(path, data)` is awaited for each new one, in the order of their numbers."""
+
+    def __init__(self, session: ZookeeperSession, path: str, handle: Callable[[str, bytes], Awaitable[None]]) -> None:
+        self._session = session
+        self._path = path
+        self._handle = handle
+        self._last = NOTHING_SEEN
+        self._has_changed = asyncio.Event()
+        session.listen(self._on_event)
+
+    async def begin(self) -> None:
+        """Take what is there for known, and watch. Raises ZookeeperRefused."""
+        self._last = max((number_of(name) for name in await self._names()), default=NOTHING_SEEN)
+
+    async def run(self) -> None:
+        """Follow changes for ever."""
+        while True:
+            await self._has_changed.wait()
+            self._has_changed.clear()
+            try:
+                await self._follow()
+            except ZookeeperRefused as refused:
+                if refused.error != ZookeeperError.SESSION_EXPIRED:
+                    raise  # whoever renews the session begins again
+
+    async def _follow(self) -> None:
+        for name in await self._names():
+            if number_of(name) > self._last:
+                self._last = number_of(name)
+                data = await read(self._session, f"{self._path}/{name}")
+                if data is not None:  # else it was too old, and what it is about was read after it
+                    await self._handle(f"{self._path}/{name}", data)
+
+    async def _names(self) -> list[str]:
+        """Return their names in order, and watch for the next one."""
+        names, _ = await self._session.until_connected(lambda client: client.children(self._path, watch=True))
+        return sorted(names, key=number_of)
+
+    def _on_event(self, event_type: EventType, path: str) -> None:
+        if path == self._path:
+            self._has_changed.set()
+
+
+async def read(session: ZookeeperSession, path: str) -> bytes | None:
+    """Return the data of a znode, None where there is none. Raises ZookeeperRefused."""
+    try:
+        data, _ = await session.until_connected(lambda client: client.get(path))
+    except ZookeeperRefused as refused:
+        if refused.error != ZookeeperError.NO_NODE:
+            raise
+        return None
+    return data
+
+
+def number_of(name: str) -> int:
+    """Return the number of a sequential znode."""
+    digits = name.rpartition("_")[2]
+    return int(digits) if digits.isdecimal() else NOTHING_SEEN
