@@ -2,8 +2,7 @@
 
 import pytest
 
-from kraftsim.bugs.bug import bug
-from kraftsim.explore.run import play
+from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
     ("KAFKA-1211", "leaders_fail_under_idempotent_load", 10, "partition-high-watermark-replicated"),
@@ -19,13 +18,10 @@ FINDINGS = [
 @pytest.mark.parametrize("name, scenario, seed, invariant", FINDINGS)
 def test_a_bug_that_is_put_back_is_found(name, scenario, seed, invariant):
     """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
-    result = play(scenario, seed=seed, bugs=(name,))
-    assert invariant in result.invariants_violated, "\n".join(result.lines())
-    assert invariant in bug(name).caught_by
+    finds(name, scenario, seed, invariant)
 
 
 @pytest.mark.parametrize("scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS}))
 def test_without_a_bug_the_seeds_are_clean(scenario, seed):
     """Otherwise a finding would say nothing about the bug."""
-    result = play(scenario, seed=seed)
-    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+    is_clean(scenario, seed)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kraftsim.bugs.bug import bug
 from kraftsim.explore.run import play
+from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
     ("KAFKA-5247", "old_and_new_clients_commit_offsets", 1, "group-offsets-equal-log"),
@@ -24,16 +24,13 @@ FINDINGS = [
 @pytest.mark.parametrize("name, scenario, seed, invariant", FINDINGS)
 def test_a_bug_that_is_put_back_is_found(name, scenario, seed, invariant):
     """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
-    result = play(scenario, seed=seed, bugs=(name,))
-    assert invariant in result.invariants_violated, "\n".join(result.lines())
-    assert invariant in bug(name).caught_by
+    finds(name, scenario, seed, invariant)
 
 
 @pytest.mark.parametrize("scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS}))
 def test_without_a_bug_the_seeds_are_clean(scenario, seed):
     """With KAFKA-17754 the clean run is of transaction.version 2: the same requests come late, and end nothing."""
-    result = play(scenario, seed=seed)
-    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+    is_clean(scenario, seed)
 
 
 def test_an_end_that_comes_late_is_cured_by_transaction_version_2():
