@@ -79,6 +79,11 @@ class Upgrade:
         self.stage.note(PhaseBegan(phase=f"brokers-to-{line}"))
         await self.roll(self.stage.spec.broker_names, to=line)
 
+    async def raise_version(self, line: str) -> None:
+        """Restart all brokers with the inter.broker.protocol.version of a release."""
+        self.stage.note(PhaseBegan(phase=f"version-{line}"))
+        await self.roll(self.stage.spec.broker_names, settings={VERSION_KEY: line})
+
     async def finalize(self, line: str) -> None:
         """Raise metadata.version to the newest level of a release, and then the other features to what a new cluster of it begins with."""
         known = release(line)

@@ -23,6 +23,7 @@ from kraftsim.node.outbound import (
 )
 from kraftsim.node.shell import NodeShell
 from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import CreateTopicsResponse
 from protocol.schema import Message
 
 RECONNECT_BACKOFF_MS = 50
@@ -199,7 +200,7 @@ class ControllerChannel:
         except OSError:
             answer = None
         await self._shell.world.breathe("answered by the controller, and not acted on")
-        if answer is None or answer.error_code == ErrorCode.NOT_CONTROLLER:
+        if answer is None or _is_for_another(answer):
             self._queue.appendleft(request)
             await self._look_again()
         else:
@@ -214,3 +215,11 @@ class ControllerChannel:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _is_for_another(answer: Message) -> bool:
+    """Tell whether somebody else is the controller: CreateTopics, which brokers ask before KRaft, says so of each topic."""
+    if isinstance(answer, CreateTopicsResponse):
+        return any(topic.error_code == ErrorCode.NOT_CONTROLLER for topic in answer.topics)
+    code: int = answer.error_code
+    return code == ErrorCode.NOT_CONTROLLER

@@ -1,0 +1,86 @@
+"""Brokers that take producer ids out of ZooKeeper by themselves and brokers that ask the controller for them stand side by side: KIP-730's bridge.
+
+All binaries are of one release; inter.broker.protocol.version says which way a broker goes: below 3.0-IV0 it sets the znode of producer ids itself,
+from there on it asks, and the controller sets the same znode for it. Clients ask every broker for ids while brokers are restarted, the controller
+among them; then the rest of the brokers is raised, too, one after the other. No id is given twice, and no two blocks touch.
+Source: KIP-730 (bridge release), kafka.coordinator.transaction.{ZkProducerIdManager, RPCProducerIdManager}, Kafka's upgrade guide 3.0.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.ledger import SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.upgrading import VERSION_KEY, Traffic, Upgrade
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+TOPIC = "ledger"
+PARTITIONS = 3
+OLD, NEW = "2.8", "3.0"
+DIRECT = ("broker-1", "broker-2")
+"""These begin with direct allocation; the others ask the controller."""
+IDS_PER_RESTART = 300
+
+
+async def play(stage: Stage) -> None:
+    """Let clients ask for ids in the mixed cluster, restart its brokers, and then raise the rest."""
+    traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
+    await traffic.open(stage)
+    writers = [traffic.write(stage, f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
+    askers = [_ask_all_the_time(stage, traffic, f"asker-{number}") for number in range(1, stage.workload("askers") + 1)]
+    await stage.gather(_cross(stage, traffic), *writers, *askers)
+    await traffic.audit(stage)
+
+
+async def _ask_all_the_time(stage: Stage, traffic: Traffic, name: str) -> None:
+    asker = stage.id_asker(name)
+    while not traffic.is_over:
+        await asker.ask(IDS_PER_RESTART)
+        await stage.sleep(stage.workload("pause_ms") / 1000)
+    await asker.close()
+
+
+async def _cross(stage: Stage, traffic: Traffic) -> None:
+    upgrade = Upgrade(stage=stage, topics={TOPIC: PARTITIONS})
+    order = stage.random("order").sample(stage.spec.broker_names, len(stage.spec.broker_names))
+    stage.note(PhaseBegan(phase="mixed"))
+    await upgrade.roll(order)
+    stage.note(PhaseBegan(phase="raise-the-rest"))
+    await upgrade.roll([name for name in order if name in DIRECT], settings={VERSION_KEY: NEW})
+    traffic.is_over = True
+
+
+def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Restarts are enough."""
+    return ()
+
+
+def begin(random: "Random") -> dict[str, str]:
+    """Draw the release of all binaries: from 3.0 on they can do both."""
+    return {"kraftsim.release": random.choice(("3.0", "3.1", "3.2", "3.3", "3.5", "3.6", "3.9"))}
+
+
+SCENARIO = Scenario(
+    name="bridge_release",
+    story="Brokers that take producer ids out of ZooKeeper and brokers that ask the controller for them share a cluster, and no id is given twice.",
+    must_exercise=(
+        "producer-id-unique",
+        "producer-id-blocks-disjoint",
+        "producer-id-inside-owned-block",
+        "acknowledged-records-in-final-log",
+        "one-append-per-sequence",
+    ),
+    play=play,
+    faults=no_faults,
+    controllers=0,
+    zookeeper_mode=True,
+    settings={**SETTINGS, "kraftsim.release": "3.0", VERSION_KEY: NEW},
+    node_settings={name: {VERSION_KEY: OLD} for name in DIRECT},
+    swarm=begin,
+    limit_seconds=1200.0,
+    workload={"writers": 1, "askers": 2, "pause_ms": 100},
+    fewest_brokers=3,
+)
