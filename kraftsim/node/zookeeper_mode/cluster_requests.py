@@ -128,7 +128,7 @@ def allocate_producer_ids(reign: "Reign", call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
     broker = reign.ledger.state.cluster.broker(request.broker_id)
-    if broker is None or not broker.is_active:
+    if broker is None:
         return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     if broker.broker_epoch != request.broker_epoch:
         return AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)

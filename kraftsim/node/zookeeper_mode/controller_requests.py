@@ -20,7 +20,7 @@ from kraftsim.node.zookeeper_mode.entity_requests import (
     incremental_alter_configs,
 )
 from kraftsim.node.zookeeper_mode.reign import Reign
-from kraftsim.node.zookeeper_mode.topic_requests import alter_partition_reassignments, create_topics, delete_topics, elect_leaders
+from kraftsim.node.zookeeper_mode.topic_requests import alter_partition_reassignments, create_partitions, create_topics, delete_topics, elect_leaders
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import ControlledShutdownResponse
@@ -36,6 +36,7 @@ BY_CONTROLLER: Final[dict[int, Serve]] = {
     ApiKey.ALTER_PARTITION: alter_partition,
     ApiKey.ALLOCATE_PRODUCER_IDS: allocate_producer_ids,
     ApiKey.CREATE_TOPICS: create_topics,
+    ApiKey.CREATE_PARTITIONS: create_partitions,
     ApiKey.DELETE_TOPICS: delete_topics,
     ApiKey.ELECT_LEADERS: elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,

@@ -57,11 +57,12 @@ class Moves:
             if partition is not None and partition.is_reassigning and _is_complete(partition):
                 self._complete(key, assignment_of(partition))
 
-    async def resume(self, _: str) -> None:
-        """Go on with what is under way: after a change of controllers, or now that more brokers are there."""
+    async def resume(self, about: str) -> None:
+        """Go on with what is under way: all of it after a change of controllers, or what hangs on a broker that has come."""
         for key in self._reign.ledger.state.replication.topics.reassigning():
             partition = self._reign.partition(key)
-            if partition is not None and partition.partition_epoch != NOT_MADE:
+            is_meant = partition is not None and (not about or int(about) in assignment_of(partition).target)
+            if partition is not None and is_meant and partition.partition_epoch != NOT_MADE:
                 if _is_complete(partition):
                     self._complete(key, assignment_of(partition))
                 else:

@@ -303,7 +303,8 @@ class Reign:
             self.world.note(BrokerCame(broker_id=record.broker_id, broker_epoch=record.broker_epoch))
         self.ledger.learn(records)
         self.elect_offline()
-        self.has_happened("moves")
+        for record in records:
+            self.has_happened("moves", str(record.broker_id))
         self.deletions.on_come([record.broker_id for record in records])
 
     def _go(self, brokers: Sequence[BrokerRegistration]) -> None:
@@ -340,7 +341,8 @@ class Reign:
         ]
         self.change((key, self._without_leaving(key, partition)) for key, partition in held if partition.leader == broker_id)
         self.lose(broker_id, [key for key, partition in held if partition.leader != broker_id])
-        return [key for key, partition in self.ledger.state.replication.partitions() if partition.leader == broker_id]
+        left = self.ledger.state.replication.partitions()
+        return [key for key, partition in left if partition.leader == broker_id and len(partition.replicas) > 1 and not self.is_going(key)]
 
     def _without_leaving(self, key: PartitionKey, partition: PartitionRegistration) -> PartitionRegistration | None:
         return elected_for_shutdown(partition, lambda replica: self.is_there(replica, key), self.is_leaving)

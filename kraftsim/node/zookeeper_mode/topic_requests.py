@@ -5,21 +5,30 @@ Source: kafka.server.{ZkAdminManager, DelayedCreatePartitions, DelayedDeleteTopi
 """
 
 import asyncio
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final, cast
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.create_topics import TWICE, NewTopic, RefusedTopic
 from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete
 from kraftsim.core.metadata.elect_leaders import ELECTIONS
 from kraftsim.core.metadata.partition_change import Election
-from kraftsim.core.metadata.topic_table import PartitionKey
+from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.topic_table import PartitionKey, Topic
+from kraftsim.core.zookeeper_mode.partition_rules import NOT_MADE
+from kraftsim.core.zookeeper_mode.topic_rules import decide_more_partitions, decide_topic
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import TopicCreated, TopicRefused
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.controller.handlers import k19_create_topics, k20_delete_topics, k43_elect_leaders
+from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED, Allowance
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.moves import NO_PARTITION
 from protocol.errors import ErrorCode
-from protocol.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
 from protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from protocol.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -27,12 +36,20 @@ from protocol.messages.k45_alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from protocol.schema import Message
+from protocol.uuids import uuid_text
 from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
 from protocol.zookeeper.op_codes import ZookeeperError
 
 if TYPE_CHECKING:
-    from kraftsim.node.controller.controller import Controller
     from kraftsim.node.zookeeper_mode.reign import Reign
+
+
+class Row(Protocol):
+    """A row of an answer."""
+
+    error_code: int
+
 
 POLL_MS: Final = 10
 STATES_SINCE: Final = 6
@@ -41,46 +58,112 @@ GOING: Final = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being de
 
 
 def create_topics(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Make topics; answered once this broker knows them, which it does when it was told as all others."""
+    """Make topics; answered once this broker knows who leads them, which it does when it was told as all others."""
     request = call.body
     assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
-    answer = k19_create_topics.handle(cast("Controller", reign), call)
-    return _after(reign, answer, lambda made: _known(reign, made), request.timeout_ms)
+    allowance = reign.mutations.allowance(call, is_strict=call.api_version >= k19_create_topics.STRICT_SINCE)
+    counts = Counter(topic.name for topic in request.topics)
+    rows: list[CreatableTopicResult] = []
+    records: list[Message] = []
+    facts: list[Event] = []
+    for name in [name for name, count in counts.items() if count > 1]:
+        rows.append(k19_create_topics.row_of(RefusedTopic(name=name, refusal=TWICE)))
+    for topic in request.topics:
+        if counts[topic.name] > 1:
+            continue
+        outcome = _decide_topic(reign, topic, allowance)
+        if isinstance(outcome, RefusedTopic):
+            reign.world.note(TopicRefused(topic=topic.name, error_code=outcome.refusal.error, reason=outcome.refusal.why))
+            rows.append(k19_create_topics.row_of(outcome))
+            continue
+        new_topic, made = outcome
+        rows.append(k19_create_topics.row_of(new_topic))
+        records += made
+        facts.append(TopicCreated(topic=topic.name, topic_id=uuid_text(new_topic.topic_id), partition_count=new_topic.partition_count))
+    if request.validate_only:
+        records, facts = [], []
+    decision = Decision(records, None, (*facts, *partition_facts(records, reign.ledger.state.replication.topics)))
+    answer = reign.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=rows))
+    waited = [row for row in rows if row.error_code == ErrorCode.NONE and not request.validate_only]
+    return _when_led(reign, answer, [(row.name, row) for row in waited], request.timeout_ms)
 
 
-def _known(reign: "Reign", answer: Answer) -> bool:
-    """Tell whether this broker knows every topic that was made."""
-    if not isinstance(answer, CreateTopicsResponse):
-        return True
-    image = reign.controller.mode.image
-    made = [row for row in answer.topics if row.error_code == ErrorCode.NONE]
-    known = reign.ledger.state.replication.topics
-    return all(known.topic_named(row.name) is None or image.topic(row.name) is not None for row in made)
+def _decide_topic(reign: "Reign", topic: CreatableTopic, allowance: Allowance) -> tuple[NewTopic, list[Message]] | RefusedTopic:
+    if not allowance.admits(len(topic.assignments) or max(topic.num_partitions, 1)):
+        return RefusedTopic(name=topic.name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED))
+    config = reign.config
+    return decide_topic(
+        reign.ledger.state,
+        topic,
+        reign.world.random("topics"),
+        default_partitions=config.num_partitions,
+        default_factor=config.default_replication_factor,
+    )
 
 
-def _after(reign: "Reign", answer: Answer | Deferred, is_done: Callable[[Answer], bool], timeout_ms: int) -> Answer | Deferred:
-    """Return an answer once something is so, or the time is over."""
+def create_partitions(reign: "Reign", call: Call) -> Answer | Deferred:
+    """Let topics have more partitions; answered once this broker knows who leads them."""
+    request = call.body
+    assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
+    counts = Counter(topic.name for topic in request.topics)
+    twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+    rows = [_widened(name, twice) for name, count in counts.items() if count > 1]
+    records: list[Message] = []
+    for topic in request.topics:
+        if counts[topic.name] > 1:
+            continue
+        going = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.") if topic.name in reign.deletions.queued else None
+        made = going or decide_more_partitions(reign.ledger.state, topic, reign.world.random("topics"))
+        rows.append(_widened(topic.name, made if isinstance(made, Refusal) else None))
+        records += [] if isinstance(made, Refusal) else made
+    if request.validate_only:
+        records = []
+    decision = Decision(records, None, partition_facts(records, reign.ledger.state.replication.topics))
+    answer = reign.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(results=rows))
+    waited = [(row.name, row) for row in rows if row.error_code == ErrorCode.NONE and not request.validate_only]
+    return _when_led(reign, answer, waited, request.timeout_ms)
+
+
+def _widened(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:
+    if refusal is None:
+        return CreatePartitionsTopicResult(name=name, error_message=None)
+    return CreatePartitionsTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
+
+
+def _when_led(reign: "Reign", answer: Answer | Deferred, rows: Sequence[tuple[str, Row]], timeout_ms: int) -> Answer | Deferred:
+    """Return an answer once all partitions of some topics are led as far as this broker knows; those that are not in time are timed out."""
     later = Deferred()
 
     async def wait(told: Answer) -> None:
         until_ms = reign.world.clock.monotonic_ms() + timeout_ms
-        while reign.is_active and not is_done(told) and reign.world.clock.monotonic_ms() < until_ms:
+        while reign.is_active and not all(_is_led(reign, name) for name, _ in rows) and reign.world.clock.monotonic_ms() < until_ms:
             await asyncio.sleep(POLL_MS / 1000)
+        for name, row in rows:
+            if not _is_led(reign, name):
+                row.error_code = ErrorCode.REQUEST_TIMED_OUT
         later.complete(told)
 
     def told_then_wait() -> None:
         told = answer.answer if isinstance(answer, Deferred) else answer
         assert told is not None, "an answer woke this"
-        if is_done(told):
+        if all(_is_led(reign, name) for name, _ in rows):
             later.complete(told)
         else:
-            reign.shell.tasks.spawn(wait(told), "topics-to-be-known")
+            reign.shell.tasks.spawn(wait(told), "topics-to-be-led")
 
     if isinstance(answer, Deferred) and answer.answer is None:
         answer.attach(told_then_wait)
     else:
         told_then_wait()
     return later if later.answer is None else later.answer
+
+
+def _is_led(reign: "Reign", name: str) -> bool:
+    """Tell whether this broker knows leaders of all partitions; of a topic that is gone again there is nothing to wait for."""
+    wanted, known = reign.ledger.state.replication.topics.topic_named(name), reign.controller.mode.image.topic(name)
+    if wanted is None:
+        return True
+    return known is not None and all((each := known.partitions.get(number)) is not None and each.has_leader for number in wanted.partitions)
 
 
 def delete_topics(reign: "Reign", call: Call) -> Answer | Deferred:
@@ -160,7 +243,7 @@ def elect_leaders(reign: "Reign", call: Call) -> Answer | Deferred:
     topics = reign.ledger.state.replication.topics
     asks_for_all = request.topic_partitions is None
     if request.topic_partitions is None:
-        asked = [(topic.name, sorted(topic.partitions)) for topic in topics.topics()]
+        asked = [(topic.name, [number for number in sorted(topic.partitions) if _was_led(topic, number)]) for topic in topics.topics()]
     else:
         asked = [(row.topic, list(row.partitions)) for row in request.topic_partitions]
     rows = []
@@ -172,6 +255,11 @@ def elect_leaders(reign: "Reign", call: Call) -> Answer | Deferred:
     return reign.ledger.commit(Decision([], None), lambda offsets: ElectLeadersResponse(replica_election_results=rows))
 
 
+def _was_led(topic: Topic, number: int) -> bool:
+    """Tell whether brokers were ever told of a partition: nobody else is meant by all."""
+    return topic.partitions[number].partition_epoch != NOT_MADE
+
+
 def _elect(reign: "Reign", topic_id: bytes | None, number: int, election: Election) -> Refusal | None:
     key: PartitionKey | None = None if topic_id is None else (topic_id, number)
     partition = None if key is None else reign.partition(key)
@@ -179,6 +267,8 @@ def _elect(reign: "Reign", topic_id: bytes | None, number: int, election: Electi
         return NO_PARTITION
     if reign.is_going(key):
         return GOING
+    if partition.partition_epoch == NOT_MADE:
+        return Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if election is Election.PREFERRED else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     is_led = partition.has_leader and reign.ledger.state.cluster.is_active(partition.leader)
     if partition.has_preferred_leader if election is Election.PREFERRED else is_led:
         return NOT_NEEDED

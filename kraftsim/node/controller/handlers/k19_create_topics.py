@@ -44,13 +44,14 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
             allowance.give_back(counts.get(result.name, 0))
             controller.world.note(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
     try:
-        results = [_result(result) for result in [*decision.result, *over]]
+        results = [row_of(result) for result in [*decision.result, *over]]
         return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=results))
     except BatchTooLarge as too_large:
         return _refused_whole(request, Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, str(too_large)))
 
 
-def _result(result: NewTopic | RefusedTopic) -> CreatableTopicResult:
+def row_of(result: NewTopic | RefusedTopic) -> CreatableTopicResult:
+    """Return what became of a topic as a row of the answer."""
     if isinstance(result, RefusedTopic):
         return CreatableTopicResult(name=result.name, error_code=result.refusal.error, error_message=result.refusal.message)
     return CreatableTopicResult(

@@ -1,0 +1,186 @@
+"""Which topics and partitions can be made in ZooKeeper's time, and the records that make them.
+
+The broker that is asked only looks at znodes: a partition none of whose replicas is there is made all the same, and begins when one of them comes.
+The sentences are Kafka's own.   Source: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient, org.apache.kafka.admin.AdminUtils.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.controller_state import ControllerState
+from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, is_proper_topic_id
+from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_record
+from kraftsim.core.metadata.replica_placement import Chance, place_replicas
+from kraftsim.core.metadata.topic_names import why_name_is_invalid
+from kraftsim.core.metadata.topic_table import Topic
+from kraftsim.core.zookeeper_mode.partition_rules import NOT_MADE
+from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import BROKER_DEFAULT, CreatableTopic
+from protocol.messages.k37_create_partitions import CreatePartitionsTopic
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import NO_LEADER, RECOVERED, PartitionRecord
+from protocol.schema import Message
+
+ID_BYTES = 16
+Placement = Mapping[int, Sequence[int]]
+"""The replicas of partitions by number."""
+
+
+def decide_topic(
+    state: ControllerState, asked: CreatableTopic, chance: Chance, *, default_partitions: int, default_factor: int
+) -> tuple[NewTopic, list[Message]] | RefusedTopic:
+    """Propose a topic."""
+    proposed = _proposed(state, asked, chance, default_partitions, default_factor)
+    return RefusedTopic(name=asked.name, refusal=proposed) if isinstance(proposed, Refusal) else proposed
+
+
+def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic, chance: Chance) -> list[Message] | Refusal:
+    """Propose more partitions for a topic."""
+    topic = state.replication.topics.topic_named(asked.name)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist.")
+    if any(partition.is_reassigning for partition in topic.partitions.values()):
+        return Refusal(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"A partition reassignment is in progress for the topic '{asked.name}'.")
+    present = len(topic.partitions)
+    added = asked.count - present
+    if added < 0:
+        why = f"Topic currently has {present} partitions, which is higher than the requested {asked.count}."
+        return Refusal(ErrorCode.INVALID_PARTITIONS, why)
+    if not added:
+        return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partitions.")
+    if asked.assignments is not None:
+        by_hand = [row.broker_ids for row in asked.assignments]
+        refusal = _refuse_rows(state, topic, by_hand, added)
+        if refusal is not None:
+            return refusal
+        placement: Placement | Refusal = dict(enumerate(by_hand, start=present))
+    else:
+        placement = _placed(state, added, len(topic.partitions[0].replicas), chance, first=present)
+    return placement if isinstance(placement, Refusal) else list(_partitions(state, topic.topic_id, placement))
+
+
+def _proposed(
+    state: ControllerState, asked: CreatableTopic, chance: Chance, default_partitions: int, default_factor: int
+) -> tuple[NewTopic, list[Message]] | Refusal:
+    topics = state.replication.topics
+    if topics.topic_named(asked.name) is not None:
+        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
+    without_value = [config.name for config in asked.configs if config.value is None]
+    if without_value:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for topic configs: {','.join(without_value)}")
+    placement = _placement(state, asked, chance, default_partitions, default_factor)
+    if isinstance(placement, Refusal):
+        return placement
+    why = why_name_is_invalid(asked.name)
+    if why is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    collision = topics.colliding_name(asked.name)
+    if collision is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{asked.name}' collides with existing topics: {collision}")
+    refusal = _refuse_placement(placement)
+    configs = state.configs.decide_topic_configs(asked.name, asked.configs) if refusal is None else refusal
+    if isinstance(configs, Refusal):
+        return configs
+    topic_id = chance.randbytes(ID_BYTES)
+    while not is_proper_topic_id(topic_id):
+        topic_id = chance.randbytes(ID_BYTES)
+    new_topic = NewTopic(
+        name=asked.name,
+        topic_id=topic_id,
+        partition_count=len(placement),
+        replication_factor=len(placement[0]),
+        configs=tuple(state.configs.told_of_new_topic({record.name: record.value for record in configs if record.value is not None})),
+    )
+    return new_topic, [TopicRecord(name=asked.name, topic_id=topic_id), *configs, *_partitions(state, topic_id, placement)]
+
+
+def _placement(state: ControllerState, asked: CreatableTopic, chance: Chance, default_partitions: int, default_factor: int) -> Placement | Refusal:
+    if asked.assignments:
+        if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
+            why = "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time."
+            return Refusal(ErrorCode.INVALID_REQUEST, why)
+        return {row.partition_index: row.broker_ids for row in asked.assignments}
+    count = default_partitions if asked.num_partitions == BROKER_DEFAULT else asked.num_partitions
+    return _placed(state, count, default_factor if asked.replication_factor == BROKER_DEFAULT else asked.replication_factor, chance)
+
+
+def _refuse_placement(placement: Placement) -> Refusal | None:
+    if len({len(replicas) for replicas in placement.values()}) != 1:
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions should have the same number of replicas")
+    if any(len(set(replicas)) != len(replicas) for replicas in placement.values()):
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Duplicate replica assignment found")
+    if sorted(placement) != list(range(len(placement))):
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
+    return None
+
+
+def _refuse_rows(state: ControllerState, topic: Topic, rows: Sequence[Sequence[int]], added: int) -> Refusal | None:
+    unknown = dict.fromkeys(replica for replicas in rows for replica in replicas if state.cluster.broker(replica) is None)
+    if unknown:
+        return _invalid(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
+    if len(rows) != added:
+        return _invalid(f"Increasing the number of partitions by {added} but {len(rows)} assignments provided.")
+    factor = len(topic.partitions[0].replicas)
+    for number, replicas in enumerate(rows, start=len(topic.partitions)):
+        if not replicas:
+            return _invalid(f"Cannot have replication factor of 0 for partition id {number}.")
+        if any(count > 1 for count in Counter(replicas).values()):
+            return _invalid(f"Duplicate brokers not allowed in replica assignment: {', '.join(map(str, replicas))} for partition id {number}.")
+    wrong = [(number, len(replicas)) for number, replicas in enumerate(rows, start=len(topic.partitions)) if len(replicas) != factor]
+    if wrong:
+        numbers, factors = (", ".join(str(each[place]) for each in wrong) for place in (0, 1))
+        return _invalid(
+            f"Inconsistent replication factor between partitions, partition 0 has {factor} "
+            f"while partitions [{numbers}] have replication factors [{factors}], respectively."
+        )
+    return None
+
+
+def _placed(state: ControllerState, count: int, factor: int, chance: Chance, *, first: int = 0) -> Placement | Refusal:
+    """Return where partitions go: each begins one broker further, and its followers stand at a distance that grows with each round.
+
+    Where brokers have racks, they are striped over these as KRaft does it.
+    """
+    if count <= 0:
+        return Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    if factor <= 0:
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+    brokers = list(state.cluster.brokers())
+    if factor > len(brokers):
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
+    if all(broker.rack is not None for broker in brokers):
+        striped = place_replicas(count, factor, brokers, chance)
+        return striped if isinstance(striped, Refusal) else dict(enumerate(striped, start=first))
+    ids, begin, shift = [broker.broker_id for broker in brokers], chance.randrange(len(brokers)), chance.randrange(len(brokers))
+    found = {}
+    for number in range(first, first + count):
+        if number and number % len(ids) == 0:
+            shift += 1
+        leader = (number + begin) % len(ids)
+        followers = ((leader + 1 + (shift + place) % (len(ids) - 1)) % len(ids) for place in range(factor - 1))
+        found[number] = [ids[leader], *(ids[follower] for follower in followers)]
+    return found
+
+
+def _partitions(state: ControllerState, topic_id: bytes, placement: Placement) -> Iterable[PartitionRecord]:
+    """Yield new partitions, led by the first replica that is in service; where none is, nobody is in sync yet."""
+    for number in sorted(placement):
+        replicas = tuple(placement[number])
+        isr = tuple(replica for replica in replicas if state.cluster.is_active(replica))
+        partition = PartitionRegistration(
+            replicas=replicas,
+            directories=(bytes(ID_BYTES),) * len(replicas),
+            isr=isr,
+            removing_replicas=(),
+            adding_replicas=(),
+            leader=isr[0] if isr else NO_LEADER,
+            leader_recovery_state=RECOVERED,
+            leader_epoch=0 if isr else NOT_MADE,
+            partition_epoch=0 if isr else NOT_MADE,
+        )
+        yield partition_record(topic_id, number, partition, state.features.metadata_level)
+
+
+def _invalid(why: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
