@@ -81,6 +81,7 @@ class PartitionLog(LogReader):
         verify_from_offset: int | None = 0,
         sure_until: int = 0,
         on_unclean: Callable[[int], None] | None = None,
+        is_gapless: bool = False,
     ) -> LogRecovered:
         """Read the log, hand its batches to `on_batch`, and cut off what is torn or corrupt. The event returned is noted already.
 
@@ -89,6 +90,9 @@ class PartitionLog(LogReader):
 
         With `on_unclean` the segments before the recovery point are not read if their indexes and the epochs on disk can be believed, and only the
         batches of the others are handed on: `on_unclean` hears of each of those, by its base offset, before its batches come.
+
+        `is_gapless`: each segment goes on where the one before ends, as in all logs that are not compacted. Where one that was not flushed does
+        not, a power loss has taken what was between them, and what comes behind the gap is cut off as well.
         """
         assert self._active_file is None, "a log is recovered once"
         cut_bytes = 0
@@ -105,7 +109,8 @@ class PartitionLog(LogReader):
                 cut_bytes += self._fill_active(on_batch, verify_from_offset, sure_until=sure_until)
             else:
                 cut_bytes += self._fill_from_indexes(following[0] if following else None)
-            if following and (cut_bytes or following[0] < self.log_end_offset):
+            has_gap = is_gapless and index >= unclean_from and bool(following) and following[0] > self.log_end_offset
+            if following and (cut_bytes or has_gap or following[0] < self.log_end_offset):
                 cut_bytes += sum(self._files.remove_segment(later) for later in following)
                 break
             if following and ((index >= unclean_from and verify_from_offset is not None) or not self._files.has_indexes(base_offset)):
@@ -196,6 +201,11 @@ class PartitionLog(LogReader):
                 await self._files.log_file(segment.base_offset).flush()
         self.flushed_offset = max(self.flushed_offset, min(end_offset, self.log_end_offset))
         return self.flushed_offset
+
+    async def settle_cut(self) -> None:
+        """Make durable that segments are gone which were cut off. A power loss that brought them back would leave a hole where they begin."""
+        if self._files.has_new_names:
+            await self._files.flush_names()
 
     def truncate_to(self, offset: int) -> int:
         """Cut off every batch that holds `offset` or a later one, and return how many bytes went.

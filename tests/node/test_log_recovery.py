@@ -12,6 +12,8 @@ import pytest
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.world.interface import World
+from kraftsim.world.simulated import Simulation
+from protocol.batches import split_batches
 from tests.node.conftest import MakeWorld
 from tests.node.test_log import T, filled, offsets
 
@@ -87,6 +89,51 @@ def test_only_segments_behind_the_recovery_point_are_looked_at(make_world: MakeW
     assert handed == list(range(bases[-2], bases[-1] - 2, 2))
     assert cut_bytes and log.log_end_offset == bases[-1] - 2
     assert log.flushed_offset == recovery_point
+
+
+@pytest.mark.parametrize("is_gapless", [True, False])
+def test_what_lies_behind_a_gap_is_cut_off_unless_gaps_are_what_cleaning_leaves(make_world: MakeWorld, directory: Path, is_gapless: bool) -> None:
+    """The end of a segment that was not flushed is gone, whole batches of it, and the next segment is there: nothing is torn, yet it is no log."""
+    bases = written(make_world(), cleanly=False).base_offsets
+    file = directory / f"{bases[1]:020d}.log"
+    last = list(split_batches(file.read_bytes()))[-1]
+    file.write_bytes(file.read_bytes()[: -last.size_bytes])
+    log = PartitionLog(make_world(), "t", 0, SETTINGS)
+    handed = list[int]()
+    recovered = log.recover(
+        lambda batch: handed.append(batch.base_offset), verify_from_offset=bases[1], on_unclean=lambda base: None, is_gapless=is_gapless
+    )
+    whole = list(range(bases[1], last.base_offset, 2))
+    if is_gapless:
+        assert (log.log_end_offset, handed, log.base_offsets) == (last.base_offset, whole, bases[:2]) and recovered.cut_bytes
+    else:
+        assert (log.log_end_offset, handed, log.base_offsets) == (120, [*whole, *range(bases[2], 120, 2)], bases) and not recovered.cut_bytes
+
+
+@pytest.mark.parametrize("settles", [True, False])
+def test_segments_that_were_cut_off_stay_gone_when_the_power_fails(settles: bool) -> None:
+    """Once the cut is settled; before that, a power loss may bring them back."""
+    left = set[tuple[int, ...]]()
+    for seed in range(12):
+        with Simulation(seed) as sim:
+            sim.add_host("a")
+
+            async def cut(sim: Simulation = sim) -> list[int]:
+                log = PartitionLog(sim.world_of("a"), "t", 0, SETTINGS)
+                log.recover(lambda batch: None)
+                filled(log, 60)
+                await log.flush()
+                log.truncate_to(log.base_offsets[1] + 2)
+                if settles:
+                    await log.settle_cut()
+                return log.base_offsets
+
+            kept = sim.run_until(sim.spawn("a", cut()))
+            sim.kill("a", power_loss=True)
+            sim.restart("a")
+            left.add(tuple(PartitionLog(sim.world_of("a"), "t", 0, SETTINGS).found_base_offsets()))
+            assert kept is not None and len(kept) == 2
+    assert (left == {tuple(kept)}) is settles
 
 
 def cut_short(file: Path) -> None:

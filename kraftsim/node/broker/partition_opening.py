@@ -48,7 +48,9 @@ async def open_partition(
         log_start_offset=home.log_start(key),
         snapshots_of=parts.snapshots(config),
         is_tiered=settings.tiering.is_tiered,
+        is_gapless=not settings.cleaning.is_compacted,
     )
+    await log.settle_cut()
     if owner is None:
         await log.store_topic_id(topic.topic_id)
     replica = parts.partition_replica(

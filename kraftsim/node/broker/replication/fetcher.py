@@ -411,6 +411,7 @@ class ReplicaFetcher:
                 if hosted.replica.following is not following or not hosted.log.is_open:
                     return  # it follows somebody else by now, or nobody
                 hosted.cut(step)
+                await hosted.log.settle_cut()
         except OSError as failure:
             self._ports.disk_failed(hosted.log.directory, "truncate", failure)
             return
