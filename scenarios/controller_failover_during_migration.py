@@ -77,6 +77,7 @@ def _step(random: "Random") -> Trigger:
             OnEvent(kind="ZookeeperControllerClaimed", nth=random.randint(1, 2)),
             OnEvent(kind="MetadataAppended", fields={"record_kinds": "BeginTransactionRecord"}),
             OnEvent(kind="MetadataAppended", fields={"record_kinds": "ZkMigrationStateRecord,EndTransactionRecord"}),
+            OnEvent(kind="MigrationPieceCopied"),
             OnEvent(kind="ZookeeperMetadataCopied"),
             OnEvent(kind="ZnodesMirrored", nth=random.randint(1, 4)),
             OnEvent(kind="MetadataAppended", fields={"record_kinds": "TopicRecord,PartitionRecord"}, nth=random.randint(1, 3)),

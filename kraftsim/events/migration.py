@@ -30,6 +30,13 @@ class ZookeeperControllerClaimed(Event):
     kraft_controller_epoch: int
 
 
+class MigrationPieceCopied(Event):
+    """A piece of the copy is committed; it shows only at the end of all of it, if the log can have transactions."""
+
+    record_count: int
+    last_offset: int
+
+
 class ZookeeperMetadataCopied(Event):
     """The log has what ZooKeeper had, up to the record that ended the copy; `next_producer_id` is null if no block was ever taken."""
 

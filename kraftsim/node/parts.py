@@ -34,6 +34,7 @@ from kraftsim.core.transactions.patient_rules import PatientTransactionRules
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.zookeeper_mode.propagation import KraftPropagation
+from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata
 from kraftsim.events.event import Event
 from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
@@ -138,6 +139,8 @@ class Parts:
     zookeeper_side: type[ZookeeperSide] = ZookeeperSide
     """What a migrating controller does in ZooKeeper."""
     kraft_propagation: type[KraftPropagation] = KraftPropagation
+    received_metadata: type[ReceivedMetadata] = ReceivedMetadata
+    """What a broker in ZooKeeper mode makes of what controllers tell it."""
     producer_id_control: type[ProducerIdControl] = ProducerIdControl
     leadership: type[Leadership] = Leadership
     quorum: type[Quorum] = Quorum

@@ -198,20 +198,25 @@ class ReceivedMetadata:
         return told
 
     def _judge(self, told_id: bytes, state: LeaderAndIsrPartitionState, held: HeldPartition | None, *, is_kraft: bool) -> ErrorCode | None:
-        """Return the answer for a partition; None where there is something to do first, NONE where it is just to learn whose it is.
-
-        A controller of KRaft changes the in-sync replicas, and so the partition epoch, without another leader epoch (KAFKA-15109).
-        """
+        """Return the answer for a partition; None where there is something to do first, NONE where it is just to learn whose it is."""
         if held is not None and held.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = None if held is None or held.topic_id is None or is_derived(held.topic_id) else held.topic_id
         if told_id != ZERO_UUID and known_id not in (None, told_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        if held is None or state.leader_epoch > held.leader_epoch or (is_kraft and state.leader_epoch == held.leader_epoch):
+        takes_same = self.takes_same_epoch(is_kraft=is_kraft)
+        if held is None or state.leader_epoch > held.leader_epoch or (takes_same and state.leader_epoch == held.leader_epoch):
             return None if self._broker_id in state.replicas else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if state.leader_epoch == held.leader_epoch and told_id != ZERO_UUID and known_id is None:
             return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    def takes_same_epoch(self, *, is_kraft: bool) -> bool:
+        """Tell whether news of a partition may have the same leader epoch.
+
+        A controller of KRaft changes the in-sync replicas, and so the partition epoch, without another one (KAFKA-15109).
+        """
+        return is_kraft
 
     def _appoint_one(
         self, name: str, told_id: bytes, state: LeaderAndIsrPartitionState, image: MetadataImage, told: Told, new: dict[str, bytes]

@@ -108,7 +108,7 @@ class ZookeeperMode:
 
     def _receiver(self) -> ReceivedMetadata:
         broker = self.broker
-        return ReceivedMetadata(broker.config.node_id, broker.incarnation_id, deletes_what_is_missing=broker.config.is_migrating)
+        return broker.parts.received_metadata(broker.config.node_id, broker.incarnation_id, deletes_what_is_missing=broker.config.is_migrating)
 
     def _make_controller(self) -> ControllerPart | None:
         if find_spec(CONTROLLER) is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kraftsim.core.migration.driver import Claim
 from kraftsim.core.producer_ids.block import ProducerIdBlock
 from kraftsim.core.zookeeper_mode.znode_reading import Znodes, records_of_znodes
-from kraftsim.events.migration import MigrationStateChanged, ZookeeperMetadataCopied
+from kraftsim.events.migration import MigrationPieceCopied, MigrationStateChanged, ZookeeperMetadataCopied
 from kraftsim.node.controller.ledger import AppendedOffsets
 from kraftsim.node.identity import random_uuid
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
@@ -56,16 +56,20 @@ class ZookeeperCopy:
         for piece in pieces:
             batch += piece
             if len(batch) >= BATCH_MIN:
-                await self._write(batch)
+                await self._write_piece(batch)
                 batch = []
         if batch:
-            await self._write(batch)
+            await self._write_piece(batch)
         ends: list[Message] = [ZkMigrationStateRecord(zk_migration_state=MIGRATION)]
         if has_transactions:
             ends.append(EndTransactionRecord())
         offsets = await self._write(ends)
         self._note(pieces, offsets.last_offset)
         return claim.in_step(offsets.last_offset, claim.znode.kraft_controller_epoch)
+
+    async def _write_piece(self, records: Sequence[Message]) -> None:
+        offsets = await self._write(records)
+        self._controller.world.note(MigrationPieceCopied(record_count=len(records), last_offset=offsets.last_offset))
 
     def _note(self, pieces: Sequence[Sequence[Message]], last_offset: int) -> None:
         blocks = [record.next_producer_id for piece in pieces for record in piece if isinstance(record, ProducerIdsRecord)]

@@ -21,7 +21,7 @@ from kraftsim.core.zookeeper_mode.request_batch import ControlRequest, Sender, T
 from kraftsim.core.zookeeper_mode.request_versions import request_versions
 from kraftsim.core.zookeeper_mode.znode_syncing import sync_operations
 from kraftsim.core.zookeeper_mode.znode_writing import ZnodeOperation, operations_of
-from kraftsim.events.migration import BrokersTold, ProducerIdBlockMirrored, ZnodesMirrored, ZookeeperControllerClaimed
+from kraftsim.events.migration import BrokersTold, MigrationWaits, ProducerIdBlockMirrored, ZnodesMirrored, ZookeeperControllerClaimed
 from kraftsim.node.controller.migration.committed_image import CommittedImage
 from kraftsim.node.controller.migration.copying import CopyGivenUp
 from kraftsim.node.controller.migration.zookeeper_side import REFUSALS
@@ -168,8 +168,7 @@ class Migration:
             case do.ClaimController(claim):
                 return await self._claim(claim)
             case do.CopyToLog(claim):
-                copied = await self._copy.run(claim, await self._zookeeper.metadata())
-                return do.Copied(await self._zookeeper.move(copied))
+                return await self._copy_to_log(claim)
             case do.Sync(claim):
                 return await self._sync(claim)
             case do.TellEverything(claim):
@@ -185,6 +184,15 @@ class Migration:
         kraft_epoch = taken.znode.kraft_controller_epoch
         self._shell.world.note(ZookeeperControllerClaimed(controller_epoch=taken.controller_epoch, kraft_controller_epoch=kraft_epoch))
         return do.Claimed(taken)
+
+    async def _copy_to_log(self, claim: Claim) -> do.Copied:
+        """Copy, and note it in ZooKeeper; where that fails the comparison that follows does it. What is in the log is never copied again."""
+        copied = await self._copy.run(claim, await self._zookeeper.metadata())
+        try:
+            return do.Copied(await self._zookeeper.move(copied))
+        except REFUSALS as refused:
+            self._shell.world.note(MigrationWaits(state=self.driver.state.value, reason=str(refused)))
+            return do.Copied(copied)
 
     async def _sync(self, claim: Claim) -> do.InStep:
         """Compare everything. What has changed until now is in it; brokers are told everything afterwards."""
