@@ -1,0 +1,161 @@
+"""Apache Kafka 3.9.1 is the controller, and a broker of ours does what it says: on Apache's ZooKeeper, and on ours.
+
+What a controller of Apache Kafka sends is taken in its own versions; it finds the znodes, the answers and the copies that it wants.
+"""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from tests.apache_kafka.harness import ApacheKafka, _free_ports
+from tests.apache_kafka.zookeeper import ApacheZookeeper
+from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
+from tests.node.zookeeper_server import running_zookeeper
+
+pytestmark = pytest.mark.interop
+
+THEIRS, OURS = 1, 2
+SESSION_MS = 6000
+TOPIC, PARTITIONS, RECORDS = "mixed", 4, 200
+PATIENCE_S = 30.0
+
+
+class OurBroker:
+    """Broker 2, a process of ours with a plain property file."""
+
+    def __init__(self, directory: Path, zookeeper_port: int) -> None:
+        (port,) = _free_ports(1)
+        self.bootstrap = f"127.0.0.1:{port}"
+        self._words = directory / "words"
+        self._properties = directory / "broker.properties"
+        properties = {
+            "broker.id": str(OURS),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "zookeeper.connect": f"127.0.0.1:{zookeeper_port}",
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "log.dirs": str(directory / "data"),
+            "offsets.topic.replication.factor": "1",
+        }
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        self.process = self.start()
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        with self._words.open("ab") as words:
+            self.process = subprocess.Popen([sys.executable, "-m", "kraftsim", "node", str(self._properties)], stdout=words, stderr=words)
+        return self.process
+
+    def stop(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(30) == 0, self._words.read_text()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def zookeeper_of(kind: str, directory: Path) -> Iterator[int]:
+    if kind == "ours":
+        with running_zookeeper(directory / "zookeeper") as running:
+            yield running.port
+    else:
+        with ApacheZookeeper() as apache:
+            apache.start()
+            yield apache.port
+
+
+@contextlib.contextmanager
+def two_brokers(kind: str, directory: Path) -> Iterator[tuple[ApacheKafka, OurBroker]]:
+    """Apache Kafka comes first, so it is the controller."""
+    with (
+        zookeeper_of(kind, directory) as port,
+        broker_of_zookeeper(port, THEIRS, settings={"zookeeper.session.timeout.ms": str(SESSION_MS)}) as kafka,
+    ):
+        ours = OurBroker(directory, port)
+        try:
+            yield kafka, ours
+        finally:
+            ours.end()
+
+
+def until(what: Callable[[], bool], why: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < deadline, why
+        time.sleep(0.1)
+
+
+def brokers(bootstrap: str) -> tuple[list[int], int]:
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10)
+    return sorted(found.brokers), found.controller_id
+
+
+def partitions(bootstrap: str) -> dict[int, tuple[int, list[int]]]:
+    topic = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, timeout=10).topics[TOPIC]
+    return {number: (each.leader, sorted(each.isrs)) for number, each in topic.partitions.items()}
+
+
+def produce(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 30_000})
+    errors: list[object] = []
+    for number in range(RECORDS):
+        producer.produce(TOPIC, str(number), partition=number % PARTITIONS, on_delivery=lambda error, _: errors.append(error) if error else None)
+    assert producer.flush(40) == 0
+    assert errors == []
+
+
+def count(bootstrap: str, wanted: int) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"at {bootstrap} of {wanted}", "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    found, deadline = 0, time.monotonic() + PATIENCE_S
+    while found < wanted and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        found += message is not None and message.error() is None
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["apache", "ours"])
+def test_a_broker_of_ours_does_what_apache_kafka_decides(kind: str, tmp_path: Path) -> None:
+    """UpdateMetadata 8, LeaderAndIsr 7, StopReplica 4, AlterPartition 3, AllocateProducerIds, ControlledShutdown; config changes by znode."""
+    with two_brokers(kind, tmp_path) as (kafka, ours):
+        until(lambda: brokers(kafka.bootstrap)[0] == [THEIRS, OURS], "the controller knows both")
+        assert brokers(ours.bootstrap) == ([THEIRS, OURS], THEIRS), "and so does ours, which names the controller"
+        admin = AdminClient({"bootstrap.servers": ours.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 2)])[TOPIC].result(20)
+        everybody = [THEIRS, OURS]
+        for each in (kafka, ours):
+            until(lambda each=each: all(isr == everybody for _, isr in partitions(each.bootstrap).values()), "all are in sync")  # type: ignore[misc]
+        assert sorted({leader for leader, _ in partitions(kafka.bootstrap).values()}) == everybody, "both lead"
+        produce(kafka.bootstrap)
+        produce(ours.bootstrap)
+
+        entry = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
+        at_kafka = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        (done,) = at_kafka.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])]).values()
+        done.result(20)
+
+        def told() -> bool:
+            (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)]).values()
+            return bool(answer.result(20)["retention.ms"].value == "7200000")
+
+        until(told, "ours has read it in ZooKeeper")
+        if kind == "ours":
+            assert count(kafka.bootstrap, 2 * RECORDS) == 2 * RECORDS
+            return
+
+        ours.stop()
+        assert {leader for leader, _ in partitions(kafka.bootstrap).values()} == {THEIRS}, "it was asked to lead everything before ours went"
+        produce(kafka.bootstrap)
+        ours.start()
+        until(lambda: all(isr == everybody for _, isr in partitions(kafka.bootstrap).values()), "ours has caught up")
+        assert count(ours.bootstrap, 3 * RECORDS) == 3 * RECORDS
+        ours.end()
+        until(lambda: brokers(kafka.bootstrap)[0] == [THEIRS], "its session ends")
