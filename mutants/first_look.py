@@ -33,7 +33,13 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
         "core/test_voter_changes.py",
     ),
     "raft stores": ("node/test_log.py", "node/test_log_recovery.py", "core/test_metadata_log.py", "node/test_controller_power_loss.py"),
-    "producer ids": ("core/test_block_client_scripts.py", "core/test_producer_ids.py", "core/test_timeline.py", "node/test_broker_producer_ids.py"),
+    "producer ids": (
+        "core/test_block_client_scripts.py",
+        "core/test_producer_ids.py",
+        "core/test_timeline.py",
+        "node/test_metadata_ledger.py",
+        "node/test_broker_producer_ids.py",
+    ),
     "producer state": (
         "core/test_sequence.py",
         "core/test_producer_state.py",
