@@ -11,6 +11,7 @@ from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.producer_ids.block import BLOCK_SIZE, ProducerIdBlock
 from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.timeline import Journal
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
 
 class ResizableProducerIdControl(ProducerIdControl):
@@ -48,3 +49,23 @@ class RepeatingProducerIdControl(ProducerIdControl):
         if isinstance(decision, Decision):
             self._given[broker_id, broker_epoch] = (request_number, decision.result)
         return decision
+
+
+class LastIdProducerIdControl(ProducerIdControl):
+    """Writes the last id of a block into its record, and reads it so: the text calls the field an end and does not say on which side it lies.
+
+    Whoever reads such a record as Kafka does gives the last id of each block twice; the other way round one id of each is lost.
+    """
+
+    def decide_allocate(self, broker_id: int, broker_epoch: int) -> Decision[ProducerIdBlock] | Refusal:
+        """Propose the next block; its record names the last id in it."""
+        decided = super().decide_allocate(broker_id, broker_epoch)
+        if isinstance(decided, Refusal):
+            return decided
+        block = decided.result
+        return Decision([ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.last_producer_id)], block)
+
+    def replay(self, record: ProducerIdsRecord) -> None:
+        """Take a block as given away, up to the id that is named."""
+        behind = ProducerIdsRecord(broker_id=record.broker_id, broker_epoch=record.broker_epoch, next_producer_id=record.next_producer_id + 1)
+        super().replay(behind)

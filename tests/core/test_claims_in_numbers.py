@@ -1,0 +1,85 @@
+"""What design documents claim in numbers and fields, worked out: KIP-730's storage and answer, KIP-758's ten million.   Source: KIP-730, KIP-758."""
+
+import pytest
+
+from kraftsim.core.decision import Decision
+from kraftsim.core.producer_ids.control import ProducerIdControl
+from kraftsim.core.producer_ids.control_variants import LastIdProducerIdControl
+from kraftsim.core.producer_state.policy import SEQUENCES_BEHIND_DEFAULT
+from kraftsim.core.timeline import Journal
+from protocol.batches import build_batch
+from protocol.compression import Compression, compress
+from protocol.message_codec import compiled
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.records import Record
+from protocol.schema import int16, int32, int64, message
+
+LEAST_RECORD_BYTES = 7
+BUFFER_BYTES = 32 * 1024 * 1024
+REQUEST_BYTES = 1024 * 1024
+REQUESTS = 5
+PETABYTE = 10**15
+
+
+@message(kind="response", versions="0", flexible="0+", kafka_name="AllocateProducerIdsResponse")
+class ResponseOfTheText:
+    """The answer as KIP-730 draws it: nothing stands before the error."""
+
+    error_code: int = int16()
+    producer_id_start: int = int64()
+    producer_id_len: int = int32()
+
+
+def control(kind: type[ProducerIdControl]) -> ProducerIdControl:
+    return kind(Journal(), lambda broker_id, epoch: True)
+
+
+def test_the_whole_id_space_in_blocks_of_a_thousand_is_a_matter_of_petabytes():
+    """20 bytes a record, as the text counts, or 24 with frame, version and tagged fields."""
+    blocks = 2**63 // 1000
+    assert [round(blocks * size / PETABYTE) for size in (20, 24)] == [184, 221]
+
+
+def test_a_reader_made_from_the_text_misreads_the_answer_that_shipped():
+    """The answer begins with the time for which the client is throttled: the text's reader finds it in the place of error and start."""
+    shipped = compiled(AllocateProducerIdsResponse, 0).encode(AllocateProducerIdsResponse(producer_id_start=7000, producer_id_len=1000))
+    read, end = compiled(ResponseOfTheText, 0).decode(shipped, 0)
+    assert (read.producer_id_start, read.producer_id_len) != (7000, 1000) and end != len(shipped)
+
+
+@pytest.mark.parametrize(
+    "writer, reader, overlap",
+    [
+        (ProducerIdControl, ProducerIdControl, 0),
+        (LastIdProducerIdControl, LastIdProducerIdControl, 0),
+        (LastIdProducerIdControl, ProducerIdControl, 1),
+        (ProducerIdControl, LastIdProducerIdControl, -1),
+    ],
+)
+def test_an_end_that_two_controllers_read_differently_repeats_an_id_or_loses_one(writer, reader, overlap):
+    """The record's end is not said to lie inside or outside of the block; Kafka's is the first id outside."""
+    first, second = control(writer), control(reader)
+    decided = first.decide_allocate(1, 5)
+    assert isinstance(decided, Decision)
+    for record in decided.records:
+        assert isinstance(record, ProducerIdsRecord)
+        second.replay(record)
+    assert decided.result.next_producer_id - second.next_producer_id == overlap
+
+
+def test_ten_million_sequences_do_not_fit_uncompressed():
+    """A buffer full of the smallest records, or five requests of a megabyte, hold less; it would take a compression by more than thirteen to one."""
+    assert BUFFER_BYTES // LEAST_RECORD_BYTES == 4_793_490 < SEQUENCES_BEHIND_DEFAULT
+    in_five_requests = REQUESTS * REQUEST_BYTES // LEAST_RECORD_BYTES
+    assert in_five_requests == 748_982 < SEQUENCES_BEHIND_DEFAULT
+    assert SEQUENCES_BEHIND_DEFAULT / in_five_requests == pytest.approx(13.4, abs=0.1)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE], ids=lambda codec: codec.name)
+def test_nor_do_they_compressed_for_the_smallest_records_differ_in_their_offsets(codec: Compression):
+    """Empty records, as many as fit; zstd comes nearest, with 11 to 1."""
+    count = 150_000
+    plain = build_batch([Record(offset, 0, None, None, ()) for offset in range(count)])
+    in_five_requests = REQUESTS * REQUEST_BYTES * count // len(compress(codec, plain))
+    assert REQUESTS * REQUEST_BYTES // LEAST_RECORD_BYTES < in_five_requests < SEQUENCES_BEHIND_DEFAULT
