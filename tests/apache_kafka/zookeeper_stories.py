@@ -140,6 +140,7 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
+        self.topics = [f"{name}{seed}" for name in TOPICS]
         self.there: dict[int, None] = {}
 
     def next_step(self) -> tuple[str, Callable[[Side], Any]]:
@@ -178,7 +179,7 @@ class Story:
             for number in range(self.dice.randrange(1, 4))
         ]
         configs = [CreatableTopicConfig(name="retention.ms", value="60000")] if self.dice.randrange(3) == 0 else []
-        topic = CreatableTopic(name=self.dice.choice(TOPICS), num_partitions=-1, replication_factor=-1, assignments=rows, configs=configs)
+        topic = CreatableTopic(name=self.dice.choice(self.topics), num_partitions=-1, replication_factor=-1, assignments=rows, configs=configs)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=2000, validate_only=self.dice.randrange(6) == 0)
 
         async def ask(side: Side) -> Any:
@@ -188,7 +189,7 @@ class Story:
         return f"create {topic.name} {[row.broker_ids for row in rows]} validate={request.validate_only}", ask
 
     def _widen(self) -> tuple[str, Callable[[Side], Any]]:
-        name, count = self.dice.choice(TOPICS), self.dice.randrange(1, 5)
+        name, count = self.dice.choice(self.topics), self.dice.randrange(1, 5)
         seed = self.dice.random()
 
         async def ask(side: Side) -> Any:
@@ -207,7 +208,7 @@ class Story:
 
     def _elect(self) -> tuple[str, Callable[[Side], Any]]:
         kind, asks_for_all = self.dice.randrange(2), self.dice.randrange(2)
-        name, numbers = self.dice.choice(TOPICS), [0, self.dice.randrange(1, 5)]
+        name, numbers = self.dice.choice(self.topics), [0, self.dice.randrange(1, 5)]
 
         async def ask(side: Side) -> Any:
             """Never of a partition that nobody has led yet: Apache Kafka's controller fails at it and does not answer."""
@@ -220,13 +221,13 @@ class Story:
         return f"elect {kind} {'all' if asks_for_all else (name, numbers)}", ask
 
     def _move(self) -> tuple[str, Callable[[Side], Any]]:
-        name, number, replicas = self.dice.choice(TOPICS), self.dice.randrange(4), self._replicas()
+        name, number, replicas = self.dice.choice(self.topics), self.dice.randrange(4), self._replicas()
         if self.dice.randrange(8) == 0:
             replicas = self.dice.choice(([], [1, 1], [-3], [99]))
         return f"move {name}-{number} to {replicas}", self._moving(name, number, replicas)
 
     def _cancel(self) -> tuple[str, Callable[[Side], Any]]:
-        name, number = self.dice.choice(TOPICS), self.dice.randrange(3)
+        name, number = self.dice.choice(self.topics), self.dice.randrange(3)
         return f"call off {name}-{number}", self._moving(name, number, None)
 
     def _moving(self, name: str, number: int, replicas: list[int] | None) -> Callable[[Side], Any]:
@@ -252,7 +253,7 @@ class Story:
 
     def _isr(self) -> tuple[str, Callable[[Side], Any]]:
         """Let the leader of a partition ask for other replicas in sync: mostly one that may, of those that are there."""
-        name, number, seed = self.dice.choice(TOPICS), self.dice.randrange(3), self.dice.random()
+        name, number, seed = self.dice.choice(self.topics), self.dice.randrange(3), self.dice.random()
 
         async def ask(side: Side) -> Any:
             found = await side.partition(name, number)
@@ -302,9 +303,9 @@ class Story:
     def _config(self) -> tuple[str, Callable[[Side], Any]]:
         kind, name, key, value = self.dice.choice(
             (
-                (2, self.dice.choice(TOPICS), "retention.ms", "100000"),
-                (2, self.dice.choice(TOPICS), "unclean.leader.election.enable", self.dice.choice(("true", "false"))),
-                (2, self.dice.choice(TOPICS), "max.message.bytes", "2000"),
+                (2, self.dice.choice(self.topics), "retention.ms", "100000"),
+                (2, self.dice.choice(self.topics), "unclean.leader.election.enable", self.dice.choice(("true", "false"))),
+                (2, self.dice.choice(self.topics), "max.message.bytes", "2000"),
                 (4, "", "log.cleaner.threads", self.dice.choice(("1", "2"))),
             )
         )
