@@ -21,6 +21,8 @@ QUICK = ("any-log-may-lead", "counts-what-it-sent", "id-handed-out-twice", "reme
 FEWEST = 40
 SURVIVORS_MAX = 50
 """How many survive without a reason so far. This number only goes down."""
+NOT_HUNTED_MAX = 114
+"""How many nobody has hunted yet, be it by tests. This number only goes down, too."""
 
 
 def test_every_mutant_fits_the_code_as_it_is():
@@ -130,6 +132,7 @@ def test_results_are_those_of_the_mutants_that_there_are():
     assert sum(bool(finding.how) for finding in known.values()) >= FEWEST
     unexplained = [mutant.name for mutant in mutants() if mutant.name in known and not known[mutant.name].is_found and not mutant.equivalent]
     assert len(unexplained) <= SURVIVORS_MAX, unexplained
+    assert len(mutants()) - len(known) <= NOT_HUNTED_MAX
 
 
 def test_hands_and_rules_both_made_some():
