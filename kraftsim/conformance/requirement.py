@@ -36,6 +36,7 @@ CHAPTERS = (
     "features",
     "quotas",
     "credentials",
+    "zookeeper",
     "controller",
 )
 """In the order in which they are judged: what all else stands on first, what leaves traces in the cluster last."""
