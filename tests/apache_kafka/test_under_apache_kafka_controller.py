@@ -1,124 +1,161 @@
-"""Brokers of ours and of Apache Kafka 3.9.1 in one cluster without KRaft: either kind is controller, over either kind of ZooKeeper."""
+"""Apache Kafka 3.9.1 is the controller, and a broker of ours does what it says: on Apache's ZooKeeper, and on ours.
 
-import re
+What a controller of Apache Kafka sends is taken in its own versions; it finds the znodes, the answers and the copies that it wants.
+"""
+
+import contextlib
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from protocol.zookeeper.kafka_znodes import CONTROLLER, CONTROLLER_EPOCH, ControllerZnode, PartitionStateZnode, TopicZnode, state_path, topic_path
-from protocol.zookeeper.op_codes import OpCode
-from protocol.zookeeper.znodes import GetDataResponse, WatchedPath
-from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.harness import ApacheKafka, _free_ports
 from tests.apache_kafka.zookeeper import ApacheZookeeper
-from tests.apache_kafka.zookeeper_brokers import OurBroker
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
-from tests.node.zookeeper_server import RunningZookeeper
-from tests.node.zookeeper_talk import ZookeeperTalk
+from tests.node.zookeeper_server import running_zookeeper
 
 pytestmark = pytest.mark.interop
 
-OURS, THEIRS = 1, 2
-RECORDS = 100
-PATIENCE_S = 60.0
-SESSION = {"zookeeper.session.timeout.ms": "6000"}
+THEIRS, OURS = 1, 2
+SESSION_MS = 6000
+TOPIC, PARTITIONS, RECORDS = "mixed", 4, 200
+PATIENCE_S = 30.0
 
 
-@dataclass
-class Mixed:
-    """One broker of each kind on one ZooKeeper; ours came first."""
+class OurBroker:
+    """Broker 2, a process of ours with a plain property file."""
 
-    zookeeper_port: int
-    ours: OurBroker
-    theirs: ApacheKafka
+    def __init__(self, directory: Path, zookeeper_port: int) -> None:
+        (port,) = _free_ports(1)
+        self.bootstrap = f"127.0.0.1:{port}"
+        self._words = directory / "words"
+        self._properties = directory / "broker.properties"
+        properties = {
+            "broker.id": str(OURS),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "zookeeper.connect": f"127.0.0.1:{zookeeper_port}",
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "log.dirs": str(directory / "data"),
+            "offsets.topic.replication.factor": "1",
+        }
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        self.process = self.start()
 
-    def data(self, path: str) -> bytes | None:
-        """Return the data of a znode."""
-        with ZookeeperTalk(self.zookeeper_port) as talk:
-            told = talk.ask(OpCode.GET_DATA, WatchedPath(path=path))
-            return None if told.header.error else told.read(GetDataResponse).data
+    def start(self) -> "subprocess.Popen[bytes]":
+        with self._words.open("ab") as words:
+            self.process = subprocess.Popen([sys.executable, "-m", "kraftsim", "node", str(self._properties)], stdout=words, stderr=words)
+        return self.process
 
-    def controller(self) -> int | None:
-        """Return who is controller."""
-        data = self.data(CONTROLLER)
-        return None if data is None else ControllerZnode.parse(data).broker_id
+    def stop(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(30) == 0, self._words.read_text()
 
-    def states(self, count: int = 2) -> list[tuple[int, list[int]]]:
-        """Return leaders and in-sync replicas."""
-        found = [PartitionStateZnode.parse(self.data(state_path("t", number)) or b"") for number in range(count)]
-        return [(state.leader, sorted(state.isr)) for state in found]
-
-    def produce(self) -> int:
-        """Produce with idempotence and return how many were acknowledged."""
-        acknowledged: list[int] = []
-        producer = Producer(
-            {"bootstrap.servers": f"{self.ours.bootstrap},{self.theirs.bootstrap}", "enable.idempotence": True, "message.timeout.ms": 60_000}
-        )
-        for number in range(RECORDS):
-            producer.produce("t", str(number), partition=number % 2, on_delivery=lambda error, _: acknowledged.append(0 if error else 1))
-        assert producer.flush(60) == 0
-        return sum(acknowledged)
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
-@pytest.fixture(scope="module", params=["our ZooKeeper", "Apache ZooKeeper"])
-def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
-    directory: Path = tmp_path_factory.mktemp("mixed")
-    with ExitStack() as stack:
-        if request.param == "our ZooKeeper":
-            zookeeper = RunningZookeeper(directory / "zookeeper")
-            zookeeper.start()
-            stack.callback(zookeeper.stop)
-            port = zookeeper.port
-        else:
-            apache = stack.enter_context(ApacheZookeeper())
+@contextlib.contextmanager
+def zookeeper_of(kind: str, directory: Path) -> Iterator[int]:
+    if kind == "ours":
+        with running_zookeeper(directory / "zookeeper") as running:
+            yield running.port
+    else:
+        with ApacheZookeeper() as apache:
             apache.start()
-            port = apache.port
-        ours = OurBroker(directory, OURS, port)
-        ours.start()
-        stack.callback(ours.stop)
-        theirs = stack.enter_context(broker_of_zookeeper(port, THEIRS, settings=SESSION))
-        yield Mixed(port, ours, theirs)
+            yield apache.port
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    give_up_at = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < give_up_at
+@contextlib.contextmanager
+def two_brokers(kind: str, directory: Path) -> Iterator[tuple[ApacheKafka, OurBroker]]:
+    """Apache Kafka comes first, so it is the controller."""
+    with (
+        zookeeper_of(kind, directory) as port,
+        broker_of_zookeeper(port, THEIRS, settings={"zookeeper.session.timeout.ms": str(SESSION_MS)}) as kafka,
+    ):
+        ours = OurBroker(directory, port)
+        try:
+            yield kafka, ours
+        finally:
+            ours.end()
+
+
+def until(what: Callable[[], bool], why: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < deadline, why
         time.sleep(0.1)
 
 
-def test_either_kind_is_controller_for_both(mixed: Mixed) -> None:
-    """Topics come by Apache's tools, leaders move when a broker stops, and whoever comes back is in sync again."""
-    assert mixed.controller() == OURS
-    mixed.theirs.tool("topics", "--create", "--topic", "t", "--replica-assignment", "1:2,2:1")
-    assert mixed.states() == [(1, [1, 2]), (2, [1, 2])]
-    described = mixed.theirs.tool("topics", "--describe", "--topic", "t")
-    assert re.findall(r"Leader: (\d)", described) == ["1", "2"]
-    assert mixed.produce() == RECORDS
+def brokers(bootstrap: str) -> tuple[list[int], int]:
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10)
+    return sorted(found.brokers), found.controller_id
 
-    mixed.ours.stop()
-    eventually(lambda: mixed.controller() == THEIRS)
-    assert mixed.data(CONTROLLER_EPOCH) == b"2"
-    assert mixed.states() == [(2, [2]), (2, [2])], "ours has handed over, and Apache Kafka leads"
-    mixed.ours.start()
-    eventually(lambda: mixed.states() == [(2, [1, 2]), (2, [1, 2])])
-    assert mixed.produce() == RECORDS
-    mixed.theirs.tool("leader-election", "--election-type", "preferred", "--topic", "t", "--partition", "0")
-    eventually(lambda: mixed.states() == [(1, [1, 2]), (2, [1, 2])])
 
-    mixed.theirs.stop()
-    eventually(lambda: mixed.controller() == OURS)
-    assert mixed.data(CONTROLLER_EPOCH) == b"3"
-    eventually(lambda: [leader for leader, _ in mixed.states()] == [1, 1])
-    mixed.theirs.start()
-    eventually(lambda: [isr for _, isr in mixed.states()] == [[1, 2], [1, 2]])
-    assert mixed.produce() == RECORDS
-    topic = mixed.data(topic_path("t")) or b""
-    assert TopicZnode.parse(topic).build() == topic
-    mixed.theirs.tool("topics", "--delete", "--topic", "t")
-    eventually(lambda: mixed.data(topic_path("t")) is None)
+def partitions(bootstrap: str) -> dict[int, tuple[int, list[int]]]:
+    topic = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, timeout=10).topics[TOPIC]
+    return {number: (each.leader, sorted(each.isrs)) for number, each in topic.partitions.items()}
+
+
+def produce(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 30_000})
+    errors: list[object] = []
+    for number in range(RECORDS):
+        producer.produce(TOPIC, str(number), partition=number % PARTITIONS, on_delivery=lambda error, _: errors.append(error) if error else None)
+    assert producer.flush(40) == 0
+    assert errors == []
+
+
+def count(bootstrap: str, wanted: int) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"at {bootstrap} of {wanted}", "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    found, deadline = 0, time.monotonic() + PATIENCE_S
+    while found < wanted and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        found += message is not None and message.error() is None
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["apache", "ours"])
+def test_a_broker_of_ours_does_what_apache_kafka_decides(kind: str, tmp_path: Path) -> None:
+    """UpdateMetadata 8, LeaderAndIsr 7, StopReplica 4, AlterPartition 3, AllocateProducerIds, ControlledShutdown; config changes by znode."""
+    with two_brokers(kind, tmp_path) as (kafka, ours):
+        until(lambda: brokers(kafka.bootstrap)[0] == [THEIRS, OURS], "the controller knows both")
+        assert brokers(ours.bootstrap) == ([THEIRS, OURS], THEIRS), "and so does ours, which names the controller"
+        admin = AdminClient({"bootstrap.servers": ours.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 2)])[TOPIC].result(20)
+        everybody = [THEIRS, OURS]
+        for each in (kafka, ours):
+            until(lambda each=each: all(isr == everybody for _, isr in partitions(each.bootstrap).values()), "all are in sync")  # type: ignore[misc]
+        assert sorted({leader for leader, _ in partitions(kafka.bootstrap).values()}) == everybody, "both lead"
+        produce(kafka.bootstrap)
+        produce(ours.bootstrap)
+
+        entry = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
+        at_kafka = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        (done,) = at_kafka.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])]).values()
+        done.result(20)
+
+        def told() -> bool:
+            (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)]).values()
+            return bool(answer.result(20)["retention.ms"].value == "7200000")
+
+        until(told, "ours has read it in ZooKeeper")
+        if kind == "ours":
+            assert count(kafka.bootstrap, 2 * RECORDS) == 2 * RECORDS
+            return
+
+        ours.stop()
+        assert {leader for leader, _ in partitions(kafka.bootstrap).values()} == {THEIRS}, "it was asked to lead everything before ours went"
+        produce(kafka.bootstrap)
+        ours.start()
+        until(lambda: all(isr == everybody for _, isr in partitions(kafka.bootstrap).values()), "ours has caught up")
+        assert count(ours.bootstrap, 3 * RECORDS) == 3 * RECORDS
+        ours.end()
+        until(lambda: brokers(kafka.bootstrap)[0] == [THEIRS], "its session ends")
