@@ -60,9 +60,9 @@ INVARIANT = Invariant(
         SELECT
             run,
             concat(node, '.', incarnation, '.', n) AS key,
-            concat(node, ' gave the block at offset ', offset, ' away, and knew of the records below ', known, ' to be committed') AS message,
+            concat(node, ' gave the block at offset ', c.offset, ' away, and knew of the records below ', known, ' to be committed') AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM compared WHERE offset >= known
+        FROM compared AS c WHERE c.offset >= known
     """,
 )

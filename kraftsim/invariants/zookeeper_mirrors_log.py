@@ -42,11 +42,11 @@ INVARIANT = Invariant(
     violations="""
         SELECT
             run,
-            concat(controller, '/', offset) AS key,
-            concat('at offset ', offset, ' ZooKeeper and the log of ', controller, ' differ in ', differences, ' things: ', what) AS message,
+            concat(controller, '/', z.offset) AS key,
+            concat('at offset ', z.offset, ' ZooKeeper and the log of ', controller, ' differ in ', differences, ' things: ', what) AS message,
             min(position) AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM zookeeper_compared WHERE differences > 0
-        GROUP BY run, controller, offset, differences, what
+        FROM zookeeper_compared AS z WHERE differences > 0
+        GROUP BY run, controller, z.offset, differences, what
     """,
 )
