@@ -6,7 +6,7 @@ Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kraftsim.core.partitions.following import (
     IGNORE,
@@ -171,7 +171,6 @@ class ReplicaFetcher:
             if unsure:
                 await self._compare(connection, unsure)
                 return
-            wished = [(each, replace(wish, last_fetched_epoch=NO_LEADER_EPOCH)) for each, wish in wished]
         await self._fetch(connection, wished)
 
     def _not_held_back(self, due: list[tuple[_Copied, FetchWish | OffsetWish]]) -> list[tuple[_Copied, FetchWish | OffsetWish]]:
@@ -235,7 +234,7 @@ class ReplicaFetcher:
     async def _fetch(self, connection: PeerConnection, due: list[tuple[_Copied, FetchWish]]) -> None:
         version = connection.version_for(ApiKey.FETCH)
         asked = {(each.hosted.topic_id, each.hosted.partition): (each, wish) for each, wish in due}
-        plan = self._session.plan({key: self._wanted(wish, key[1]) for key, (_, wish) in asked.items()})
+        plan = self._session.plan({key: self._wanted(wish, key[1], version) for key, (_, wish) in asked.items()})
         names = {each.hosted.topic_id: each.hosted.topic for each, _ in due}
         request = self._fetch_request(plan, self._names | names, version)
         self._names = names
@@ -264,12 +263,12 @@ class ReplicaFetcher:
             if self._copied.get((each.hosted.topic, each.hosted.partition)) is not each or not await self._take(each, wish, row):
                 self._session.on_failure()  # what the leader takes for told is to be told again
 
-    def _wanted(self, wish: FetchWish, partition: int) -> FetchPartition:
+    def _wanted(self, wish: FetchWish, partition: int, version: int) -> FetchPartition:
         return FetchPartition(
             partition=partition,
             current_leader_epoch=wish.leader_epoch,
             fetch_offset=wish.fetch_offset,
-            last_fetched_epoch=wish.last_fetched_epoch,
+            last_fetched_epoch=wish.last_fetched_epoch if version >= FIRST_FETCH_WITH_LAST_EPOCH else NO_LEADER_EPOCH,
             log_start_offset=wish.log_start_offset,
             partition_max_bytes=self._config.replica_fetch_max_bytes,
             replica_directory_id=self._ports.directory_id,
