@@ -37,7 +37,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 SCENARIO = Scenario(
     name="empty_snapshot_and_a_new_id",
     story="A follower rebuilt from an empty snapshot tells a producer that it is not known; with another id it writes the same record again.",
-    must_exercise=(),
+    must_exercise=("local-segments-go-after-copies",),
     play=play,
     faults=faults,
     brokers=2,

@@ -36,7 +36,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 SCENARIO = Scenario(
     name="empty_snapshot_and_silence",
     story="A follower rebuilt from an empty snapshot takes a repeated record for a new one, and nobody is told.",
-    must_exercise=(),
+    must_exercise=("local-segments-go-after-copies",),
     play=play,
     faults=faults,
     brokers=2,

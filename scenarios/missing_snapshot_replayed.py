@@ -33,7 +33,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 SCENARIO = Scenario(
     name="missing_snapshot_replayed",
     story="A follower that reads the remote segments without snapshots knows whom its leader knew: a repeated record is in the log once.",
-    must_exercise=(),
+    must_exercise=("local-segments-go-after-copies",),
     play=play,
     faults=faults,
     brokers=2,

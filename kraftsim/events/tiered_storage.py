@@ -16,7 +16,7 @@ class RemoteCopyStarted(Event):
 
 
 class RemoteCopyFinished(Event):
-    """The copy of a segment is whole, and may be read. producer_count: how many its producer snapshot names; -1 if it has none."""
+    """The copy of a segment is whole. producer_count: how many its producer snapshot names; -1 if it has none."""
 
     topic: str
     partition: int

@@ -13,7 +13,11 @@ def strike(strike: Strike) -> None:
     store, key = found
     lost = store.contents.pop(key)
     strike.bite(f"{key} is gone")
-    strike.lasting(lambda: store.contents.setdefault(key, lost), strike.integer("duration_ms"))
+
+    def heal() -> None:
+        store.contents.setdefault(key, lost)
+
+    strike.lasting(heal, strike.integer("duration_ms"))
 
 
 FAULT = FaultKind(

@@ -25,6 +25,7 @@ from tests.analysis.history import History
 from tests.analysis.migration_cases import MIGRATION_ROWS
 from tests.analysis.quorum_cases import QUORUM_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
+from tests.analysis.tiered_cases import TIERED_ROWS
 from tests.analysis.transaction_cases import TRANSACTION_ROWS
 
 UNIQUE = "producer-id-unique"
@@ -351,5 +352,5 @@ CASES = [
     Case("too late", SETTLES, [("h", settled("leader", 10_001))], VIOLATED, 1, ("h.1.0",), (("h.1.0",),)),
     Case("a run without a second phase", SETTLES, [("c", acknowledged(0, "x"))], VACUOUS, 0),
     # --- the quorum of controllers
-    *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS)),
+    *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *TIERED_ROWS)),
 ]

@@ -6,11 +6,13 @@ Source: RemoteLogManager.RLMCopyTask.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kraftsim.core.producer_state.digest import producer_digest
+from kraftsim.core.producer_state.snapshot import state_entries
 from kraftsim.core.tiered_storage.copying import Candidate, candidates, epochs_before, epochs_within
 from kraftsim.core.tiered_storage.metadata_records import segment_record, update_record
 from kraftsim.core.tiered_storage.remedies import AtArchive, SnapshotRemedy
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
-from kraftsim.events.tiered_storage import EmptySnapshotWritten, RemoteCopyFailed, RemoteCopyFinished, RemoteCopyStarted
+from kraftsim.events.tiered_storage import EmptySnapshotWritten, ProducerStateCompared, RemoteCopyFailed, RemoteCopyFinished, RemoteCopyStarted
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.deleting import RemoteDeletion
 from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
@@ -89,6 +91,7 @@ class Archivist:
         return len(due)
 
     async def _copy(self, hosted: HostedPartition, candidate: Candidate) -> None:
+        had_snapshot = candidate.next_offset in hosted.snapshots.offsets
         if not self._remedy.announces_before_looking:
             self._require_snapshot(hosted, candidate, was_announced=False)
         segment = self._described(hosted, candidate)
@@ -113,9 +116,7 @@ class Archivist:
             state=SegmentState.COPY_SEGMENT_FINISHED,
             custom_metadata=custom_metadata,
         )
-        await self._metadata.publish(segment.owner, update_record(finished))
-        hosted.replica.copied_offset = max(hosted.replica.copied_offset, segment.end_offset)
-        producer_count = self._producer_count(hosted, candidate) if RemoteFile.PRODUCERS in files else -1
+        producer_count = self._compare(hosted, candidate, is_ours=had_snapshot) if RemoteFile.PRODUCERS in files else -1
         self._world.note(
             RemoteCopyFinished(
                 topic=hosted.topic,
@@ -126,6 +127,8 @@ class Archivist:
                 producer_count=producer_count,
             )
         )
+        await self._metadata.publish(segment.owner, update_record(finished))
+        hosted.replica.copied_offset = max(hosted.replica.copied_offset, segment.end_offset)
 
     def _described(self, hosted: HostedPartition, candidate: Candidate) -> RemoteSegment:
         segment = candidate.segment
@@ -191,9 +194,23 @@ class Archivist:
             files[RemoteFile.PRODUCERS] = [snapshot]
         return files
 
-    def _producer_count(self, hosted: HostedPartition, candidate: Candidate) -> int:
-        written = hosted.log.file_of_segment(candidate.next_offset, PRODUCER_SNAPSHOT)
-        return -1 if written is None else sum(1 for _ in parse_producer_rows(written))
+    def _compare(self, hosted: HostedPartition, candidate: Candidate, *, is_ours: bool) -> int:
+        """Note who is known behind a segment, if that is not what a remedy made up; return how many producers its snapshot names."""
+        next_offset, state = candidate.next_offset, hosted.replica.producer_state
+        written = hosted.log.file_of_segment(next_offset, PRODUCER_SNAPSHOT)
+        entries = [] if written is None else list(state_entries(parse_producer_rows(written), state.entry_class))
+        if is_ours:
+            self._world.note(
+                ProducerStateCompared(
+                    topic=hosted.topic,
+                    partition=hosted.partition,
+                    next_offset=next_offset,
+                    producer_count=len(entries),
+                    digest=producer_digest(entries),
+                    promised=True,
+                )
+            )
+        return len(entries)
 
 
 def pieces_of(file: File, size_bytes: int) -> Iterator[Chunk | FileSlice]:

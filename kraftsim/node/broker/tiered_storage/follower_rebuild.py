@@ -6,6 +6,7 @@ Source: kafka.server.TierStateMachine, KIP-405.
 from dataclasses import dataclass
 
 from kraftsim.core.partitions.following import Following
+from kraftsim.core.producer_state.digest import producer_digest
 from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.snapshot import state_entries
@@ -13,7 +14,7 @@ from kraftsim.core.tiered_storage.rebuilding import LeaderBounds, NotThere, Rest
 from kraftsim.core.tiered_storage.remedies import AtRebuild, SnapshotRemedy
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
-from kraftsim.events.tiered_storage import RebuiltFromRemote
+from kraftsim.events.tiered_storage import ProducerStateCompared, RebuiltFromRemote
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.remote_reader import RemoteReader
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile
@@ -101,6 +102,17 @@ class FollowerRebuild:
                 producer_count=len(hosted.replica.producer_state.entries),
                 replayed_bytes=learned.replayed_bytes,
                 remedy=self._remedy.name,
+            )
+        )
+        known = hosted.replica.producer_state.entries
+        self._world.note(
+            ProducerStateCompared(
+                topic=hosted.topic,
+                partition=hosted.partition,
+                next_offset=behind.offset,
+                producer_count=len(known),
+                digest=producer_digest(known.values()),
+                promised=self._remedy.promises_equal_state and len(known) == len(learned.entries),
             )
         )
         await hosted.log.store_epochs()
