@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-virtual test-real interop exactly-once oracle probes streams tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle probes streams tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -55,8 +55,18 @@ test-virtual: # what is played in virtual time or not in time at all
 test-real: # everything else
 	$(PYTEST) -m "not interop" $(filter-out tests/house tests/__pycache__ $(VIRTUAL),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
 
-interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven are there
+interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven are there, on two processors
+ifeq ($(ARGS),)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target interop-clients interop-kafka
+else
 	$(PYTEST) -m interop $(ARGS)
+endif
+
+interop-clients: # clients of others on our brokers
+	$(PYTEST) -m interop tests/clients
+
+interop-kafka: # everything else that needs others
+	$(PYTEST) -m interop $(filter-out tests/clients tests/__pycache__,$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
 
 exactly-once: setup ## Let the real clients copy exactly once on Apache Kafka itself, too, while members and brokers die
 	KRAFTSIM_EXACTLY_ONCE=1 $(PYTEST) -m interop tests/clients/test_exactly_once_*.py tests/clients/test_idempotent_under_faults.py $(ARGS)

@@ -48,7 +48,7 @@ class Mixed:
 
     def create(self, topic: str) -> None:
         """Create a topic with Apache Kafka's tool through Apache Kafka's broker, and wait until both brokers say the same of it."""
-        self.theirs.tool("topics", "--create", "--topic", topic, "--partitions", str(PARTITIONS))
+        self.theirs.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", str(PARTITIONS))
         wait_until(lambda: what_is_known(self.brokers[0], topic) == what_is_known(self.brokers[1], topic), "both brokers know the same")
 
 

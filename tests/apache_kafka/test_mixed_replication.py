@@ -36,7 +36,7 @@ class Mixed:
 
     def create(self, topic: str) -> Workload:
         """Create a topic whose partitions all have three replicas, and return what writes to it and reads it."""
-        self.theirs.tool("topics", "--create", "--topic", topic, "--partitions", str(PARTITIONS), "--replication-factor", "3")
+        self.theirs.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", str(PARTITIONS), "--replication-factor", "3")
         self.wait_for(topic, REPLICAS)
         return Workload(",".join(self.addresses.values()), topic, PARTITIONS)
 

@@ -202,9 +202,11 @@ class Copying:
         """Write no more, let everything be copied, let the members go, and see that every input has exactly one committed output."""
         self.writer.finish()
         inputs = set(self.writer.acknowledged)
-        give_up_at = time.monotonic() + SECONDS
+        before, give_up_at = len(self.found), time.monotonic() + SECONDS
         while len(self.found) < len(inputs):
             missing = sorted(inputs - set(self.found))
+            if len(self.found) > before:
+                before, give_up_at = len(self.found), time.monotonic() + SECONDS
             assert time.monotonic() < give_up_at, f"{len(missing)} of {len(inputs)} are not copied: {missing[:5]}\n{self.last_words()}"
             self._look_after()
             self._take(0.2)
