@@ -3,8 +3,11 @@
 Nothing of kraftsim needs Apache Kafka; tests and benches set it beside kraftsim and ask both the same.
 """
 
+import fcntl
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kraftsim.cli.machine import java_program
@@ -63,28 +66,46 @@ def java() -> Path:
 def class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
     """Return the jars of a release with all they need, kafka-clients, kafka-metadata and the tools among them. Raises Missing."""
     remembered = CACHE / release / "class_path.txt"
-    if remembered.exists():
-        jars = [Path(line) for line in remembered.read_text().splitlines()]
-        if all(jar.exists() for jar in jars):
-            return jars
-    java()
-    return _bring(release, remembered)
+    if not _is_there(remembered):
+        java()
+        with _one_at_a_time():
+            if not _is_there(remembered):
+                return _bring(release, remembered)
+    return _jars(remembered)
 
 
 def shell_class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
     """Return the jars of kafka-metadata-shell, which no other tool needs. Raises Missing."""
     remembered = CACHE / release / "shell_class_path.txt"
-    if not remembered.exists() or not all(Path(line).exists() for line in remembered.read_text().splitlines()):
+    if not _is_there(remembered):
         java()
-        words = _resolve(maven(), SHELL_POM.format(release=release), remembered)
+        with _one_at_a_time():
+            words = _resolve(maven(), SHELL_POM.format(release=release), remembered)
         if words:
             raise Missing(f"Maven could not bring kafka-shell {release}: {words.splitlines()[:1]}")
-    return [Path(line) for line in remembered.read_text().splitlines()]
+    return _jars(remembered)
 
 
 def has_tools(release: str) -> bool:
     """Tell whether the jars of a release hold the command-line tools: of some releases the registry has the server and not the tools."""
     return any(jar.name == f"kafka-tools-{release}.jar" for jar in class_path(release))
+
+
+def _jars(remembered: Path) -> list[Path]:
+    return [Path(line) for line in remembered.read_text().splitlines()]
+
+
+def _is_there(remembered: Path) -> bool:
+    return remembered.exists() and all(jar.exists() for jar in _jars(remembered))
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Let one process at a time bring what Maven can: two would write the same files."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "maven.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def _bring(release: str, remembered: Path) -> list[Path]:
@@ -97,7 +118,7 @@ def _bring(release: str, remembered: Path) -> list[Path]:
         words = _resolve(program, server_only, remembered)
     if words:
         raise Missing(f"Maven could not bring Apache Kafka {release}: {words.splitlines()[:1]}")
-    return [Path(line) for line in remembered.read_text().splitlines()]
+    return _jars(remembered)
 
 
 def maven() -> str:
