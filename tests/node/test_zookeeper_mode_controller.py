@@ -369,3 +369,35 @@ def test_a_controller_that_writes_late_is_refused_and_resigns(lab: Lab) -> None:
     assert data_of(lab, topic_path("late")) is None
     lab.until(lambda: lab.leader is not None)
     assert int(data_of(lab, CONTROLLER_EPOCH) or b"0") == 6
+
+
+def test_a_state_that_a_leader_has_written_itself_is_read_before_anybody_is_elected(lab: Lab) -> None:
+    """Below 2.7-IV2 leaders write their in-sync replicas, and say so only after a while."""
+    make(lab, *SPREAD)
+
+    async def write(client: ZookeeperClient) -> None:
+        for number in range(3):
+            data, stat = await client.get(state_path(TOPIC, number))
+            state = PartitionStateZnode.parse(data or b"")
+            shrunk = PartitionStateZnode(leader=state.leader, leader_epoch=0, isr=[each for each in state.isr if each != 2], controller_epoch=1)
+            await client.set(state_path(TOPIC, number), shrunk.build(), stat.version)
+
+    lab.znodes(write)
+    lab.kill("broker-3")
+    lab.until(lambda: bool(lab.noted(BrokerWent)))
+    rest(lab, 3)
+    assert [(state.leader in state.isr, 3 in state.isr) for state, _ in states(lab)] == [(True, False)] * 3
+
+
+def test_quotas_that_are_empty_leave_nothing_behind(lab: Lab) -> None:
+    """Nor does the user of a client whose quotas were all that there was.   Source: AdminZkClient.tryCleanQuotaNodes."""
+    entity = [EntityData(entity_type="user", entity_name="ann"), EntityData(entity_type="client-id", entity_name="c")]
+    for remove in (False, True):
+        quota = QuotaAlteration(entity=entity, ops=[OpData(key="request_percentage", value=5.0, remove=remove)])
+        assert asked(lab, AlterClientQuotasRequest(entries=[quota])).entries[0].error_code == ErrorCode.NONE
+        assert (data_of(lab, "/config/users/ann/clients/c") is None) is remove
+
+    async def names(client: ZookeeperClient) -> list[str]:
+        return (await client.children("/config/users"))[0]
+
+    assert lab.znodes(names) == []

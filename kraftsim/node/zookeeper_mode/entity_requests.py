@@ -14,7 +14,7 @@ from kraftsim.core.zookeeper_mode.config_entities import entity_changes
 from kraftsim.core.zookeeper_mode.state_facts import StateFacts
 from kraftsim.core.zookeeper_mode.znode_reading import acl_records
 from kraftsim.core.zookeeper_mode.znode_texts import config_entity, quota_path
-from kraftsim.core.zookeeper_mode.znode_writing import Touched, ZnodeOperation, acls_changed, config_changed, quota_changed
+from kraftsim.core.zookeeper_mode.znode_writing import Touched, WriteKind, ZnodeOperation, ZnodeWrite, acls_changed, config_changed, quota_changed
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.controller.handlers import (
     k30_create_acls,
@@ -27,7 +27,7 @@ from kraftsim.node.controller.handlers import (
 from kraftsim.node.controller.ledger import AppendedOffsets
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
-from kraftsim.node.zookeeper_mode.znode_writer import create_above, requests_of
+from kraftsim.node.zookeeper_mode.znode_writer import create_above, expanded, requests_of
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k33_alter_configs import AlterConfigsRequest
@@ -38,7 +38,7 @@ from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
 from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
 from protocol.schema import Message
 from protocol.zookeeper.kafka_access_znodes import ACLS, EXTENDED_ACLS, sanitized
-from protocol.zookeeper.kafka_znodes import CONFIG
+from protocol.zookeeper.kafka_znodes import CONFIG, build_config, parse_config
 from protocol.zookeeper.op_codes import ZookeeperError
 
 if TYPE_CHECKING:
@@ -155,6 +155,8 @@ class Scribe:
         client = self._controller.mode.client
         for operation in self.ledger.operations():
             for write in operation.writes:
+                if await self._is_cleaned(write):
+                    continue
                 for request in requests_of(write):
                     try:
                         await client.multi([request])
@@ -166,6 +168,28 @@ class Scribe:
             if operation.notification is not None:
                 await create_above(client, operation.notification.path)
                 await client.multi(requests_of(operation.notification))
+
+    async def _is_cleaned(self, write: ZnodeWrite) -> bool:
+        """Remove an entity that has no quotas left and nothing below it, and with it what is empty above; tell whether that was done."""
+        is_quota = write.path.startswith(tuple(f"{CONFIG}/{kind}/" for kind in ("users", "clients", "ips")))
+        if write.data != build_config({}) or not is_quota or await self._names(write.path):
+            return False
+        gone, (parent, _, client_id) = write.path, write.path.rpartition("/")
+        if parent.endswith("/clients") and parent != f"{CONFIG}/clients" and await self._names(parent) in ([client_id], []):
+            user = parent.removesuffix("/clients")
+            found = await ZnodeReader(self._controller.mode.client).some([user])
+            has_quotas = user in found and bool(parse_config(found[user][0] or build_config({})))
+            gone = parent if has_quotas or await self._names(user) != ["clients"] else user
+        for each in await expanded(self._controller.mode.client, ZnodeWrite(kind=WriteKind.DELETE_TREE, path=gone)):
+            try:
+                await self._controller.mode.client.delete(each.path)
+            except ZookeeperRefused as refused:
+                if refused.error != ZookeeperError.NO_NODE:
+                    raise
+        return True
+
+    async def _names(self, path: str) -> list[str]:
+        return (await ZnodeReader(self._controller.mode.client).names_below([path]))[0][1]
 
 
 class EntityLedger:

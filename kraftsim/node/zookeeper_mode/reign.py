@@ -71,6 +71,7 @@ class Reign:
         self.mutations = MutationQuotas(self.config, self.world.clock, lambda: self.ledger.state.registries)
         self.reading = ReignReading(self)
         self.ledger.reload = self.reading.reload
+        self.ledger.on_conflict = lambda: self.has_happened("conflict")
         self.offline_replicas: dict[int, dict[PartitionKey, None]] = {}
         """Broker -> the partitions that it cannot hold because a directory has failed."""
         self.deletions = TopicDeletions(self)
@@ -151,6 +152,7 @@ class Reign:
             "preferred": self.moves.look_at_elections,
             "isr-changes": self._look_at_isr_changes,
             "directories": self._look_at_directories,
+            "conflict": self._look_again,
         }
         while True:
             while self._events:
@@ -250,6 +252,13 @@ class Reign:
         )
         self.change([(key, after)])
         return after is not None
+
+    async def _look_again(self, _: str) -> None:
+        """Decide anew what was undone because a leader had written its in-sync replicas meanwhile."""
+        self.elect_offline()
+        self._lose_absent()
+        self.moves.look(self.ledger.state.replication.topics.reassigning())
+        self.deletions.retry()
 
     def lose(self, broker_id: int, keys: Iterable[PartitionKey]) -> None:
         """Take a broker from those in sync with partitions."""

@@ -92,6 +92,8 @@ class ZnodeLedger:
         """Whether new topics have ids; below 2.8-IV0 they have what follows from their names."""
         self.reload: Callable[[str], Awaitable[Sequence[Message]]] | None = None
         """Reads a znode again that somebody else has written."""
+        self.on_conflict: Callable[[], None] = lambda: None
+        """Called when something was undone that nobody asks for again."""
         self._facts = StateFacts(state)
         self._world = world
         self._carry = carry
@@ -244,6 +246,7 @@ class ZnodeLedger:
                 entry.again()
             elif entry.on_given_up is not None:
                 entry.on_given_up(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.on_conflict()
 
     def _revert(self) -> None:
         if self._next_offset == self._applied_offset:
