@@ -21,6 +21,7 @@ BENCHES = {
     "writes": "metadata writes per second that a quorum of three commits, beside Apache Kafka",
     "partitions": "100,000 partitions in metadata: creating them, and starting with them",
     "recovery": "opening a log of 1 GiB with 100,000 producers: after a clean stop, and after kill -9",
+    "tiering": "MB/s to a remote store and back, beside the local log; a follower that begins with 100,000 producers",
     "compaction": "MiB/s at which a log is compacted, and how long others wait for a turn meanwhile",
     "produce": "MB/s of 1 KiB records by librdkafka, beside Apache Kafka",
     "traffic": "MB/s by librdkafka: produce and consume, 1 KiB and 100 bytes, one replica and three, beside Apache Kafka and a sink",
