@@ -11,6 +11,7 @@ import msgspec
 from kraftsim.analysis.ingest import IngestResult
 from kraftsim.analysis.run_facts import RunFacts
 from kraftsim.analysis.transaction_chapter import TransactionChapter
+from kraftsim.analysis.upgrade_chapter import UpgradeChapter
 from kraftsim.analysis.witnesses import Witness, printable
 from kraftsim.invariants.verdict import Outcome
 
@@ -62,6 +63,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     ingest: IngestResult
     judgements: tuple[Judgement, ...]
     transactions: TransactionChapter | None = None
+    upgrade: UpgradeChapter | None = None
 
     @property
     def exit_code(self) -> int:

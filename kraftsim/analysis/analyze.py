@@ -14,6 +14,7 @@ from kraftsim.analysis.ingest import IngestResult, ingested
 from kraftsim.analysis.run_facts import RunFacts, read_run_facts
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.transaction_chapter import TransactionChapter, find_chapter, has_transactions
+from kraftsim.analysis.upgrade_chapter import find_upgrade
 from kraftsim.analysis.verdicts import Found, find_verdicts
 from kraftsim.analysis.witnesses import Witness, fetch_witnesses
 from kraftsim.invariants.invariant import INVARIANTS, Invariant
@@ -38,7 +39,8 @@ def analyze_run(run: Path, invariants: Sequence[str] = (), *, spark: "SparkSessi
     else:
         with spark_session() as session:
             found, chapter = _ask(session, ingest, chosen)
-    analysis = msgspec.structs.replace(_analysis(facts, ingest, chosen, found), transactions=chapter)
+    upgrade = find_upgrade(Path(ingest.parquet))
+    analysis = msgspec.structs.replace(_analysis(facts, ingest, chosen, found), transactions=chapter, upgrade=upgrade)
     if not invariants:
         (run / ANALYSIS_FILE).write_bytes(msgspec.json.encode(analysis))
     return analysis

@@ -23,6 +23,7 @@ from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
 from kraftsim.analysis.looks import FAMILIES, family_of, is_bad_news, label_of
 from kraftsim.analysis.payload import pack
 from kraftsim.analysis.transaction_tables import chapter_html
+from kraftsim.analysis.upgrade_tables import upgrade_html
 from kraftsim.analysis.witnesses import printable
 from kraftsim.invariants.verdict import Outcome
 from protocol.api_keys import ApiKey
@@ -74,6 +75,7 @@ def report_html(analysis: Analysis) -> str:
         "INVARIANTS": "\n".join(_row(judgement) for judgement in _worst_first(analysis.judgements)),
         "COMMAND": _command(analysis),
         "TRANSACTIONS": chapter_html(analysis.transactions),
+        "UPGRADE": upgrade_html(analysis.upgrade),
         "NOTES": _notes(analysis, left_out),
         "META": script_json(facts),
         "DATA": payload.text,

@@ -1,0 +1,109 @@
+"""The report's chapter on upgrades and migrations: phases, who was of which release and at which level when, blocks by whom, errors that clients saw.
+
+A run whose nodes are all of one release, and in which no level and no state of a migration changes, has no such chapter.
+Source: KIP-584, KIP-730, KIP-866.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+import pyarrow.parquet as pq
+
+from protocol.errors import ErrorCode
+
+STARTED, PHASE, LEVEL, MIGRATION, BLOCK = "NodeStarted", "PhaseBegan", "FeatureLevelChanged", "MigrationStateChanged", "ProducerIdBlockAllocated"
+ERRORS: Final = ("InitProducerIdRefused", "RecordFailed", "TransactionErred")
+KINDS: Final = (STARTED, PHASE, LEVEL, MIGRATION, BLOCK, *ERRORS)
+COLUMNS: Final = (
+    "kind",
+    "node",
+    "incarnation",
+    "t_ns",
+    "release",
+    "phase",
+    "feature",
+    "level",
+    "previous_level",
+    "migration_state",
+    "given_by",
+    "broker_id",
+    "error_code",
+)
+ERROR_NAMES: Final = {int(error): error.name for error in ErrorCode}
+BEFORE_ALL: Final = "before the first phase"
+MOMENTS_MAX: Final = 400
+Row: TypeAlias = Mapping[str, str | int | None]
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """Something that changed: when, in nanoseconds of the run, at which node, and what."""
+
+    t_ns: int
+    node: str
+    what: str
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """How often something happened within a phase."""
+
+    phase: str
+    what: str
+    times: int
+
+
+class UpgradeChapter(msgspec.Struct, frozen=True):
+    """What is told: the moments in their order (the first few hundred of `moment_count`), blocks of producer ids, and errors, by phase."""
+
+    moments: tuple[Moment, ...]
+    moment_count: int
+    blocks: tuple[Counted, ...]
+    errors: tuple[Counted, ...]
+
+
+def find_upgrade(parquet: Path) -> UpgradeChapter | None:
+    """Return the chapter of the run in a Parquet file, or None if it has none."""
+    there = set(pq.read_schema(parquet).names)
+    table = pq.read_table(parquet, columns=[name for name in COLUMNS if name in there], filters=[("kind", "in", list(KINDS))])
+    return upgrade_of(sorted(table.to_pylist(), key=lambda row: (row["t_ns"], row["node"], row["incarnation"])))
+
+
+def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
+    """Return the chapter of events in their order; None if nobody changed what it is."""
+    phase, moments = BEFORE_ALL, []
+    blocks: Counter[tuple[str, str]] = Counter()
+    errors: Counter[tuple[str, str]] = Counter()
+    releases: dict[str, None] = {}
+    has_changed = False
+    for row in rows:
+        kind, text = str(row["kind"]), ""
+        if kind == PHASE:
+            phase = str(row["phase"])
+            text = f"phase {phase}"
+        elif kind == STARTED:
+            releases[str(row["release"])] = None
+            text = f"starts as {row['release']}"
+        elif kind == LEVEL and row["level"] != row["previous_level"]:
+            text, has_changed = f"{row['feature']} goes from {row['previous_level']} to {row['level']}", True
+        elif kind == MIGRATION:
+            text, has_changed = f"the log says that the migration is in state {row['migration_state']}", True
+        elif kind == BLOCK:
+            blocks[phase, f"for broker {row['broker_id']}, given by the {row.get('given_by') or 'quorum'}"] += 1
+        elif kind in ERRORS:
+            errors[phase, f"{kind}: {_error(row['error_code'])}"] += 1
+        if text:
+            moments.append(Moment(int(row["t_ns"] or 0), str(row["node"]), text))
+    if len(releases) < 2 and not has_changed:
+        return None
+    return UpgradeChapter(tuple(moments[:MOMENTS_MAX]), len(moments), _counted(blocks), _counted(errors))
+
+
+def _counted(found: Counter[tuple[str, str]]) -> tuple[Counted, ...]:
+    """Return the counts by phase, in the order of their first time."""
+    return tuple(Counted(phase, what, times) for (phase, what), times in found.items())
+
+
+def _error(code: str | int | None) -> str:
+    return ERROR_NAMES.get(int(code), f"error {code}") if code is not None else "an error without a code"

@@ -1,0 +1,50 @@
+"""The chapter on upgrades: told from events alone, and only of runs in which something was upgraded."""
+
+from kraftsim.analysis.upgrade_chapter import BEFORE_ALL, Counted, upgrade_of
+from kraftsim.analysis.upgrade_tables import upgrade_html
+
+OF_ONE = [
+    {"kind": "NodeStarted", "node": "broker-1", "incarnation": 1, "t_ns": 0, "release": "3.5"},
+    {"kind": "NodeStarted", "node": "broker-2", "incarnation": 1, "t_ns": 1, "release": "3.5"},
+    {"kind": "ProducerIdBlockAllocated", "node": "controller-101", "incarnation": 1, "t_ns": 2, "broker_id": 1, "given_by": "quorum"},
+]
+UPGRADED = [
+    *OF_ONE,
+    {"kind": "PhaseBegan", "node": "harness", "incarnation": 1, "t_ns": 10, "phase": "brokers-to-<3.6>"},
+    {"kind": "NodeStarted", "node": "broker-1", "incarnation": 2, "t_ns": 2_000_000_000, "release": "3.6"},
+    {"kind": "ProducerIdBlockAllocated", "node": "controller-101", "incarnation": 1, "t_ns": 2_000_000_001, "broker_id": 1, "given_by": "broker"},
+    {"kind": "InitProducerIdRefused", "node": "broker-1", "incarnation": 2, "t_ns": 2_000_000_002, "error_code": 14},
+    {
+        "kind": "FeatureLevelChanged",
+        "node": "controller-101",
+        "incarnation": 1,
+        "t_ns": 3_000_000_000,
+        "feature": "metadata.version",
+        "previous_level": 11,
+        "level": 14,
+    },
+]
+
+
+def test_a_run_without_an_upgrade_has_no_such_chapter() -> None:
+    assert upgrade_of(OF_ONE) is None and upgrade_html(None) == ""
+
+
+def test_phases_releases_levels_blocks_and_errors_are_told() -> None:
+    """Blocks and errors belong to the phase in which they came."""
+    chapter = upgrade_of(UPGRADED)
+    assert chapter is not None
+    assert [moment.what for moment in chapter.moments] == [
+        "starts as 3.5",
+        "starts as 3.5",
+        "phase brokers-to-<3.6>",
+        "starts as 3.6",
+        "metadata.version goes from 11 to 14",
+    ]
+    assert chapter.blocks == (
+        Counted(BEFORE_ALL, "for broker 1, given by the quorum", 1),
+        Counted("brokers-to-<3.6>", "for broker 1, given by the broker", 1),
+    )
+    assert chapter.errors == (Counted("brokers-to-<3.6>", "InitProducerIdRefused: COORDINATOR_LOAD_IN_PROGRESS", 1),)
+    page = upgrade_html(chapter)
+    assert "brokers-to-&lt;3.6&gt;" in page and "<td>3.000</td>" in page
