@@ -8,6 +8,8 @@ Source: KIP-758 (never adopted), KIP-482.
 from collections.abc import Mapping
 from typing import Final
 
+from protocol.schema import Message
+
 WINDOW_TAG: Final = 758
 FIRST_VERSION: Final = 9
 """Of Produce: since then answers have tagged fields."""
@@ -17,6 +19,11 @@ WINDOW_BYTES: Final = 4
 def window_tag(sequences: int) -> dict[int, bytes]:
     """Return the tagged fields of an answer that announces a window of so many sequence numbers."""
     return {WINDOW_TAG: sequences.to_bytes(WINDOW_BYTES)}
+
+
+def announce_window(answer: Message, sequences: int) -> None:
+    """Put it into an answer to Produce."""
+    answer._tags = window_tag(sequences)
 
 
 def announced_window(tags: Mapping[int, bytes] | None) -> int | None:

@@ -23,7 +23,7 @@ from kraftsim.node.broker.transactions.produce_verification import ProduceVerifi
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler
 from kraftsim.node.config import ANNOUNCED_WINDOW
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
-from protocol.announced_window import window_tag
+from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 from protocol.errors import ErrorCode
@@ -94,7 +94,7 @@ class ProduceWork:
         self.leader_endpoints: dict[int, NodeEndpoint] = {}
         self.response = ProduceResponse()
         if broker.config.producer_state == ANNOUNCED_WINDOW and self.version >= FIRST_VERSION_WITH_WINDOW:
-            self.response._tags = window_tag(broker.config.max_in_flight_sequence_number_per_connection)
+            announce_window(self.response, broker.config.max_in_flight_sequence_number_per_connection)
 
     def run(self, request: ProduceRequest) -> None:
         """Append every batch of the request."""
