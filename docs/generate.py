@@ -15,6 +15,7 @@ from docs.mutants_page import mutants_page
 from docs.personas_page import personas_page
 from docs.probes_page import probes_page
 from docs.protocol_pages import pages as protocol_pages
+from docs.tasks_page import tasks_page
 from docs.tiered_window_page import tiered_window_page, tiered_window_plot
 from kraftsim.catalogue import Catalogue
 from kraftsim.cli.fault_kinds import families
@@ -188,6 +189,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "mutants.md": mutants_page,
     "personas.md": personas_page,
     "probes.md": probes_page,
+    "producer-per-task.md": tasks_page,
     "tiered-storage-window.md": tiered_window_page,
     "tiered-storage-window.svg": tiered_window_plot,
     "claims.md": claims_page,

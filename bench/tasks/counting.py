@@ -1,0 +1,107 @@
+"""Plays the story of both variants once, and counts from its event log what each of them opened, asked and left behind.
+
+Source: KIP-447, "the number of producers grows linearly with the number of tasks".
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import BatchAppended
+from kraftsim.events.transactional_clients import CopiesCounted
+from kraftsim.events.transactions import TransactionStateChanged
+from kraftsim.explore.judge import read_events
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.run import play_request
+
+SCENARIO = "producer_per_task_against_per_thread"
+RECORDS_PER_PARTITION = 2
+APPLICATIONS = {"task": "a producer per task", "thread": "a producer per thread"}
+"""How the story calls the two: their topics and transactional ids begin so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """One line of the table. `states`: how many producers are remembered by the leaders of all partitions together; `ids`: by coordinators.
+
+    Times are virtual, of the simulated network and disks; `cpu_seconds` are of the run that played both.
+    """
+
+    variant: str
+    input_partitions: int
+    replicas: int
+    threads: int
+    producers: int
+    connections: int
+    transactions: int
+    records: int
+    markers: int
+    states: int
+    ids: int
+    virtual_ms: int
+    cpu_seconds: float
+
+    def as_row(self) -> dict[str, int | float | str]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+def count(partitions: int, replicas: int = 3, seed: int = 1) -> list[Counted]:
+    """Play once, and return a line for each variant. Raises AssertionError if the story did not come true."""
+    request = RunRequest(
+        scenario=scenario(SCENARIO),
+        mode=Mode.SIM,
+        seed=seed,
+        workload={"partitions": partitions, "replicas": replicas, "records_per_writer": RECORDS_PER_PARTITION * partitions},
+    )
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as directory:
+        result = play_request(request, Path(directory) / "run")
+        assert result.outcome == "ok", "\n".join(result.lines())
+        events = [event for _, event in read_events(Path(directory) / "run" / "events")]
+    cpu_seconds = round(time.process_time() - began, 1)
+    owners = {event.producer_id: _application(event.transactional_id) for event in events if isinstance(event, TransactionStateChanged)}
+    states, ids, markers = _left_behind(owners, events)
+    return [
+        Counted(
+            variant=event.variant,
+            input_partitions=event.input_partitions,
+            replicas=replicas,
+            threads=event.threads,
+            producers=event.producers,
+            connections=event.connections,
+            transactions=event.transactions,
+            records=event.records,
+            markers=markers[event.variant],
+            states=len(states[event.variant]),
+            ids=len(ids[event.variant]),
+            virtual_ms=event.virtual_ms,
+            cpu_seconds=cpu_seconds,
+        )
+        for event in events
+        if isinstance(event, CopiesCounted)
+    ]
+
+
+def _left_behind(owners: dict[int, str], events: Sequence[Event]) -> tuple[dict[str, set[tuple[str, int, int]]], dict[str, set[str]], dict[str, int]]:
+    """Return by variant who is remembered where, the transactional ids, and how many markers its transactions took."""
+    states: dict[str, set[tuple[str, int, int]]] = {variant: set() for variant in APPLICATIONS.values()}
+    ids: dict[str, set[str]] = {variant: set() for variant in APPLICATIONS.values()}
+    markers = dict.fromkeys(APPLICATIONS.values(), 0)
+    for event in events:
+        if isinstance(event, BatchAppended) and event.producer_id in owners:
+            states[owners[event.producer_id]].add((event.topic, event.partition, event.producer_id))
+        elif isinstance(event, TransactionStateChanged):
+            variant = _application(event.transactional_id)
+            ids[variant].add(event.transactional_id)
+            if event.state.startswith("Prepare"):
+                markers[variant] += event.partitions.count(",") + 1
+    return states, ids, markers
+
+
+def _application(transactional_id: str) -> str:
+    return APPLICATIONS[transactional_id.partition("-")[0]]
