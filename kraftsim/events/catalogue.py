@@ -17,6 +17,7 @@ from kraftsim.events import (
     transactional_clients,
     transactions,
     zookeeper_controllers,
+    zookeeper_mode,
 )
 from kraftsim.events.event import Event
 
@@ -37,6 +38,7 @@ MODULES = (
     runs,
     tiered_storage,
     zookeeper_controllers,
+    zookeeper_mode,
 )
 
 KINDS: dict[str, type[Event]] = dict(sorted(Event.kinds.items()))
