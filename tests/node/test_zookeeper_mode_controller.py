@@ -379,7 +379,8 @@ def test_a_state_that_a_leader_has_written_itself_is_read_before_anybody_is_elec
         for number in range(3):
             data, stat = await client.get(state_path(TOPIC, number))
             state = PartitionStateZnode.parse(data or b"")
-            shrunk = PartitionStateZnode(leader=state.leader, leader_epoch=0, isr=[each for each in state.isr if each != 2], controller_epoch=1)
+            isr = [each for each in state.isr if each != (3 if state.leader == 2 else 2)]
+            shrunk = PartitionStateZnode(leader=state.leader, leader_epoch=0, isr=isr, controller_epoch=1)
             await client.set(state_path(TOPIC, number), shrunk.build(), stat.version)
 
     lab.znodes(write)
