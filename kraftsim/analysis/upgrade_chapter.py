@@ -1,6 +1,6 @@
 """The report's chapter on upgrades and migrations: phases, who was of which release and at which level when, blocks by whom, errors that clients saw.
 
-A run whose nodes are all of one release, and in which no level and no state of a migration changes, has no such chapter.
+A run of KRaft alone whose nodes are all of one release, and in which no level changes, has no such chapter.
 Source: KIP-584, KIP-730, KIP-866.
 """
 
@@ -32,6 +32,7 @@ COLUMNS: Final = (
     "broker_id",
     "error_code",
 )
+QUORUM: Final = "quorum"
 ERROR_NAMES: Final = {int(error): error.name for error in ErrorCode}
 BEFORE_ALL: Final = "before the first phase"
 MOMENTS_MAX: Final = 400
@@ -90,7 +91,9 @@ def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
         elif kind == MIGRATION:
             text, has_changed = f"the log says that the migration is in state {row['migration_state']}", True
         elif kind == BLOCK:
-            blocks[phase, f"for broker {row['broker_id']}, given by the {row.get('given_by') or 'quorum'}"] += 1
+            giver = row.get("given_by") or QUORUM
+            blocks[phase, f"for broker {row['broker_id']}, given by the {giver}"] += 1
+            has_changed = has_changed or giver != QUORUM
         elif kind in ERRORS:
             errors[phase, f"{kind}: {_error(row['error_code'])}"] += 1
         if text:
