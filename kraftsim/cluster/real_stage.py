@@ -19,7 +19,7 @@ from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.cluster.workplace import Workplace, here
-from kraftsim.cluster.zookeeper_question import migrated_until, take_back
+from kraftsim.cluster.zookeeper_question import compared_from_outside, migrated_until, take_back
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 HARNESS = "harness"
 LOOK_SECONDS = 0.2
+METADATA_LOG = f"__cluster_metadata-0/{0:020}.log"
 ANSWERING_SECONDS = 60.0
 """Patience of the cluster's own probe; the bounds of `phases` are shorter."""
 
@@ -135,7 +136,11 @@ class RealStage:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def compare_with_zookeeper(self) -> None:
-        """Return at once: from outside nobody sees both at one moment."""
+        """Read ZooKeeper and the log of a controller until both were read at one offset, and note in what they differ."""
+        logs = [self._directory.data(name) / METADATA_LOG for name in self.spec.controller_names]
+        while (compared := await compared_from_outside(self._harness, self._zookeeper_servers, logs)) is None:
+            await asyncio.sleep(LOOK_SECONDS)
+        self.note(compared)
 
     async def give_up_migration(self) -> None:
         """Stop the controllers of KRaft for good, and take out of ZooKeeper what they claim there."""

@@ -123,7 +123,7 @@ class Stage(Protocol):
         ...
 
     async def compare_with_zookeeper(self) -> None:
-        """Wait until ZooKeeper is in step with the metadata log, and note in what they differ; only simulation can look at both at one moment."""
+        """Wait until ZooKeeper is in step with the metadata log, and note in what they differ."""
         ...
 
     async def give_up_migration(self) -> None:

@@ -1,9 +1,17 @@
 """What a story asks of ZooKeeper itself: how far a migration is, and to forget it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from kraftsim.cluster.zookeeper_mirror import differences
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.events.migration import ZookeeperCompared
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper_mode.znode_reader import read_all
 from kraftsim.world.interface import World
+from protocol.batches import split_batches
+from protocol.malformed import MalformedMessage
+from protocol.metadata.registry import parse_record
 from protocol.zookeeper.kafka_znodes import CONTROLLER, MIGRATION, MigrationZnode
 from protocol.zookeeper.op_codes import ZookeeperError
 
@@ -19,6 +27,47 @@ async def migrated_until(world: World, servers: Sequence[tuple[str, int]]) -> in
     finally:
         await client.close()
     return MigrationZnode.parse(data or b"").kraft_metadata_offset
+
+
+async def compared_from_outside(world: World, servers: Sequence[tuple[str, int]], logs: Sequence[Path]) -> ZookeeperCompared | None:
+    """Return in what ZooKeeper and a metadata log differ, as files and answers say; None if ZooKeeper went on while it was read."""
+    client = ZookeeperClient(world, servers)
+    client.start()
+    try:
+        data, before = await client.get(MIGRATION)
+        znodes = await read_all(client)
+        _, after = await client.get(MIGRATION)
+    except ZookeeperRefused:
+        return None
+    finally:
+        await client.close()
+    until = MigrationZnode.parse(data or b"").kraft_metadata_offset
+    if before.version != after.version or until <= 0:
+        return None
+    for log in logs:
+        image = _image_until(log, until)
+        if image is not None:
+            found = differences(znodes, image)
+            return ZookeeperCompared(controller=log.parent.parent.name, offset=until, differences=len(found), what=",".join(found))
+    return None
+
+
+def _image_until(log: Path, last_offset: int) -> MetadataImage | None:
+    """Return what a log says up to an offset, inside; None if it does not go so far."""
+    image = MetadataImage()
+    try:
+        for batch in split_batches(memoryview(log.read_bytes())):
+            if batch.is_control:
+                image.skip(batch.last_offset)
+                continue
+            for record in batch.records():
+                if record.offset <= last_offset:
+                    image.replay(parse_record(record.value or b""), record.offset)
+            if batch.last_offset >= last_offset:
+                return image
+    except (OSError, MalformedMessage):
+        return None
+    return None
 
 
 async def take_back(world: World, servers: Sequence[tuple[str, int]]) -> None:

@@ -99,7 +99,7 @@ class Znodes:
         return -1 if text is None else int(json.loads(text)["kraft_metadata_offset"])
 
 
-def wait_for(holds: Callable[[], object], what: str, *, logs: tuple[Path, ...] = (), seconds: float = 40.0) -> None:
+def wait_for(holds: Callable[[], object], what: str, *, logs: tuple[Path, ...] = (), seconds: float = 150.0) -> None:
     """Wait until something holds."""
     give_up_at = time.monotonic() + seconds
     while not holds():
