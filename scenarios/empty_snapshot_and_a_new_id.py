@@ -7,11 +7,10 @@ Source: KAFKA-15195; ProducerAppendInfo of 2.4.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.boundary_story import FOLLOWER, LEADER, NEW_ID, REPEATED, SETTINGS, come_to_the_boundary, copies_of
+from kraftsim.cluster.boundary_story import ACKNOWLEDGED, FOLLOWER, LEADER, NEW_ID, REPEATED, SETTINGS, UNKNOWN, come_to_the_boundary, copies_of
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
-from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
 async def play(stage: Stage) -> None:
     """Come to the boundary, hear that the producer is not known, and do as producers did: ask for another id, and write again."""
     client, seen = await come_to_the_boundary(stage)
-    if seen.error is not ErrorCode.UNKNOWN_PRODUCER_ID or 1 in seen.known:
+    if seen.error.name != UNKNOWN or 1 in seen.known:
         raise StoryFailed(f"broker {FOLLOWER} knows {seen.known} and answered {seen.error.name}")
     error, _ = await client.produce(NEW_ID, 0, REPEATED)
     copies = await copies_of(client, REPEATED)
     await client.close()
-    if error is not ErrorCode.NONE or copies != 2:
+    if error.name != ACKNOWLEDGED or copies != 2:
         raise StoryFailed(f"the new id was answered {error.name}, and the record is there {copies} times")
 
 

@@ -23,6 +23,8 @@ SEGMENTS: Final = 4
 RECORDS_PER_SEGMENT: Final = 2
 VALUE_BYTES: Final = 400
 STEP_SECONDS: Final = 60.0
+ACKNOWLEDGED: Final = ErrorCode.NONE.name
+UNKNOWN: Final = ErrorCode.UNKNOWN_PRODUCER_ID.name
 NEW_ID: Final = 1001
 LAST_SEQUENCE: Final = RECORDS_PER_SEGMENT - 1
 """Of each producer in its segment: a first sequence of 0 would be taken from anybody under any rule."""
