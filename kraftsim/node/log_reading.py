@@ -130,7 +130,8 @@ class LogReader(PartitionDirectory):
         if found is None:
             return offset
         segment, position = found
-        return min(_BATCH_START(self._files.log_file(segment.base_offset).read(position, HEADER_SIZE_BYTES))[0], offset)
+        base_offset: int = _BATCH_START(self._files.log_file(segment.base_offset).read(position, HEADER_SIZE_BYTES))[0]
+        return min(base_offset, offset)
 
     def slice(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> Chunk | FileSlice:
         """Return the same batches in the form in which they are best sent: much is not read at all."""
