@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraftsim.analysis.transaction_chapter import ChapterRow, TransactionChapter
 from kraftsim.analysis.transaction_queries import ENDS, GROUPS, IDS, MARKERS, PARTITIONS, TURNED_AWAY
@@ -13,84 +13,33 @@ ERRORS: Final = {int(error): error.name for error in ErrorCode}
 Cells = Callable[[ChapterRow], Sequence[str]]
 
 
+class _Table(NamedTuple):
+    """One table: the part of the chapter that it shows, its words, and how a row becomes cells."""
+
+    part: str
+    title: str
+    sentence: str
+    columns: Sequence[str]
+    cells: Cells
+
+
 def chapter_html(chapter: TransactionChapter | None) -> str:
     """Return the chapter, or nothing if a run has none."""
     if chapter is None:
         return ""
-    parts = (
-        _part(
-            chapter,
-            IDS,
-            "Transactional ids",
-            "Decisions that coordinators wrote, and why they decided themselves: the transaction timed out, or another producer took the id.",
-            ("transactional id", "transactions", "committed", "aborted", "timed out", "taken over", "fenced requests", "producer ids", "epochs"),
-            lambda row: (_text(row.a), *(_count(number) for number in row.numbers)),
-        ),
-        _part(
-            chapter,
-            ENDS,
-            "From a decision to its end",
-            "Milliseconds from PrepareCommit or PrepareAbort to the record that the transaction is over.",
-            ("end", "times", "median", "90 %", "99 %", "longest"),
-            lambda row: (_text(row.a), _count(row.numbers[0]), *(_ms(number) for number in row.numbers[1:5])),
-        ),
-        _part(
-            chapter,
-            MARKERS,
-            "From a decision to each marker",
-            "Milliseconds until the marker is in the log of the partition's leader.",
-            ("marker", "times", "median", "90 %", "99 %", "longest"),
-            lambda row: (_text(row.a), _count(row.numbers[0]), *(_ms(number) for number in row.numbers[1:5])),
-        ),
-        _part(
-            chapter,
-            PARTITIONS,
-            "How long readers of committed data were held back",
-            "A transaction is open in a partition from its first record to its marker. Records: how many the last stable offset was behind at most, "
-            "from the first record of a transaction to its marker; noted: high watermark less last stable offset, where it was noted.",
-            ("partition", "ended", "committed", "aborted", "still open", "open ms, median", "longest", "records", "noted"),
-            lambda row: (
-                _text(f"{row.a}-{row.b}"),
-                *(_count(number) for number in row.numbers[:4]),
-                *(_ms(number) for number in row.numbers[4:6]),
-                *(_count(number) for number in row.numbers[6:]),
-            ),
-        ),
-        _part(
-            chapter,
-            TURNED_AWAY,
-            "Who was turned away",
-            "Zombies and others: by whom, in which request, with which error, how often, and how many producers, ids or members it met.",
-            ("by", "request or group", "error", "times", "of"),
-            lambda row: (_text(row.a), _text(row.b), _error(row.numbers[1]), _count(row.numbers[0]), _count(row.numbers[2])),
-        ),
-        _part(
-            chapter,
-            GROUPS,
-            "Pending offsets",
-            "Offsets that were committed in transactions, what became of them, and how often whoever asked for stable ones was told to wait (88).",
-            ("group", "pending", "counted", "dropped", "left pending", "pending ms, median", "longest", "told to wait", "asked"),
-            lambda row: (
-                _text(row.a),
-                *(_count(number) for number in row.numbers[:4]),
-                *(_ms(number) for number in row.numbers[4:6]),
-                *(_count(number) for number in row.numbers[6:]),
-            ),
-        ),
-    )
-    return f'<section class="chapter" id="transactions"><h2>Transactions</h2>{"".join(parts)}</section>'
+    return f'<section class="chapter" id="transactions"><h2>Transactions</h2>{"".join(_part(chapter, table) for table in TABLES)}</section>'
 
 
-def _part(chapter: TransactionChapter, name: str, title: str, sentence: str, columns: Sequence[str], cells: Cells) -> str:
-    rows = chapter.rows(name)
+def _part(chapter: TransactionChapter, table: _Table) -> str:
+    rows = chapter.rows(table.part)
     if not rows:
         return ""
-    left_out = chapter.total(name) - len(rows)
+    left_out = chapter.total(table.part) - len(rows)
     more = f'<p class="quiet">and {left_out:,} more</p>' if left_out else ""
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells(row))}</tr>" for row in rows)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="part"><h3>{title}</h3><p class="quiet">{sentence}</p><div class="scroll">{table}</div>{more}</div>'
+    head = "".join(f'<th scope="col">{column}</th>' for column in table.columns)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in table.cells(row))}</tr>" for row in rows)
+    shown = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="part"><h3>{table.title}</h3><p class="quiet">{table.sentence}</p><div class="scroll">{shown}</div>{more}</div>'
 
 
 def _text(value: str) -> str:
@@ -107,3 +56,60 @@ def _ms(nanoseconds: int | None) -> str:
 
 def _error(code: int | None) -> str:
     return "its epoch" if code is None else f"{code} {ERRORS.get(code, '')}"
+
+
+TABLES: Final = (
+    _Table(
+        IDS,
+        "Transactional ids",
+        "Decisions that coordinators wrote, and why they decided themselves: the transaction timed out, or another producer took the id.",
+        ("transactional id", "transactions", "committed", "aborted", "timed out", "taken over", "fenced requests", "producer ids", "epochs"),
+        lambda row: (_text(row.a), *(_count(number) for number in row.numbers)),
+    ),
+    _Table(
+        ENDS,
+        "From a decision to its end",
+        "Milliseconds from PrepareCommit or PrepareAbort to the record that the transaction is over.",
+        ("end", "times", "median", "90 %", "99 %", "longest"),
+        lambda row: (_text(row.a), _count(row.numbers[0]), *(_ms(number) for number in row.numbers[1:5])),
+    ),
+    _Table(
+        MARKERS,
+        "From a decision to each marker",
+        "Milliseconds until the marker is in the log of the partition's leader.",
+        ("marker", "times", "median", "90 %", "99 %", "longest"),
+        lambda row: (_text(row.a), _count(row.numbers[0]), *(_ms(number) for number in row.numbers[1:5])),
+    ),
+    _Table(
+        PARTITIONS,
+        "How long readers of committed data were held back",
+        "A transaction is open in a partition from its first record to its marker. Records: how many the last stable offset was behind at most, "
+        "from the first record of a transaction to its marker; noted: high watermark less last stable offset, where it was noted.",
+        ("partition", "ended", "committed", "aborted", "still open", "open ms, median", "longest", "records", "noted"),
+        lambda row: (
+            _text(f"{row.a}-{row.b}"),
+            *(_count(number) for number in row.numbers[:4]),
+            *(_ms(number) for number in row.numbers[4:6]),
+            *(_count(number) for number in row.numbers[6:]),
+        ),
+    ),
+    _Table(
+        TURNED_AWAY,
+        "Who was turned away",
+        "Zombies and others: by whom, in which request, with which error, how often, and how many producers, ids or members it met.",
+        ("by", "request or group", "error", "times", "of"),
+        lambda row: (_text(row.a), _text(row.b), _error(row.numbers[1]), _count(row.numbers[0]), _count(row.numbers[2])),
+    ),
+    _Table(
+        GROUPS,
+        "Pending offsets",
+        "Offsets that were committed in transactions, what became of them, and how often whoever asked for stable ones was told to wait (88).",
+        ("group", "pending", "counted", "dropped", "left pending", "pending ms, median", "longest", "told to wait", "asked"),
+        lambda row: (
+            _text(row.a),
+            *(_count(number) for number in row.numbers[:4]),
+            *(_ms(number) for number in row.numbers[4:6]),
+            *(_count(number) for number in row.numbers[6:]),
+        ),
+    ),
+)
