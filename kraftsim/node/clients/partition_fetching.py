@@ -26,6 +26,7 @@ from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from protocol.uuids import ZERO_UUID
 
 
 class Fetched(NamedTuple):
@@ -89,6 +90,8 @@ class PartitionFetching:
         try:
             connection = await self._connections.to_broker(broker_id)
             version = connection.version_for(ApiKey.FETCH)
+            if ZERO_UUID in self._topic_ids.values():  # a cluster whose topics have names only
+                version = min(version, LAST_VERSION_WITH_TOPIC_NAMES)
             answer = await connection.request(self._request(positions, version), api_version=version)
         except OSError:
             self.is_stale = True

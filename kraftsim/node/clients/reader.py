@@ -25,6 +25,7 @@ from protocol.messages.k01_fetch import FetchableTopicResponse, FetchPartition, 
 from protocol.messages.k01_fetch import PartitionData as FetchedPartition
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 from protocol.messages.k03_metadata import MetadataResponse
+from protocol.uuids import ZERO_UUID
 
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
@@ -131,6 +132,8 @@ class ReaderClient:
         for broker_id in unfinished:
             connection = await self._connections.to_broker(broker_id)
             version = connection.version_for(ApiKey.FETCH)
+            if ZERO_UUID in self._topic_ids.values():  # a cluster whose topics have names only
+                version = min(version, LAST_VERSION_WITH_TOPIC_NAMES)
             while left := positions.unfinished(self._leaders).get(broker_id, []):
                 request = self._fetch_request(left, positions, version)
                 answer: FetchResponse = await connection.request(request, api_version=version)

@@ -25,6 +25,7 @@ from kraftsim.core.partitions.following import (
 from kraftsim.core.partitions.kept_fetch_session import FetchPlan, KeptFetchSession, ReadKey
 from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
 from kraftsim.core.partitions.read_bounds import Diverging
+from kraftsim.core.zookeeper_mode.topic_ids import is_derived
 from kraftsim.events.partitions import CopyingFailed
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.replication.throttles import ReplicationThrottle
@@ -233,13 +234,15 @@ class ReplicaFetcher:
 
     async def _fetch(self, connection: PeerConnection, due: list[tuple[_Copied, FetchWish]]) -> None:
         version = connection.version_for(ApiKey.FETCH)
+        if any(is_derived(each.hosted.topic_id) for each, _ in due):  # whoever leads knows such topics by their names only
+            version = min(version, FIRST_FETCH_WITH_TOPIC_IDS - 1)
         asked = {(each.hosted.topic_id, each.hosted.partition): (each, wish) for each, wish in due}
         plan = self._session.plan({key: self._wanted(wish, key[1], version) for key, (_, wish) in asked.items()})
         names = {each.hosted.topic_id: each.hosted.topic for each, _ in due}
         request = self._fetch_request(plan, self._names | names, version)
         self._names = names
         try:
-            answer = await connection.request(request)
+            answer = await connection.request(request, api_version=version)
         except OSError:
             self._session.on_failure()
             raise
