@@ -1,6 +1,6 @@
 """A cluster whose metadata is in ZooKeeper is upgraded while clients work: new binaries at the old level first, then the level, in two rounds.
 
-It begins with a release from 2.7 on and goes to later ones up to 3.9, drawn from the seed (`kraftsim.release` with inter.broker.protocol.version says
+It begins with a release from 2.3 on and goes to later ones up to 3.9, drawn from the seed (`kraftsim.release` with inter.broker.protocol.version says
 where to begin, `hops` how many steps there are at most). In the first round every broker comes back with the new release and says to others what it
 said before; in the second round inter.broker.protocol.version is raised. On the way brokers learn to ask the controller for producer ids (3.0),
 topics get ids (2.8), and each broker may be the controller at any time.
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 TOPIC = "ledger"
 PARTITIONS = 3
 IDS_PER_RESTART = 40
-FIRST = "2.7"
-"""Clients of the copy name their membership, which brokers before 2.5 refuse."""
+FIRST = "2.3"
 
 
 async def play(stage: Stage) -> None:

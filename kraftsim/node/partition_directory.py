@@ -6,6 +6,7 @@ Source: PartitionMetadataFile (KIP-516), LeaderEpochCheckpointFile (KIP-101).
 from itertools import pairwise
 
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.zookeeper_mode.topic_ids import is_derived
 from kraftsim.world.interface import World
 from protocol.disk.file_names import LEADER_EPOCHS, PARTITION_METADATA, partition_directory_name
 from protocol.disk.leader_epoch_checkpoint import EpochStart, build_leader_epoch_checkpoint, parse_leader_epoch_checkpoint
@@ -48,7 +49,9 @@ class PartitionDirectory:
         return True
 
     async def store_topic_id(self, topic_id: bytes) -> None:
-        """Write partition.metadata: once, when the partition comes to this node."""
+        """Write partition.metadata: once, when the partition comes to this node. A topic without an id has none."""
+        if is_derived(topic_id):
+            return
         await self._world.disk.replace(f"{self.directory}/{PARTITION_METADATA}", build_partition_metadata(topic_id))
 
     def stored_topic_id(self) -> bytes | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraftsim.core.partitions.segments import SegmentSettings
+from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id
 from kraftsim.node.log import PartitionLog
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
@@ -108,6 +109,15 @@ def test_what_lies_behind_a_gap_is_cut_off_unless_gaps_are_what_cleaning_leaves(
         assert (log.log_end_offset, handed, log.base_offsets) == (last.base_offset, whole, bases[:2]) and recovered.cut_bytes
     else:
         assert (log.log_end_offset, handed, log.base_offsets) == (120, [*whole, *range(bases[2], 120, 2)], bases) and not recovered.cut_bytes
+
+
+def test_a_directory_says_whose_it_is_once_its_topic_has_an_id(make_world: MakeWorld) -> None:
+    """What stands for the id of a topic without one is never written: the real one comes with a later level, and the log is the same."""
+    log = PartitionLog(make_world(), "t", 0, SETTINGS)
+    asyncio.run(log.store_topic_id(derived_topic_id("t")))
+    assert log.stored_topic_id() is None
+    asyncio.run(log.store_topic_id(bytes(range(16))))
+    assert log.stored_topic_id() == bytes(range(16))
 
 
 @pytest.mark.parametrize("settles", [True, False])

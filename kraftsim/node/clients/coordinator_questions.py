@@ -34,7 +34,7 @@ LAST_EXPLICIT: Mapping[ApiKey, int] = {
 }
 LAST_IMPLICIT: Mapping[ApiKey, int] = {**LAST_EXPLICIT, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
 LAST_WITHOUT_MEMBER = 2
-"""The last TxnOffsetCommit that names no member: what clients before 2.5 send."""
+"""The last TxnOffsetCommit that names no member: what clients before 2.5 send, and brokers before 2.5 take (KIP-447)."""
 FIRST_WITH_IDENTITY = 3
 """The first InitProducerId that names the present id and epoch."""
 
@@ -86,7 +86,7 @@ def request_of(question: Question, version: int) -> Message:
                 transactional_id=transactional_id, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch, group_id=group_id
             )
         case CommitOffsets():
-            return _commit(question)
+            return _commit(question if version > LAST_WITHOUT_MEMBER else without_member(question))
         case EndTransaction(transactional_id=transactional_id, identity=identity, is_commit=is_commit):
             return EndTxnRequest(
                 transactional_id=transactional_id, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch, committed=is_commit

@@ -9,7 +9,6 @@ from collections.abc import Collection
 
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.zookeeper_mode.received_metadata import HeldPartition
-from kraftsim.core.zookeeper_mode.topic_ids import is_derived
 from kraftsim.node.broker.log_directory import PartitionKey
 from kraftsim.node.broker.partitions import Partitions
 from kraftsim.node.broker.replication.replication import Replication
@@ -47,8 +46,7 @@ class ToldPartitions(Partitions):
         for hosted in self.hosted():
             if hosted.topic == topic:
                 hosted.topic_id = topic_id
-                if not is_derived(topic_id):
-                    await self._in(hosted.home, "write", hosted.log.store_topic_id(topic_id))
+                await self._in(hosted.home, "write", hosted.log.store_topic_id(topic_id))
 
     async def stop_replica(self, key: PartitionKey, *, deletes: bool) -> None:
         """Serve a partition no more; delete it if told so, also one that was not opened in this run."""
