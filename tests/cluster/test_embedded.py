@@ -11,10 +11,12 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.fixture import ClusterFactory
+from kraftsim.cluster.launch import real_world_of
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec, SpecError
 from kraftsim.cluster.topics import create_topic
 from kraftsim.node.clients import ProducerClient, ReaderClient
+from kraftsim.node.config import NodeConfig
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.errors import ErrorCode
 from tests.cluster.asking import asking, batch_of
@@ -140,6 +142,19 @@ def test_a_run_directory_keeps_what_the_nodes_noted_and_wrote(tmp_path: Path):
     assert [event["topic"] for event in noted(directory, "BatchAppended", "broker-1")] == ["t"]
     assert len(noted(directory, "NodeStopped", "broker-1")) == len(noted(directory, "NodeStopped", "controller-101")) == 1
     assert (directory.data("broker-1") / "t-0" / "00000000000000000000.log").stat().st_size > 0
+
+
+@pytest.mark.parametrize("seed, draws_alike", [("0", False), ("7", True)])
+def test_every_start_draws_ids_of_its_own_unless_a_seed_is_set(tmp_path: Path, seed: str, draws_alike: bool):
+    """Else a node whose events went, and whose data did not, would draw the ids again that are in its data."""
+    drawn = set()
+    for events in ("first", "second"):
+        spec = ClusterSpec(brokers=1, settings={"kraftsim.seed": seed})
+        places = {"log.dirs": str(tmp_path / "data"), "kraftsim.events.dir": str(tmp_path / events)}
+        world = real_world_of(NodeConfig.parse({**spec.node("broker-1").properties, **places}), 0)
+        drawn.add(world.random("topic ids").random())
+        world.close()
+    assert (len(drawn) == 1) is draws_alike
 
 
 def test_a_port_in_use_is_said_before_anything_starts(kraftsim_cluster: EmbeddedCluster):
