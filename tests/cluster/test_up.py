@@ -16,6 +16,7 @@ from kraftsim.bugs.bug import BUGS
 from kraftsim.cli.main import main
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
+from kraftsim.releases.catalogue import DEFAULT_RELEASE, releases
 from protocol.errors import ErrorCode
 from tests.cluster.asking import asking, batch_of
 from tests.cluster.running import noted
@@ -23,28 +24,7 @@ from tests.cluster.running import noted
 KRAFTSIM = [sys.executable, "-m", "kraftsim"]
 SECONDS = 30.0
 FAILED = 3
-OTHER_RELEASES = (
-    "2.3",
-    "2.4",
-    "2.5",
-    "2.6",
-    "2.7",
-    "2.8",
-    "3.0",
-    "3.1",
-    "3.2",
-    "3.3",
-    "3.4",
-    "3.5",
-    "3.6",
-    "3.7",
-    "3.8",
-    "4.0",
-    "4.1",
-    "4.2",
-    "4.3",
-    "4.4",
-)
+OTHER_RELEASES = [each.name for each in releases() if each.name != DEFAULT_RELEASE]
 OTHER_BUGS = [bug.name for bug in BUGS.all() if bug.name != "KAFKA-10533"]
 """All but the one that is most like a word mistyped, which is named first."""
 
