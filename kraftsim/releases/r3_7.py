@@ -4,7 +4,14 @@ A delta of 3.6.   Source: the message definitions in the jars of 3.7.2.
 """
 
 from kraftsim.releases import r3_6
-from kraftsim.releases.traits import BOUNDED_MIN_IN_SYNC_REPLICAS, CLEAN_SHUTDOWN_EPOCH, CLIENT_METRICS, DIRECTORY_ASSIGNMENT, DIRECTORY_IDS
+from kraftsim.releases.traits import (
+    ANNOUNCES_REMOTE_COPIES_FIRST,
+    BOUNDED_MIN_IN_SYNC_REPLICAS,
+    CLEAN_SHUTDOWN_EPOCH,
+    CLIENT_METRICS,
+    DIRECTORY_ASSIGNMENT,
+    DIRECTORY_IDS,
+)
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_6.RELEASE.followed_by(
@@ -45,5 +52,6 @@ RELEASE = r3_6.RELEASE.followed_by(
         CLEAN_SHUTDOWN_EPOCH,
         DIRECTORY_IDS,
         CLIENT_METRICS,
+        ANNOUNCES_REMOTE_COPIES_FIRST,
     ),
 )

@@ -10,6 +10,8 @@ from functools import cache
 import protocol
 from protocol.schema import declaration_of
 
+NEVER_BUILT = "protocol.lease_pid."
+
 
 @cache
 def declared_messages() -> tuple[type, ...]:
@@ -25,5 +27,5 @@ def declared_messages() -> tuple[type, ...]:
 
 
 def kafkas_messages() -> tuple[type, ...]:
-    """Return those of them that Apache Kafka defines; ZooKeeper's have no file of definitions to be held against."""
-    return tuple(cls for cls in declared_messages() if declaration_of(cls).kind != "zookeeper")
+    """Return those that Apache Kafka defines: not ZooKeeper's, which have no file of definitions, nor those of a design that was never built."""
+    return tuple(cls for cls in declared_messages() if declaration_of(cls).kind != "zookeeper" and not cls.__module__.startswith(NEVER_BUILT))

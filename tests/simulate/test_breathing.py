@@ -54,7 +54,7 @@ def test_every_place_of_a_node_is_come_by(place: str, visited: dict[str, set[str
 
 @pytest.fixture(scope="module")
 def visited() -> dict[str, set[str]]:
-    """Return by which nodes each place was come by while a leader was lost, and while transactions timed out."""
+    """Return by which nodes each place was come by while a leader was lost, transactions timed out, and a cluster left ZooKeeper."""
     found: dict[str, set[str]] = {place: set() for place in PLACES}
     breathe = SimulatedWorld.breathe
 
@@ -67,6 +67,7 @@ def visited() -> dict[str, set[str]]:
         with struck_cluster() as cluster:
             cluster.strike("restart", cluster.leader, {"after_ms": 3000})
         assert play("transaction_times_out", seed=2).outcome == "ok"
+        assert play("zk_to_kraft_migration", seed=2).outcome == "ok"
     return found
 
 
@@ -93,6 +94,6 @@ def test_whoever_lags_behind_the_beginning_of_its_log_goes_on_with_the_snapshot(
         cluster.simulation.restart(name)
         cluster.simulation.run_for(20)
         node = cluster.cluster.nodes[name]
-        raft = node.raft if isinstance(node, Controller) else node._raft
+        raft = node.raft if isinstance(node, Controller) else node.source._raft
         assert max(lags) > 0 and raft.applied_end_offset > before
         assert (cluster.simulation.troubles, cluster.cluster.failures, cluster.host(name).process.incarnation) == ([], [], 2)

@@ -5,7 +5,7 @@ import pytest
 from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
-    ("KAFKA-1211", "leaders_fail_under_idempotent_load", 10, "partition-high-watermark-replicated"),
+    ("KAFKA-1211", "leaders_fail_under_idempotent_load", 24, "partition-leader-completeness"),
     ("KAFKA-5435", "answers_get_lost", 1, "one-append-per-sequence"),
     ("KAFKA-5435", "producers_are_remembered", 4, "records-in-final-log-once"),
     ("librdkafka-forgotten-sequence", "topic_vanishes_from_metadata", 2, "acknowledged-records-in-final-log"),
