@@ -25,14 +25,22 @@ def registered(broker_epoch: int, broker_id: int = 1) -> BrokerRegistered:
     return BrokerRegistered(broker_id=broker_id, broker_epoch=broker_epoch, incarnation_id="i")
 
 
-def allocated(first_producer_id: int, next_producer_id: int, broker_id: int = 1, broker_epoch: int = 1) -> ProducerIdBlockAllocated:
+def allocated(
+    first_producer_id: int, next_producer_id: int, broker_id: int = 1, broker_epoch: int = 1, *, given_by: str = "controller"
+) -> ProducerIdBlockAllocated:
     return ProducerIdBlockAllocated(
         broker_id=broker_id,
         broker_epoch=broker_epoch,
         first_producer_id=first_producer_id,
         next_producer_id=next_producer_id,
         offset=next_producer_id,
+        given_by=given_by,
     )
+
+
+def given_by_quorum(first_producer_id: int, next_producer_id: int) -> ProducerIdBlockAllocated:
+    """A block of a KRaft controller, whose record is at the offset that the next id names."""
+    return allocated(first_producer_id, next_producer_id, given_by="quorum")
 
 
 def received(first_producer_id: int, next_producer_id: int) -> ProducerIdBlockReceived:

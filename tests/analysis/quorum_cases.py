@@ -8,6 +8,7 @@ from tests.analysis.happenings import (
     cut,
     elected,
     flushed,
+    given_by_quorum,
     holds,
     loaded,
     said,
@@ -63,14 +64,20 @@ QUORUM_ROWS: list[Row] = [
         (("a.2.0",),),
     ),
     ("no snapshots", COMMITTED_ONLY, on("a", committed(1, 9)), VACUOUS, 0),
-    # --- blocks that are given away; `allocated` puts the record at the offset that the next id names
-    ("blocks below the high watermark", GIVEN, on("a", committed(1, 1001), allocated(0, 1000), committed(1, 2001), allocated(1000, 2000)), OK, 2),
-    ("a block at the high watermark", GIVEN, on("a", committed(1, 1000), allocated(0, 1000)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
-    ("committed right behind the answer", GIVEN, on("a", allocated(0, 1000), committed(1, 1001)), VIOLATED, 1, ("a.1.0",), (("a.1.0",),)),
+    # --- blocks that are given away
+    (
+        "blocks below the high watermark",
+        GIVEN,
+        on("a", committed(1, 1001), given_by_quorum(0, 1000), committed(1, 2001), given_by_quorum(1000, 2000)),
+        OK,
+        2,
+    ),
+    ("a block at the high watermark", GIVEN, on("a", committed(1, 1000), given_by_quorum(0, 1000)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
+    ("committed right behind the answer", GIVEN, on("a", given_by_quorum(0, 1000), committed(1, 1001)), VIOLATED, 1, ("a.1.0",), (("a.1.0",),)),
     (
         "known to another, and in a former life",
         GIVEN,
-        [*on("b", committed(1, 2000)), *on("a", committed(1, 2000)), ("a", 2, allocated(0, 1000))],
+        [*on("b", committed(1, 2000)), *on("a", committed(1, 2000)), ("a", 2, given_by_quorum(0, 1000))],
         VIOLATED,
         1,
         ("a.2.0",),

@@ -175,7 +175,8 @@ class Story:
         self.note(CONTROLLER, MetadataCommitted(leader_epoch=1, high_watermark=self.metadata_offset + 1))
         number = int(broker.rpartition("-")[2])
         block = {"first_producer_id": first, "next_producer_id": first + 10}
-        self.note(CONTROLLER, ProducerIdBlockAllocated(broker_id=number, broker_epoch=1, offset=self.metadata_offset, **block))
+        given = ProducerIdBlockAllocated(broker_id=number, broker_epoch=1, offset=self.metadata_offset, given_by="controller", **block)
+        self.note(CONTROLLER, given)
 
         def take() -> None:
             self.note(broker, ProducerIdBlockReceived(**block))

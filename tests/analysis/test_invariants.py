@@ -41,8 +41,10 @@ from tests.analysis.happenings import (
     wrote_snapshot,
 )
 from tests.analysis.history import History
+from tests.analysis.migration_cases import note_migration
 from tests.analysis.oracle_by_duckdb import found_by_duckdb, found_of_all_by_duckdb
 from tests.analysis.replica_cases import note_replicas
+from tests.analysis.tiered_cases import note_tiering
 from tests.analysis.transaction_notes import note_transactions
 
 if TYPE_CHECKING:
@@ -161,6 +163,8 @@ def random_history(seed: int) -> History:
                 history.note("final", final_batch(first_offset, last_offset, key))
                 for _ in range(2 if slip() else 1):
                     history.note("final", final_record(first_offset, f"k{first_offset}"))
+    note_tiering(history, random, slip)
+    note_migration(history, random, slip)
     return history
 
 

@@ -1,8 +1,12 @@
 """Histories of tiered logs, with what the invariants must say of them: rows for the table in `cases.py`."""
 
+from collections.abc import Callable
+from random import Random
+
 from kraftsim.events.event import Event
 from kraftsim.events.tiered_storage import LocalLogStartMoved, ProducerStateCompared, RemoteCopyFinished
 from kraftsim.invariants.verdict import Outcome
+from tests.analysis.history import History
 from tests.analysis.replica_cases import ONE, THREE, TWO, Row, on
 
 GO = "local-segments-go-after-copies"
@@ -40,3 +44,17 @@ TIERED_ROWS: list[Row] = [
         (("broker-1.1.0", "broker-2.1.0"),),
     ),
 ]
+
+
+def note_tiering(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let a leader copy segments away and delete them, and followers begin behind them, mostly as they should."""
+    copied = 0
+    for segment in range(1, random.randrange(2, 5)):
+        end = segment * 10
+        if not slip():
+            history.note("broker-1", whole(copied, end - 1))
+            copied = end
+        local_start = copied + (5 if slip() else 0)
+        for node in ("broker-1", "broker-2"):
+            history.note(node, begins(local_start))
+            history.note(node, knows(end, "other" if slip() else "same", promised=random.random() < 0.9))
