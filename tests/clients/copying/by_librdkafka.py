@@ -28,7 +28,7 @@ class Copier:
 
     def __init__(self, bootstrap: str, group: str, source: str, sink: str, name: str) -> None:
         common = {"bootstrap.servers": bootstrap, "log_level": 3, "retry.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
-        sessions = {"session.timeout.ms": 2500, "heartbeat.interval.ms": 300, "max.poll.interval.ms": 60_000}
+        sessions = {"session.timeout.ms": 2500, "heartbeat.interval.ms": 300, "max.poll.interval.ms": 10_000}
         offsets = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
         self.consumer = Consumer({**common, **sessions, **offsets, "group.id": group})
         self.producer = Producer({**common, "transactional.id": name, "transaction.timeout.ms": 5000})
