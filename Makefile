@@ -47,7 +47,7 @@ else
 	$(PYTEST) -m "not interop" $(ARGS)
 endif
 
-VIRTUAL := tests/core tests/inspect tests/node tests/releases tests/simulate tests/tiered_storage tests/wire tests/world tests/zookeeper_mode
+VIRTUAL := tests/core tests/inspect tests/node tests/releases tests/simulate tests/tiered_storage tests/wire tests/world
 
 test-virtual: # what is played in virtual time or not in time at all
 	$(PYTEST) -m "not interop" $(VIRTUAL)
