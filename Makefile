@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle probes streams tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle migration probes streams tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -73,6 +73,9 @@ exactly-once: setup ## Let the real clients copy exactly once on Apache Kafka it
 
 oracle: setup ## Put every requirement to Apache Kafka itself, 3.9 and the newest, from Maven
 	$(BIN)/python -m tests.apache_kafka.oracle $(ARGS)
+
+migration: setup ## Migrate a broker of Apache Kafka by a controller of ours and by its own, and compare what both wrote and said field by field
+	KRAFTSIM_MIGRATION=1 $(PYTEST) -m interop tests/apache_kafka/test_migration.py $(ARGS)
 
 probes: setup ## Ask Apache Kafka and kraftsim the same about transactions, and write the answers down: docs/probes.md; ARGS="--only WORDS" shows some
 	$(BIN)/python -m tests.apache_kafka.probes $(ARGS)
