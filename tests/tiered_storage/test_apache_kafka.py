@@ -40,29 +40,26 @@ def storage_test_jar() -> Path:
 def apache(tmp_path_factory: pytest.TempPathFactory) -> object:
     """A broker of Apache Kafka that has copied four segments of two records each to a directory."""
     store = tmp_path_factory.mktemp("store")
-    try:
-        settings = {
-            "remote.log.storage.system.enable": "true",
-            "remote.log.storage.manager.class.name": STORE_CLASS,
-            "remote.log.storage.manager.class.path": str(storage_test_jar()),
-            "rsm.config.dir": str(store),
-            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-            "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
-            "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
-            "remote.log.manager.task.interval.ms": "300",
-            "log.retention.check.interval.ms": "300",
-            "log.initial.task.delay.ms": "300",
-        }
-        with ApacheKafka(settings=settings) as kafka:
-            asker = Asker("127.0.0.1", kafka.port, TOPIC)
-            asker.create(CONFIGS)
-            for index in range(2 * SEGMENTS + 1):
-                batch = build_batch([Record(0, 1000 + index, None, b"x" * 400, ())], producer_id=7, producer_epoch=0, base_sequence=index)
-                assert asker.produce(batch)[0] is ErrorCode.NONE
-            asker.wait_for_local_start(2 * SEGMENTS)
-            yield asker, store
-    except Missing as missing:
-        pytest.skip(str(missing))
+    settings = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": STORE_CLASS,
+        "remote.log.storage.manager.class.path": str(storage_test_jar()),
+        "rsm.config.dir": str(store),
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "remote.log.manager.task.interval.ms": "300",
+        "log.retention.check.interval.ms": "300",
+        "log.initial.task.delay.ms": "300",
+    }
+    with ApacheKafka(settings=settings) as kafka:
+        asker = Asker("127.0.0.1", kafka.port, TOPIC)
+        asker.create(CONFIGS)
+        for index in range(2 * SEGMENTS + 1):
+            batch = build_batch([Record(0, 1000 + index, None, b"x" * 400, ())], producer_id=7, producer_epoch=0, base_sequence=index)
+            assert asker.produce(batch)[0] is ErrorCode.NONE
+        asker.wait_for_local_start(2 * SEGMENTS)
+        yield asker, store
 
 
 def test_apache_kafka_answers_as_ours_does(apache: tuple[Asker, Path]) -> None:
@@ -136,13 +133,10 @@ def test_its_own_serde_reads_what_ours_writes(tmp_path: Path) -> None:
         is_transaction_index_empty=True,
     )
     gone = SegmentUpdate(segment_id=segment.segment_id, owner=owner, broker_id=6, event_timestamp_ms=99, state=SegmentState.DELETE_SEGMENT_STARTED)
-    try:
-        jars = ":".join(str(jar) for jar in class_path())
-        source = tmp_path / "Oracle.java"
-        source.write_text(ORACLE)
-        command = [str(java()), "-cp", jars, str(source), segment_record(segment).hex(), update_record(gone).hex()]
-    except Missing as missing:
-        pytest.skip(str(missing))
+    jars = ":".join(str(jar) for jar in class_path())
+    source = tmp_path / "Oracle.java"
+    source.write_text(ORACLE)
+    command = [str(java()), "-cp", jars, str(source), segment_record(segment).hex(), update_record(gone).hex()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     first, second = [line for line in done.stdout.splitlines() if line.startswith("RemoteLogSegmentMetadata")]
