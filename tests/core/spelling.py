@@ -1,0 +1,55 @@
+"""How scripts spell what a core wants done: the name of the effect, and of its fields those that are not as they always are.
+
+Effects are plain values everywhere, so that one way to write them serves all scripts; what reads badly gets a line of its own in the script's talk.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+import msgspec
+
+from kraftsim.core.clients.producer_steps import Identity, TopicPartition
+
+
+def spelt(value: object) -> str:
+    """Return a value as a script shows it: `Name field=value`, `topic-partition`, `producer id/epoch`, names of errors and states."""
+    match value:
+        case TopicPartition():
+            return f"{value.topic}-{value.partition}"
+        case Identity():
+            return f"{value.producer_id}/{value.producer_epoch}"
+        case Enum():
+            return value.name
+        case bytes():
+            return value.decode(errors="backslashreplace")
+        case Mapping():
+            return f"{{{', '.join(f'{spelt(key)}: {spelt(each)}' for key, each in value.items())}}}"
+        case frozenset():
+            return f"{{{', '.join(sorted(map(spelt, value)))}}}"
+        case tuple() | list():
+            return f"[{', '.join(map(spelt, value))}]"
+        case _ if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value):
+            return " ".join([type(value).__name__, *(f"{name}={_inside(field)}" for name, field in _told(value))])
+        case _:
+            return str(value)
+
+
+def _inside(value: object) -> str:
+    """A value within another one: in brackets where it has fields of its own."""
+    has_fields = isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value)
+    return f"({spelt(value)})" if has_fields else spelt(value)
+
+
+def _told(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the fields that differ from their defaults."""
+    if isinstance(value, msgspec.Struct):
+        for each in msgspec.structs.fields(value):
+            if getattr(value, each.name) != each.default:
+                yield each.name, getattr(value, each.name)
+        return
+    assert dataclasses.is_dataclass(value), "a struct or a dataclass"
+    for field in dataclasses.fields(value):
+        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        if getattr(value, field.name) != default:
+            yield field.name, getattr(value, field.name)
