@@ -48,8 +48,15 @@ BROKER, CONTROLLER = "broker", "controller"
 FIVE_BATCHES, LATEST_BATCH, ANNOUNCED_WINDOW = "five-batches", "latest-batch", "latest-batch-announced"
 UNKNOWN_PRODUCERS = ("as-released", "accepted", "unknown-producer-id", "out-of-order")
 """What becomes of a producer that is not known: the first goes by the release."""
-AS_RELEASED, EVERY_SEGMENT, NEWEST_TWO = "as-released", "every-segment", "newest-two"
-"""Of which segments producer snapshots are kept: the first goes by the release, the last is how it was before 2.8."""
+AS_RELEASED, EVERY_SEGMENT, NEWEST_TWO, REPLAY_YOUNGER = "as-released", "every-segment", "newest-two", "replay-younger"
+"""Of which segments producer snapshots are kept: the first goes by the release, the third is how it was before 2.8. With the last a log that has lost
+them all is read no further back than producer.id.expiration.ms."""
+ENDING, ON_DEMAND, EAGER = "ending", "on-demand", "eager"
+"""How a broker asks for blocks of producer ids, beside the release's own way: without the right it ends; late; early."""
+BLOCK_CHANNELS = ("shared-channel", "own-channel", "numbered", "after-replay", "own-disk")
+"""Where its blocks come from, the first as shipped: see `node/broker/block_channels.py`."""
+RESIZABLE, REPEATING, LAST_ID = "resizable", "repeating", "last-id"
+"""How a controller gives blocks, beside the shipped way: of another size, once for each request, and with records that name a block's last id."""
 PLAINTEXT = "PLAINTEXT"
 STORE_PREFIX, REMOTE_METADATA_PREFIX = "rsm.config.", "rlmm.config."
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -213,7 +220,7 @@ class NodeConfig:
     remote_log_reader_max_pending_tasks: int = setting("remote.log.reader.max.pending.tasks", integer(at_least=1), "100")
     remote_fetch_max_wait_ms: int = setting("remote.fetch.max.wait.ms", integer(at_least=1), "500")
     tiering_remedy: str = setting("kraftsim.tiering.remedy", text_value)
-    producer_snapshots: str = setting("kraftsim.producer.snapshots", choice(AS_RELEASED, EVERY_SEGMENT, NEWEST_TWO), AS_RELEASED)
+    producer_snapshots: str = setting("kraftsim.producer.snapshots", choice(AS_RELEASED, EVERY_SEGMENT, NEWEST_TWO, REPLAY_YOUNGER), AS_RELEASED)
 
     # consumer groups
     group_initial_rebalance_delay_ms: int = setting("group.initial.rebalance.delay.ms", integer(), "3000")

@@ -69,7 +69,8 @@ class UncleanState:
             self._has_begun = True
             log_start_offset = max(self._log_start_offset, self._log.log_start_offset)
             covered = self._snapshots.load(self._state, log_start_offset=log_start_offset, log_end_offset=base_offset)
-            self._log.replay(self._state.replay, first_offset=covered, end_offset=base_offset)
+            first_offset = self._snapshots.first_to_replay(self._state, self._log, covered)
+            self._log.replay(self._state.replay, first_offset=first_offset, end_offset=base_offset)
         self._snapshots.take(self._state, base_offset)
 
     def take(self, batch: RecordBatch) -> None:

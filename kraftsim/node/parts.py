@@ -36,11 +36,12 @@ from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.zookeeper_mode.propagation import KraftPropagation
 from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata
 from kraftsim.events.event import Event
+from kraftsim.node.bounded_replay import BoundedReplay
 from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 from kraftsim.node.broker.transactions.verification import Verifier
-from kraftsim.node.config import ANNOUNCED_WINDOW, AS_RELEASED, EVERY_SEGMENT, LATEST_BATCH, NEWEST_TWO, UNKNOWN_PRODUCERS, NodeConfig
+from kraftsim.node.config import ANNOUNCED_WINDOW, AS_RELEASED, EVERY_SEGMENT, LATEST_BATCH, NEWEST_TWO, REPLAY_YOUNGER, UNKNOWN_PRODUCERS, NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.migration.copying import ZookeeperCopy
 from kraftsim.node.controller.migration.zookeeper_side import ZookeeperSide
@@ -216,7 +217,8 @@ class Parts:
 
     def snapshots(self, config: NodeConfig) -> type[ProducerSnapshots]:
         """Return what keeps producer snapshots: as the release does, or as kraftsim.producer.snapshots says."""
-        return {AS_RELEASED: self.producer_snapshots, EVERY_SEGMENT: ProducerSnapshots, NEWEST_TWO: NewestSnapshots}[config.producer_snapshots]
+        chosen = {AS_RELEASED: self.producer_snapshots, EVERY_SEGMENT: ProducerSnapshots, NEWEST_TWO: NewestSnapshots, REPLAY_YOUNGER: BoundedReplay}
+        return chosen[config.producer_snapshots]
 
     def snapshot_remedy(self, config: NodeConfig) -> SnapshotRemedy:
         """Make what is done about missing producer snapshots: as the release does, or as kraftsim.tiering.remedy says. Raises ConfigError."""

@@ -129,12 +129,16 @@ class ProducerSnapshots:
     def rebuild(self, state: ProducerStateManager, log: PartitionLog) -> None:
         """Let the state be what the log says: the newest snapshot, then the batches behind it. New snapshots save the next rebuild the work."""
         next_offset = self.load(state, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
-        next_offset = max(next_offset, log.local_start_offset)
+        next_offset = self.first_to_replay(state, log, max(next_offset, log.local_start_offset))
         newest = log.base_offsets[-SEGMENTS_WITH_SNAPSHOTS:]
         for stop_offset in [*(each for each in newest if each > next_offset), log.log_end_offset]:
             log.replay(state.replay, first_offset=next_offset, end_offset=stop_offset)
             self.take(state, stop_offset)
             next_offset = stop_offset
+
+    def first_to_replay(self, state: ProducerStateManager, log: PartitionLog, covered: int) -> int:
+        """Return the offset from which on a log is read back whose snapshots cover so much: right there."""
+        return covered
 
     def are_from_an_upgrade(self, *, was_stopped_cleanly: bool) -> bool:
         """Tell whether there are none because the log was written before there were any, so that it need not be read (KAFKA-5435: only then)."""

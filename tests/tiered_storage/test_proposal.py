@@ -1,0 +1,238 @@
+"""The proposal of empty producer snapshots, statement by statement, on brokers: the boundary after an upgrade, and what each remedy does there.
+
+Producers 0 to 3 write two records each, one after the other, so that each closed segment is of one of them; the snapshots behind the first two are
+missing, as a broker before 2.8 leaves it.   Source: KAFKA-15195, KAFKA-16209, KIP-405.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+
+from kraftsim.core.tiered_storage.remedies import EmptyAtArchive, SnapshotRemedy
+from kraftsim.events.tiered_storage import RebuiltFromRemote, RemoteCopyFailed, RemoteCopyFinished, RemoteCopyStarted
+from protocol.errors import ErrorCode
+from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.tiered_storage.lab import TOPIC, TieredLab
+
+PRODUCERS = (0, 1, 2, 3)
+HOUR_MS = 3_600_000
+UNTIERED = {"remote.storage.enable": "false", "local.retention.bytes": "2000"}
+
+
+def lab_with(remedy: str, **settings: str) -> TieredLab:
+    return TieredLab(settings={"kraftsim.tiering.remedy": remedy, **{name.replace("_", "."): value for name, value in settings.items()}})
+
+
+def come_to_the_boundary(lab: TieredLab, *, ages_ms: tuple[int, ...] = (0, 0, 0, 0), **configs: str) -> None:
+    """Write, upgrade, and switch tiering on as the very first act."""
+    lab.create_topic(configs={**UNTIERED, **{name.replace("_", "."): value for name, value in configs.items()}})
+    now_ms = lab.broker(1).world.clock.wall_ms()
+    for index in range(8):
+        lab.produce(1, producer_id=index // 2, timestamp_ms=now_ms - ages_ms[index // 2])
+    lab.produce(1, producer_id=3)
+    lab.restart_without_snapshots(1, before=5)
+    lab.alter(1, remote_storage_enable="true")
+    lab.wait(6)
+
+
+def known(lab: TieredLab, node_id: int) -> tuple[int, ...]:
+    return tuple(sorted(lab.hosted(node_id).replica.producer_state.entries))
+
+
+def follow(lab: TieredLab) -> None:
+    """Let broker 2 follow, which has nothing of its own."""
+    lab.set_replicas(1, 2)
+    lab.wait(8)
+
+
+def rebuilt(lab: TieredLab) -> list[RebuiltFromRemote]:
+    return [event for event in lab.of(RebuiltFromRemote, "broker-2") if isinstance(event, RebuiltFromRemote)]
+
+
+def repeats(lab: TieredLab, node_id: int = 2) -> tuple[ErrorCode, int]:
+    """Let producer 0 repeat its last record, which is at offset 1."""
+    return lab.produce(node_id, producer_id=0, sequence=1)
+
+
+def copied_files(lab: TieredLab, ending: str) -> list[str]:
+    return sorted(key for key in lab.store.contents if key.endswith(ending))
+
+
+def test_a_leader_and_a_follower_step_by_step():
+    """TS-20 to TS-25: whom the leader knows, what its four snapshots name, whom the follower knows, and where the repeated record goes."""
+    with lab_with("empty-at-archive") as lab:
+        come_to_the_boundary(lab)
+        assert known(lab, 1) == PRODUCERS
+        copied = [event for event in lab.of(RemoteCopyFinished) if isinstance(event, RemoteCopyFinished)]
+        assert [event.producer_count for event in copied] == [0, 0, 3, 4]
+        assert sorted(len(lab.store.contents[key]) for key in copied_files(lab, ".snapshot"))[:2] == [10, 10]
+        assert lab.hosted(1).replica.local_start_offset == 4
+        follow(lab)
+        assert (known(lab, 2), lab.hosted(2).replica.local_start_offset) == ((2, 3), 4)
+        lab.simulation.kill("broker-1")
+        lab.wait(5)
+        assert repeats(lab) == (ErrorCode.NONE, 9)
+        values = [batch.producer_id for batch in lab.read_all(2)]
+        assert values.count(0) == 3, "two records of producer 0, and one of them again"
+
+
+@pytest.mark.parametrize(("remedy", "announced"), [("shipped", True), ("shipped-before-3.7.1", False)])
+def test_nothing_is_copied_and_nothing_goes(remedy: str, announced: bool):
+    """TS-02: since 3.7.1 each attempt leaves an announced segment behind as well (KAFKA-16209); what is not copied stays here, whatever its age."""
+    with lab_with(remedy) as lab:
+        come_to_the_boundary(lab)
+        lab.alter(1, retention_ms="2000")
+        lab.wait(8)
+        failed = [event for event in lab.of(RemoteCopyFailed) if isinstance(event, RemoteCopyFailed)]
+        started = [event for event in lab.of(RemoteCopyStarted) if isinstance(event, RemoteCopyStarted)]
+        assert {event.first_offset for event in failed} == {0} and len(failed) > 20, "every half second, and always the oldest"
+        assert lab.store.contents == {} and len({event.segment_id for event in started}) == (len(failed) if announced else 0)
+        assert lab.hosted(1).log.base_offsets == [0, 2, 4, 6, 8]
+
+
+def test_the_first_upload_may_never_come_where_uploads_are_held():
+    """TS-29: as shipped nothing expires that is not copied, so nobody waits long enough; DeleteRecords ends it."""
+    with lab_with("hold-uploads") as lab:
+        come_to_the_boundary(lab)
+        lab.alter(1, retention_ms="2000")
+        lab.wait(8)
+        assert lab.store.contents == {} and lab.of(RemoteCopyFailed) == [], "without a word"
+        wanted = DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=4)])
+        lab.alter(1, retention_ms="-1")
+        lab.ask(1, DeleteRecordsRequest(topics=[wanted], timeout_ms=5000))
+        lab.wait(3)
+        assert len(copied_files(lab, ".log")) == 2
+
+
+def test_whoever_is_asked_looks_at_its_own_disk_only():
+    """TS-30: the leader has segments without snapshots, the broker that is asked has all of them."""
+    with lab_with("refuse-topics") as lab:
+        lab.create_topic(replicas=(1, 2), configs=UNTIERED)
+        for index in range(9):
+            lab.produce(1, producer_id=index % 3)
+        lab.restart_without_snapshots(1, before=5)
+        lab.wait(3)
+        assert lab.alter(1, remote_storage_enable="true") is ErrorCode.INVALID_CONFIG
+        assert lab.alter(2, remote_storage_enable="true") is ErrorCode.NONE
+        if not lab.hosted(1).replica.is_leader:
+            lab.simulation.kill("broker-2")
+        lab.wait(8)
+        assert lab.hosted(1).replica.is_leader and lab.of(RemoteCopyFailed, "broker-1")
+
+
+def test_only_what_is_young_is_read_where_the_rest_has_expired():
+    """TS-14 and TS-31: of two segments one, and the same producers are known that a replay of everything leaves after expiry."""
+    read = {}
+    for remedy in ("replay-younger", "no-snapshots"):
+        with lab_with(remedy) as lab:
+            come_to_the_boundary(lab, ages_ms=(25 * HOUR_MS, 0, 0, 0))
+            follow(lab)
+            (event,) = rebuilt(lab)
+            read[remedy] = event.replayed_bytes
+            assert known(lab, 2) == (1, 2, 3)
+    assert read["no-snapshots"] == 2 * read["replay-younger"] > 0
+
+
+def test_times_that_are_out_of_order_end_a_replay_too_early():
+    """TS-13: it stops at the first segment that is too old, though a younger one lies behind it: a producer that has not expired is forgotten."""
+    with lab_with("replay-younger") as lab:
+        come_to_the_boundary(lab, ages_ms=(0, 25 * HOUR_MS, 0, 0))
+        assert known(lab, 1) == (0, 2, 3)
+        follow(lab)
+        assert known(lab, 2) == (2, 3)
+
+
+def test_a_proposal_changes_one_place():
+    """TS-16: what is done where a snapshot is missing when a segment is copied; the follower's half is what is shipped."""
+    names = [name for name in vars(SnapshotRemedy) if not name.startswith("__")]
+    assert [name for name in names if getattr(EmptyAtArchive, name) != getattr(SnapshotRemedy, name)] == [
+        "name",
+        "at_archive",
+        "promises_equal_state",
+    ]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_whoever_wrote_before_the_boundary_only_has_expired(transactional: bool):
+    """TS-17: idle producers and ended transactions; the epoch that fenced a zombie is forgotten with them."""
+    with lab_with("empty-at-archive") as lab:
+        lab.create_topic(configs=UNTIERED)
+        for _ in range(2):
+            lab.produce(1, producer_id=7, transactional=transactional)
+        if transactional:
+            end_transaction(lab, 7)
+        for index in range(8):
+            lab.produce(1, producer_id=index % 2)
+        lab.restart_without_snapshots(1, before=lab.hosted(1).log.base_offsets[-2] + 1)
+        lab.alter(1, remote_storage_enable="true")
+        lab.wait(6)
+        assert known(lab, 1) == (0, 1, 7)
+        follow(lab)
+        assert (known(lab, 2), len(rebuilt(lab))) == ((0, 1), 1)
+
+
+def test_an_open_transaction_is_never_behind_a_boundary():
+    """TS-17: what is not decided is not copied, so that nothing of it is forgotten."""
+    with lab_with("empty-at-archive") as lab:
+        lab.create_topic(configs=UNTIERED)
+        lab.produce(1, producer_id=7, transactional=True)
+        for index in range(8):
+            lab.produce(1, producer_id=index % 2)
+        lab.restart_without_snapshots(1, before=5)
+        lab.alter(1, remote_storage_enable="true")
+        lab.wait(6)
+        assert lab.of(RemoteCopyFinished) == []
+        follow(lab)
+        assert (known(lab, 2), rebuilt(lab)) == ((0, 1, 7), [])
+
+
+def end_transaction(lab: TieredLab, producer_id: int) -> None:
+    topic = WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])
+    marker = WritableTxnMarker(producer_id=producer_id, producer_epoch=0, transaction_result=True, topics=[topic], coordinator_epoch=0)
+    lab.ask(1, WriteTxnMarkersRequest(markers=[marker]))
+
+
+@dataclass(frozen=True)
+class Later:
+    """So many segments were rolled since the boundary: whom a follower knows."""
+
+    rolls: int
+    known: tuple[int, ...]
+
+
+@pytest.mark.parametrize("later", [Later(0, (2, 3)), Later(1, (0, 1, 2, 3)), Later(3, (0, 1, 2, 3))], ids=lambda later: f"{later.rolls} rolls")
+def test_the_danger_is_over_with_the_first_local_segment_that_goes_with_a_true_snapshot(later: Later):
+    """TS-19: one roll after the boundary the newest segment that went has a snapshot that names everybody."""
+    with lab_with("empty-at-archive") as lab:
+        come_to_the_boundary(lab)
+        for _ in range(2 * later.rolls):
+            lab.produce(1, producer_id=3)
+        lab.wait(6)
+        follow(lab)
+        assert known(lab, 2) == later.known
+
+
+@pytest.mark.parametrize(("remedy", "begins"), [("empty-on-read", True), ("empty-at-archive", False), ("shipped", False)])
+def test_a_snapshot_that_vanished_is_noticed_unless_it_is_made_up_on_read(remedy: str, begins: bool):
+    """TS-32: nobody can say any more whether an upgrade, a plugin or somebody's hand was the cause."""
+    with lab_with(remedy) as lab:
+        lab.create_topic()
+        for index in range(9):
+            lab.produce(1, producer_id=index % 3)
+        lab.wait(6)
+        for key in copied_files(lab, ".snapshot"):
+            del lab.store.contents[key]
+        follow(lab)
+        assert bool(rebuilt(lab)) is begins
+        assert known(lab, 2) == ((2,) if begins else ())
+
+
+def test_a_leader_that_moves_in_good_order_is_enough_for_a_duplicate():
+    """TS-18: it need not be lost."""
+    with lab_with("empty-at-archive") as lab:
+        come_to_the_boundary(lab)
+        follow(lab)
+        lab.set_replicas(2)
+        lab.wait(5)
+        assert lab.hosted(2).replica.is_leader and repeats(lab) == (ErrorCode.NONE, 9)
