@@ -289,7 +289,7 @@ class MarkerTalk:
         """All that was asked is written, but for what is named with its error."""
         errors = {(topic, 0): ErrorCode[error] for topic, _, error in (each.partition("=") for each in said)}
         every = {(topic, 0): ErrorCode.NONE for topic in self.leaders}
-        self.queue.on_answer(int(broker_id), {number: every | errors for number in range(self.count + 1)})
+        self.queue.on_answer(int(broker_id), dict.fromkeys(range(self.count + 1), every | errors))
 
     def do_lose(self, broker_id: str) -> None:
         self.queue.on_lost(int(broker_id))

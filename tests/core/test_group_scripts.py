@@ -1,0 +1,278 @@
+"""Groups told in tests/core/scripts: coordinators of both kinds of groups, and the own member.   Source: KIP-62, KIP-345, KIP-394, KIP-848."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kraftsim.core.clients.assignors import RANGE, Subscriber
+from kraftsim.core.clients.group_member import GroupMember
+from kraftsim.core.clients.membership_steps import (
+    AskMember,
+    AssignmentChanged,
+    Beaten,
+    CountPartitions,
+    GroupSettings,
+    Joined,
+    LeaveAsked,
+    Left,
+    MemberLost,
+    MemberQuestionLost,
+    MembershipEffect,
+    MembershipInput,
+    MemberStarted,
+    PartitionsCounted,
+    Released,
+    ReleaseWanted,
+    Synced,
+)
+from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
+from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator
+from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer, HeartbeatAnswer, JoinAnswer, SyncAnswer
+from protocol.errors import ErrorCode
+from tests.core.consumers_lab import ConsumersLab, id_of
+from tests.core.groups_lab import GroupsLab
+from tests.core.spelling import spelt
+
+
+class ClassicTalk:
+    """A coordinator and the members of one classic group, by names: "join a", "pass 3000", "sync a 1 a=x b=y", "commit 5 by a in 1"."""
+
+    def __init__(self) -> None:
+        self.lab = GroupsLab()
+        self.asked: dict[int, tuple[str, str]] = {}
+        """Those who wait: what for, and who."""
+        self.ids: dict[str, str] = {}
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        said: str | None = getattr(self, f"do_{verb.replace('-', '_')}")(*words)
+        answered = {number: self.asked.pop(number) for number in list(self.asked) if number in self.lab.answers}
+        told = [f"{what} of {name}: {self._told(name, self.lab.answers[number])}" for number, (what, name) in answered.items()]
+        return "\n".join([*([said] if said else []), *told])
+
+    def do_join(self, name: str, *traits: str) -> None:
+        """`takes-id`: a client that is given its id first (KIP-394); `static`: it comes back under its instance id (KIP-345); else protocols."""
+        protocols = " ".join(each for each in traits if each not in ("takes-id", "static")) or "range"
+        waiter = self.lab.join(
+            "" if "static" in traits else self.ids.get(name, ""),
+            fresh=f"{name}{self.lab.now_ms}" if "static" in traits else name,
+            protocols=protocols,
+            takes_id_first="takes-id" in traits,
+            instance=name if "static" in traits else None,
+        )
+        self.asked[waiter] = ("join", name)
+
+    def do_sync(self, name: str, generation_id: str, *shares: str) -> None:
+        given = {self.ids[who].replace("-", "_"): share.encode() for who, _, share in (each.partition("=") for each in shares)}
+        self.asked[self.lab.sync(self.ids[name], int(generation_id), **given)] = ("sync", name)
+
+    def do_beat(self, name: str, generation_id: str) -> str:
+        return f"heartbeat of {name}: {self.lab.heartbeat(self.ids[name], int(generation_id)).name}"
+
+    def do_leave(self, name: str) -> None:
+        self.lab.leave(self.ids.pop(name))
+
+    def do_pass(self, milliseconds: str) -> None:
+        self.lab.pass_time(int(milliseconds))
+
+    def do_commit(self, offset: str, by: str, name: str, of: str, generation_id: str) -> None:
+        waiter = self.lab.commit(int(offset), member_id=self.ids.get(name, name), generation_id=int(generation_id))
+        self.asked[waiter] = ("commit", name)
+
+    def do_pending(self, offset: str) -> None:
+        self.asked[self.lab.commit_in_transaction(int(offset))] = ("commit", "a transaction")
+
+    def do_end(self, how: str) -> None:
+        self.lab.end_transaction(commits=how == "commit")
+
+    def do_offset(self, *stable: str) -> str:
+        found = self.lab.committed(require_stable=bool(stable))
+        return f"offset {found.name if isinstance(found, ErrorCode) else found}"
+
+    def do_state(self) -> str:
+        group = self.lab.group
+        return f"{group.state.name} in generation {group.generation_id}: {', '.join(group.members) or 'nobody'}"
+
+    def do_move(self) -> None:
+        """Another coordinator reads the log."""
+        self.lab = self.lab.reloaded()
+        self.asked.clear()
+
+    def _told(self, name: str, answer: GroupAnswer) -> str:
+        match answer:
+            case JoinAnswer(error=ErrorCode.NONE):
+                self.ids[name] = answer.member_id
+                members = ", ".join(each.member_id for each in answer.members)
+                leads = f", leads {members}" if answer.members else f", {answer.leader_id} leads"
+                return f"{answer.member_id} in generation {answer.generation_id} by {answer.protocol_name}{leads}"
+            case JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED):
+                self.ids[name] = answer.member_id
+                return f"MEMBER_ID_REQUIRED, {answer.member_id}"
+            case SyncAnswer(error=ErrorCode.NONE):
+                return answer.assignment.decode() or "nothing"
+            case JoinAnswer() | SyncAnswer():
+                return answer.error.name
+            case CommitAnswer(errors):
+                return spelt(errors)
+            case HeartbeatAnswer():
+                raise AssertionError("consumer groups are told elsewhere")
+
+
+class ConsumersTalk:
+    """A coordinator and the members of one consumer group (KIP-848): "topic t 3", "join a t", "beat a", "leave a"."""
+
+    def __init__(self) -> None:
+        self.lab = ConsumersLab()
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        return getattr(self, f"do_{verb}")(*words) or ""
+
+    def do_topic(self, name: str, count: str) -> None:
+        self.lab.topics.make(name, int(count))
+
+    def do_join(self, name: str, *topics: str) -> str:
+        return self._told(name, self.lab.join(name, *topics))
+
+    def do_beat(self, *names: str) -> str:
+        return "\n".join(self._told(name, self.lab.beat(name)) for name in names)
+
+    def do_keeps(self, name: str) -> str:
+        """A heartbeat that says nothing of partitions: the member has not let go yet."""
+        return self._told(name, self.lab.ask(name, self.lab.epochs[name]))
+
+    def do_stale(self, name: str, epoch: str) -> str:
+        return self._told(name, self.lab.ask(name, int(epoch)))
+
+    def do_leave(self, name: str) -> str:
+        said = self._told(name, self.lab.ask(name, -1))
+        self.lab.gone(name)
+        return said
+
+    def do_pass(self, milliseconds: str) -> None:
+        self.lab.pass_time(int(milliseconds))
+
+    def do_state(self) -> str:
+        group = self.lab.consumers
+        return f"{group.state.name} in epoch {group.group_epoch}, assigned in {group.assignment_epoch}: {', '.join(group.members) or 'nobody'}"
+
+    def do_move(self) -> None:
+        """Another coordinator reads the log."""
+        self.lab = self.lab.read_again()
+
+    def _told(self, name: str, answer: HeartbeatAnswer) -> str:
+        if answer.error is not ErrorCode.NONE:
+            return f"{name}: {answer.error.name}"
+        names = {id_of(each): each for each in self.lab.topics.names()}
+        assigned = answer.assigned
+        shares = [f"{names[topic]}-{number}" for topic, numbers in (assigned or {}).items() for number in numbers]
+        return f"{name}: epoch {answer.member_epoch}, {'as before' if assigned is None else ' '.join(shares) or 'nothing'}"
+
+
+class MemberTalk:
+    """The own member of topic t: "start", "found 1", "joined m 1 range leads a m", "counted 3", "synced 0 1"."""
+
+    def __init__(self) -> None:
+        self.do_member(RANGE)
+
+    def do_member(self, assignor: str) -> None:
+        """Begin anew with an assignor."""
+        self.now_ms = 0
+        self.member = GroupMember(GroupSettings(group_id="g", topics=("t",), assignor=assignor, heartbeat_interval_ms=1000, retry_backoff_ms=100))
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        before = self.member.state
+        effects: list[MembershipEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
+        states = [f"is {self.member.state.name}"] if self.member.state is not before and verb != "member" else []
+        return "\n".join([*map(self._told, effects), *states])
+
+    def do_start(self) -> list[MembershipEffect]:
+        return self._step(MemberStarted())
+
+    def do_found(self, broker_id: str) -> list[MembershipEffect]:
+        return self._step(CoordinatorFound(kind=CoordinatorKind.GROUP, broker_id=int(broker_id)))
+
+    def do_not_found(self, error: str = "") -> list[MembershipEffect]:
+        return self._step(CoordinatorLost(kind=CoordinatorKind.GROUP, error_code=ErrorCode[error] if error else None))
+
+    def do_joined(self, member_id: str, generation_id: str, protocol: str, leads: str = "", *members: str) -> list[MembershipEffect]:
+        return self._step(
+            Joined(
+                error_code=ErrorCode.NONE,
+                member_id=member_id,
+                generation_id=int(generation_id),
+                protocol=protocol,
+                is_leader=bool(leads),
+                members=tuple(Subscriber(member_id=each, topics=("t",)) for each in members),
+            )
+        )
+
+    def do_not_joined(self, error: str, member_id: str = "") -> list[MembershipEffect]:
+        return self._step(Joined(error_code=ErrorCode[error], member_id=member_id))
+
+    def do_counted(self, *count: str) -> list[MembershipEffect]:
+        return self._step(PartitionsCounted({"t": int(count[0])} if count else None))
+
+    def do_synced(self, *partitions: str) -> list[MembershipEffect]:
+        return self._step(Synced(error_code=ErrorCode.NONE, partitions=tuple(TopicPartition("t", int(each)) for each in partitions)))
+
+    def do_not_synced(self, error: str) -> list[MembershipEffect]:
+        return self._step(Synced(error_code=ErrorCode[error]))
+
+    def do_beaten(self, error: str = "NONE") -> list[MembershipEffect]:
+        return self._step(Beaten(ErrorCode[error]))
+
+    def do_lose_answer(self) -> list[MembershipEffect]:
+        return self._step(MemberQuestionLost())
+
+    def do_released(self) -> list[MembershipEffect]:
+        return self._step(Released())
+
+    def do_leave(self) -> list[MembershipEffect]:
+        return self._step(LeaveAsked())
+
+    def do_left(self) -> list[MembershipEffect]:
+        return self._step(Left())
+
+    def do_at(self, now_ms: str) -> list[MembershipEffect]:
+        self.now_ms = int(now_ms)
+        return self._step(TimePassed())
+
+    def _step(self, happened: MembershipInput) -> list[MembershipEffect]:
+        return self.member.step(happened, self.now_ms)
+
+    def _told(self, effect: MembershipEffect) -> str:
+        match effect:
+            case FindCoordinator(key=key):
+                return f"who coordinates group {key}?"
+            case AskMember(broker_id=broker_id, question=question):
+                return f"to {broker_id}: {spelt(question)}"
+            case CountPartitions(topics):
+                return f"how many partitions has {' '.join(topics)}?"
+            case AssignmentChanged(generation_id=generation_id, partitions=partitions, added=added):
+                return f"reads {spelt(partitions)} in generation {generation_id}, {spelt(added)} anew"
+            case ReleaseWanted(partitions):
+                return f"let go {spelt(partitions)}"
+            case MemberLost(error_code=error, is_fatal=is_fatal):
+                return f"lost everything: {error.name}{', for good' if is_fatal else ''}"
+
+
+@pytest.mark.parametrize(
+    ("script", "talk"),
+    [
+        ("group_rebalances", ClassicTalk),
+        ("group_members_fall_silent", ClassicTalk),
+        ("group_commits_offsets", ClassicTalk),
+        ("consumers_share_a_topic", ConsumersTalk),
+        ("consumers_come_and_go", ConsumersTalk),
+        ("member_leads_and_follows", MemberTalk),
+        ("member_lets_go", MemberTalk),
+        ("member_is_expelled", MemberTalk),
+    ],
+)
+def test_groups_live_as_their_scripts_tell(
+    script: str, talk: type[ClassicTalk | ConsumersTalk | MemberTalk], play: Callable[[str, Callable[[str], str]], None]
+) -> None:
+    """Each script says in its comments which rule it plays."""
+    play(script, talk().answer)

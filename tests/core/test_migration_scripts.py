@@ -1,0 +1,116 @@
+"""A migration from ZooKeeper told in tests/core/scripts, step by step: what the driver of one controller does about what.   Source: KIP-866."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kraftsim.core.migration import driver as do
+from kraftsim.core.migration.driver import Claim, MigrationDriver, Published
+from kraftsim.events.migration import MigrationDriverMoved, MigrationWaits
+from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
+from protocol.zookeeper.kafka_znodes import MigrationZnode
+
+OWN = 3000
+STATES = {"none": NONE, "pre-migration": PRE_MIGRATION, "migration": MIGRATION, "post-migration": POST_MIGRATION}
+
+
+class Talk:
+    """The driver of controller 3000, told by lines such as "leads 3000 2", "news 500 pre-migration brokers 1 2", "done"."""
+
+    def __init__(self) -> None:
+        self.do_controller()
+
+    def do_controller(self) -> None:
+        """Begin anew."""
+        self.driver = MigrationDriver(OWN, lambda: 0.5)
+        self.claim = Claim(migration_version=0)
+        self.claimed_version = 0
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        effects: list[do.DriverEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
+        return "\n".join(map(self._told, effects))
+
+    def do_poll(self) -> list[do.DriverEffect]:
+        return self.driver.step(do.Polled())
+
+    def do_leads(self, leader_id: str, leader_epoch: str) -> list[do.DriverEffect]:
+        return self.driver.step(do.LeaderChanged(None if leader_id == "nobody" else int(leader_id), int(leader_epoch)))
+
+    def do_read(self, *found: str) -> list[do.DriverEffect]:
+        """What stands in /migration: nothing yet; `begun`: a controller has claimed the cluster; `OFFSET EPOCH`: the copy is done up to there."""
+        if found == ("begun",):
+            self.claim = replace(self.claim, znode=MigrationZnode(kraft_controller_id=3001, kraft_controller_epoch=1))
+        elif found:
+            self.claim = self.claim.in_step(int(found[0]), int(found[1]))
+        return self.driver.step(do.Recovered(self.claim))
+
+    def do_news(self, offset: str, epoch: str, state: str, *more: str) -> list[do.DriverEffect]:
+        """What is committed: `brokers N...` are registered and on their way; `snapshot`; `same`: no broker changed; else why it cannot begin."""
+        brokers = frozenset(int(each) for each in more if each.isdigit())
+        news = Published(
+            offset=int(offset),
+            epoch=int(epoch),
+            migration_state=STATES[state],
+            migrating_brokers=brokers,
+            has_brokers=bool(brokers),
+            why_not_ready=" ".join(more[1:]) if more[:1] == ("because",) else None,
+            brokers_changed="same" not in more,
+            is_snapshot="snapshot" in more,
+        )
+        return self.driver.step(news)
+
+    def do_zookeeper(self, *brokers: str) -> list[do.DriverEffect]:
+        """Who is registered there; "1*" holds partitions as well."""
+        registered = frozenset(int(each.strip("*")) for each in brokers)
+        assigned = frozenset(int(each.strip("*")) for each in brokers if each.endswith("*"))
+        return self.driver.step(do.BrokersSeen(registered, assigned))
+
+    def do_claimed(self, controller_epoch: str) -> list[do.DriverEffect]:
+        self.claimed_version += 1
+        self.claim = replace(self.driver.claim, controller_epoch=int(controller_epoch), controller_epoch_version=self.claimed_version)
+        return self.driver.step(do.Claimed(self.claim))
+
+    def do_copied(self, offset: str, epoch: str) -> list[do.DriverEffect]:
+        return self.driver.step(do.Copied(self.driver.claim.in_step(int(offset), int(epoch))))
+
+    def do_in_step(self, offset: str, epoch: str) -> list[do.DriverEffect]:
+        return self.driver.step(do.InStep(self.driver.claim.in_step(int(offset), int(epoch))))
+
+    def do_told(self) -> list[do.DriverEffect]:
+        return self.driver.step(do.Told())
+
+    def do_fails(self, *why: str) -> list[do.DriverEffect]:
+        return self.driver.step(do.Failed(" ".join(why)))
+
+    def _told(self, effect: do.DriverEffect) -> str:
+        match effect:
+            case do.PollAfter(delay_ms):
+                return f"poll after {delay_ms:g} ms"
+            case do.Recover():
+                return "read /migration"
+            case do.LookForBrokers(migrating):
+                return f"who is in ZooKeeper, beside {sorted(migrating)}?"
+            case do.ClaimController(claim):
+                return f"take /controller in epoch {claim.znode.kraft_controller_epoch}"
+            case do.CopyToLog():
+                return "copy all to the log"
+            case do.Sync(claim):
+                return f"compare all, ZooKeeper is at {claim.znode.kraft_metadata_offset}"
+            case do.TellEverything():
+                return "tell the brokers everything"
+            case do.Mirror(claim, is_snapshot):
+                return f"write {'everything' if is_snapshot else 'what changed'}, ZooKeeper is at {claim.znode.kraft_metadata_offset}"
+            case do.Note(MigrationDriverMoved() as moved):
+                return f"is {moved.to_state}"
+            case do.Note(MigrationWaits() as waits):
+                return f"waits: {waits.reason}"
+            case _:
+                raise AssertionError(effect)
+
+
+@pytest.mark.parametrize("script", ["migration_takes_over", "migration_waits", "migration_goes_on_after_a_failover", "migration_falls_behind"])
+def test_a_migration_goes_as_its_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
+    """Each script says in its comments which rule it plays."""
+    play(script, Talk().answer)
