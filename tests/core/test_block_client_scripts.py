@@ -6,8 +6,10 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
-from kraftsim.core.producer_ids.source import Complete, Effect, ProducerIdSource, SendAllocate, Waiting, WakeAt
+from kraftsim.core.producer_ids.source import Complete, Effect, EndBroker, ProducerIdSource, SendAllocate, Waiting, WakeAt
+from kraftsim.core.producer_ids.source_variants import EagerBlockClient, OnDemandBlockClient, TerminatingBlockClient, UncoordinatedSource
 from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
+from kraftsim.core.producer_ids.znode_block_client import ZnodeBlockClient
 from kraftsim.events.event import Event
 from protocol.errors import ErrorCode
 
@@ -18,6 +20,7 @@ class Talk:
     def __init__(self) -> None:
         self.now_ms = 0
         self.notes: list[Event] = []
+        self.stored: list[int] = []
         self.client: ProducerIdSource = self._prefetching()
 
     def answer(self, line: str) -> str:
@@ -34,6 +37,22 @@ class Talk:
         self.client = WaitingBlockClient(
             broker_epoch=lambda: 5, note=self.notes.append, max_wait_ms=30_000, surfaces_timeouts=bool(surfaces_timeouts)
         )
+
+    def do_znode(self) -> None:
+        self.client = ZnodeBlockClient(broker_epoch=lambda: 5, note=self.notes.append)
+
+    def do_variant(self, name: str) -> None:
+        """What KIP-730's text wants, or rejects: `terminating`, `on-demand`, `eager`."""
+        kind = {"terminating": TerminatingBlockClient, "on-demand": OnDemandBlockClient, "eager": EagerBlockClient}[name]
+        self.client = kind(broker_epoch=lambda: 5, note=self.notes.append)
+
+    def do_uncoordinated(self, broker_id: str, counted: str) -> None:
+        """A broker that asks nobody; the disk says how far it has counted."""
+        self.client = UncoordinatedSource(broker_id=int(broker_id), counted=int(counted), store=self.stored.append, note=self.notes.append)
+
+    def do_stored(self) -> list[str]:
+        stored, self.stored[:] = list(self.stored), []
+        return [f"stored {each}" for each in stored]
 
     def do_at(self, now_ms: str) -> None:
         self.now_ms = int(now_ms)
@@ -70,6 +89,8 @@ def _effect(effect: Effect) -> str:
             return f"complete waiter {waiter}: {_result(result)}"
         case WakeAt(at_ms):
             return f"wake at {at_ms}"
+        case EndBroker(why):
+            return f"end: {why}"
 
 
 def _result(result: int | Refusal | Waiting) -> str:
@@ -100,7 +121,15 @@ def _in_runs(results: list[int | Refusal | Waiting]) -> list[str]:
 
 @pytest.mark.parametrize(
     "script",
-    ["prefetching_block_client", "prefetching_after_failures", "waiting_block_client", "waiting_after_failures", "waiting_before_kafka_14417"],
+    [
+        "prefetching_block_client",
+        "prefetching_after_failures",
+        "waiting_block_client",
+        "waiting_after_failures",
+        "waiting_before_kafka_14417",
+        "blocks_out_of_zookeeper",
+        "blocks_in_other_ways",
+    ],
 )
 def test_block_clients_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
     """Each script says in its comments which rule it plays."""

@@ -1,4 +1,7 @@
-"""The own clients, told in tests/core/scripts: the idempotent producer and a reader by assignment.   Source: KIP-98, KIP-360, KIP-79, KAFKA-5494."""
+"""The own clients, told in tests/core/scripts: idempotent producers, one that leases its ids, and a reader by assignment.
+
+Source: KIP-98, KIP-360, KIP-79, KIP-758, KAFKA-5494; the lease_pid draft.
+"""
 
 from collections.abc import Callable
 
@@ -29,8 +32,29 @@ from kraftsim.core.clients.producer_steps import (
     Started,
     TimePassed,
     TopicPartition,
+    WindowAnnounced,
 )
 from kraftsim.core.clients.reader_positions import ReaderPositions
+from kraftsim.core.clients.windowed_producer import WindowedProducer
+from kraftsim.core.lease_pid.leasing import Lease
+from kraftsim.core.lease_pid.leasing_producer import LeasingProducer
+from kraftsim.core.lease_pid.producer_steps import (
+    Acknowledged,
+    AskLease,
+    GivenUp,
+    Handed,
+    Leased,
+    LeaseRefused,
+    LeaseTaken,
+    LeasingEffect,
+    LeasingInput,
+    LeasingSettings,
+    SendMessages,
+    ShutOut,
+    Waited,
+    WriteLost,
+    Written,
+)
 from protocol.errors import ErrorCode
 
 
@@ -45,6 +69,15 @@ class ProducerTalk:
         self.now_ms = 0
         self.producer = IdempotentProducer(ProducerSettings(**{"linger_ms": 0, **given}))  # type: ignore[arg-type]
         self.requests: dict[int, SendProduce] = {}
+
+    def do_windowed(self) -> None:
+        """The producer of KIP-758's second phase."""
+        self.do_producer("retry_backoff_ms=0")
+        self.producer = WindowedProducer(ProducerSettings(linger_ms=0, retry_backoff_ms=0))
+
+    def do_window(self, broker_id: str, *sequences: str) -> list[ProducerEffect]:
+        """How many sequence numbers may be under way to a broker; none: it says nothing of windows."""
+        return self._step(WindowAnnounced(int(broker_id), int(sequences[0]) if sequences else None))
 
     def answer(self, line: str) -> str:
         verb, *words = line.split()
@@ -111,6 +144,66 @@ class ProducerTalk:
                 return f"gave up {effect.record.key}: {effect.error_code.name}"
 
 
+class LeasingTalk:
+    """A producer that leases its ids from partition 0: "hand a b", "leased 7 1 0", "written 0 2"; a request has two messages at most."""
+
+    def __init__(self) -> None:
+        self.do_producer()
+
+    def do_producer(self, *traits: str) -> None:
+        """`keeps-none`: a new id in the place of a renewal; `knows ID`: an earlier incarnation held it."""
+        self.now_ms = 0
+        known = ((0, int(traits[traits.index("knows") + 1])),) if "knows" in traits else ()
+        settings = LeasingSettings(
+            expire_ms=9000, requests_max=2, messages_per_request=2, delivery_timeout_ms=60_000, renews="keeps-none" not in traits, known_ids=known
+        )
+        self.producer = LeasingProducer(settings)
+
+    def answer(self, line: str) -> str:
+        verb, *words = line.split()
+        effects: list[LeasingEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
+        return "\n".join(self._told(effect) for effect in effects)
+
+    def do_hand(self, *keys: str) -> list[LeasingEffect]:
+        return [effect for key in keys for effect in self._step(Handed(0, key, b"", self.now_ms))]
+
+    def do_leased(self, producer_id: str, generation: str, sequence_number: str) -> list[LeasingEffect]:
+        lease = Lease(producer_id=int(producer_id), generation=int(generation), sequence_number=int(sequence_number), expire_ms=9000)
+        return self._step(Leased(0, lease))
+
+    def do_not_leased(self, error: str = "") -> list[LeasingEffect]:
+        return self._step(LeaseRefused(0, ErrorCode[error] if error else None))
+
+    def do_written(self, request_id: str, taken: str, error: str = "NONE") -> list[LeasingEffect]:
+        return self._step(Written(request_id=int(request_id), taken=int(taken), base_offset=0, error=ErrorCode[error]))
+
+    def do_lose(self, request_id: str) -> list[LeasingEffect]:
+        return self._step(WriteLost(int(request_id)))
+
+    def do_at(self, now_ms: str) -> list[LeasingEffect]:
+        self.now_ms = int(now_ms)
+        return self._step(Waited())
+
+    def _step(self, happened: LeasingInput) -> list[LeasingEffect]:
+        return self.producer.step(happened, self.now_ms)
+
+    def _told(self, effect: LeasingEffect) -> str:
+        match effect:
+            case AskLease(producer_id=producer_id):
+                return f"lease {producer_id}"
+            case SendMessages():
+                keys = " ".join(each.key for each in effect.messages)
+                return f"request {effect.request_id}: [{keys}] as {effect.producer_id} generation {effect.generation} from {effect.first_sequence}"
+            case LeaseTaken(lease=lease, is_new_id=is_new_id):
+                return f"holds {lease.producer_id} generation {lease.generation}, next {lease.sequence_number}{', a new id' if is_new_id else ''}"
+            case Acknowledged(message):
+                return f"delivered {message.key}"
+            case GivenUp(message=message, error=error):
+                return f"gave up {message.key}: {error.name}"
+            case ShutOut():
+                return "is shut out"
+
+
 class ReaderTalk:
     """A reader that is told by lines such as "begins 0 5"."""
 
@@ -164,11 +257,18 @@ def _batch(batch: OutgoingBatch) -> str:
         "producer_log_forgot",
         "producer_epochs_are_used_up",
         "producer_gives_up",
+        "producer_hears_of_windows",
     ],
 )
 def test_producers_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
     """Each script says in its comments which rule it plays."""
     play(script, ProducerTalk().answer)
+
+
+@pytest.mark.parametrize("script", ["leasing_renews", "leasing_after_losses"])
+def test_leasing_producers_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
+    """Each script says in its comments which rule it plays."""
+    play(script, LeasingTalk().answer)
 
 
 @pytest.mark.parametrize("script", ["reader_reads_to_the_end", "reader_finds_a_shorter_log"])
