@@ -141,10 +141,7 @@ def _allocate(
     retries: list[tuple[int, Broker, int, int]],
 ) -> None:
     """Let the controller decide and write; its answer comes later, or is lost, and then the broker asks again."""
-    if isinstance(control, RepeatingProducerIdControl):
-        decided = control.decide_once(broker.broker_id, epoch, number)
-    else:
-        decided = control.decide_allocate(broker.broker_id, epoch)
+    decided = control.decide_allocate(broker.broker_id, epoch, number)
     if isinstance(decided, Decision):
         for record in decided.records:
             control.replay(record)

@@ -6,6 +6,8 @@ Whoever tells a story of single steps needs it; whoever only wants to write uses
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from kraftsim.cluster.rights import added, dropped, everybody, is_done, shut_out
+from kraftsim.core.producer_ids.control_variants import BLOCK_SIZE_CONFIG
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.world.interface import World
@@ -24,7 +26,8 @@ from protocol.schema import Message
 PARTITION = 0
 PRODUCE_VERSION, FETCH_VERSION, LIST_VERSION = 9, 11, 8
 RETRY_SECONDS = 0.1
-TOPIC_RESOURCE = 2
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+ALL_BROKERS = ""
 BYTES_MAX = 1 << 20
 TIMEOUT_MS = 5000
 SLOWLY = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -52,6 +55,23 @@ class ExactClient:
         rows = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in configs.items()]
         resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=self._topic, configs=rows)
         await self._ask_any(IncrementalAlterConfigsRequest(resources=[resource]))
+
+    async def set_block_size(self, size: int) -> None:
+        """Let controllers that may change it give blocks of so many producer ids."""
+        resource = AlterConfigsResource(
+            resource_type=BROKER_RESOURCE,
+            resource_name=ALL_BROKERS,
+            configs=[AlterableConfig(name=BLOCK_SIZE_CONFIG, config_operation=0, value=str(size))],
+        )
+        await self._ask_any(IncrementalAlterConfigsRequest(resources=[resource]))
+
+    async def shut_out(self, hosts: Sequence[str]) -> None:
+        """Let everybody do everything to the cluster but those who come from these addresses: they may not act as brokers."""
+        await self._until_done(added([everybody(), *map(shut_out, hosts)]))
+
+    async def let_in_again(self, hosts: Sequence[str]) -> None:
+        """Let them, too."""
+        await self._until_done(dropped([shut_out(host) for host in hosts]))
 
     async def set_replicas(self, replicas: Sequence[int]) -> None:
         """Let the partition lie on these brokers, and return when all of them are in sync."""
@@ -134,6 +154,10 @@ class ExactClient:
                     return await connection.request(request, api_version=version)
             except OSError:
                 pass  # asked again
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _until_done(self, request: Message) -> None:
+        while not is_done(await self._ask_any(request)):
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _ask_any(self, request: Message) -> Message:

@@ -3,9 +3,10 @@
 Nobody else compares releases, and no product code asks whether a bug is on: it uses the part it was given.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
@@ -15,13 +16,15 @@ from kraftsim.core.metadata.broker_configs import BrokerSettings, static_setting
 from kraftsim.core.metadata.config_changes import config_tables
 from kraftsim.core.metadata.config_tables import ConfigTables
 from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode, ReplicationManners
-from kraftsim.core.metadata.controller_state import ControllerState
+from kraftsim.core.metadata.controller_state import ControllerState, ProducerIdControlFactory
 from kraftsim.core.metadata.image import ImageWithoutZooKeeper, MetadataImage
 from kraftsim.core.migration.driver import MigrationDriver
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.producer_ids.control import ProducerIdControl
+from kraftsim.core.producer_ids.control_variants import LastIdProducerIdControl, RepeatingProducerIdControl, ResizableProducerIdControl
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
 from kraftsim.core.producer_ids.source import ProducerIdSource
+from kraftsim.core.producer_ids.source_variants import EagerBlockClient, OnDemandBlockClient, TerminatingBlockClient
 from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
 from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
 from kraftsim.core.producer_state.manager import ProducerStateManager
@@ -41,7 +44,22 @@ from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 from kraftsim.node.broker.transactions.verification import Verifier
-from kraftsim.node.config import ANNOUNCED_WINDOW, AS_RELEASED, EVERY_SEGMENT, LATEST_BATCH, NEWEST_TWO, REPLAY_YOUNGER, UNKNOWN_PRODUCERS, NodeConfig
+from kraftsim.node.config import (
+    ANNOUNCED_WINDOW,
+    AS_RELEASED,
+    EAGER,
+    ENDING,
+    EVERY_SEGMENT,
+    LAST_ID,
+    LATEST_BATCH,
+    NEWEST_TWO,
+    ON_DEMAND,
+    REPEATING,
+    REPLAY_YOUNGER,
+    RESIZABLE,
+    UNKNOWN_PRODUCERS,
+    NodeConfig,
+)
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.migration.copying import ZookeeperCopy
 from kraftsim.node.controller.migration.zookeeper_side import ZookeeperSide
@@ -226,6 +244,16 @@ class Parts:
             raise ConfigError(f"kraftsim.tiering.remedy: expected one of {', '.join(REMEDIES)}, got {config.tiering_remedy!r}")
         return REMEDIES[config.tiering_remedy]() if config.tiering_remedy else self.tiering_remedy()
 
+    def id_source(self, config: NodeConfig) -> ProducerIdSourceFactory:
+        """Return what makes a broker's source of producer ids: as the release does, or as kraftsim.producer.ids says."""
+        told = ID_SOURCES.get(config.producer_ids)
+        return self.producer_id_source if told is None else told
+
+    def id_control(self, config: NodeConfig) -> ProducerIdControlFactory:
+        """Return what makes a controller's rules for blocks: as shipped, or as kraftsim.producer.id.control says."""
+        told = ID_CONTROLS.get(config.producer_id_control)
+        return self.producer_id_control if told is None else partial(told, size=config.producer_id_block_size)
+
     @property
     def config_tables(self) -> ConfigTables:
         """What the release knows of configurations."""
@@ -262,6 +290,27 @@ def _past_told(release: Release) -> PastTold:
     if release.has(WITHOUT_ZOOKEEPER):
         return PastTold.NEVER
     return PastTold.IN_TRANSACTIONS if release.has(MIGRATES_IN_TRANSACTIONS) else PastTold.WHERE_IT_CAN_BE
+
+
+def source_of(kind: type[PrefetchingBlockClient]) -> ProducerIdSourceFactory:
+    """Return what makes sources of a kind that lets nobody wait."""
+
+    def make(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+        return kind(broker_epoch=broker_epoch, note=note)
+
+    return make
+
+
+ID_SOURCES: Final[Mapping[str, ProducerIdSourceFactory]] = {
+    ENDING: source_of(TerminatingBlockClient),
+    ON_DEMAND: source_of(OnDemandBlockClient),
+    EAGER: source_of(EagerBlockClient),
+}
+ID_CONTROLS: Final[Mapping[str, type[ResizableProducerIdControl]]] = {
+    RESIZABLE: ResizableProducerIdControl,
+    REPEATING: RepeatingProducerIdControl,
+    LAST_ID: LastIdProducerIdControl,
+}
 
 
 def prefetching_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:

@@ -2,8 +2,9 @@
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.producer_ids.block import ProducerIdBlock
-from kraftsim.core.producer_ids.control_variants import RepeatingProducerIdControl, ResizableProducerIdControl
+from kraftsim.core.producer_ids.control_variants import BLOCK_SIZE_CONFIG, RepeatingProducerIdControl, ResizableProducerIdControl
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
+from kraftsim.core.producer_ids.source import EndBroker
 from kraftsim.core.producer_ids.source_variants import (
     BROKER_BITS,
     COUNTED_AHEAD,
@@ -97,8 +98,8 @@ def test_to_have_no_right_ends_the_broker_of_the_text_and_only_that() -> None:
             source.claim(0)
             source.take_effects()
             source.on_response(error, 0, 0, 0)
-            must_end = getattr(source, "must_end", None) is not None
-            assert must_end is (is_fatal and error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            ends = [effect for effect in source.take_effects() if isinstance(effect, EndBroker)]
+            assert len(ends) == (is_fatal and error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             source.claim(60)
             assert len(source.take_effects()) == 1, "the shipped broker asks again after its pause, and so would this one if it lived"
 
@@ -108,24 +109,45 @@ def test_to_have_no_right_ends_the_broker_of_the_text_and_only_that() -> None:
 
 def test_a_request_that_comes_again_has_the_same_block_and_burns_none() -> None:
     control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
-    block = given(control.decide_once(1, 5, 1), control)
-    assert given(control.decide_once(1, 5, 1), control) == block and control.next_producer_id == 1000
-    assert given(control.decide_once(1, 5, 2), control).first_producer_id == 1000
-    assert given(control.decide_once(2, 5, 1), control).first_producer_id == 2000
+    block = given(control.decide_allocate(1, 5, 1), control)
+    assert given(control.decide_allocate(1, 5, 1), control) == block and control.next_producer_id == 1000
+    assert given(control.decide_allocate(1, 5, 2), control).first_producer_id == 1000
+    assert given(control.decide_allocate(2, 5, 1), control).first_producer_id == 2000
 
 
 def test_what_the_controller_forgets_at_a_failover_burns_a_block_after_all() -> None:
     first = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
     second = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
-    given(first.decide_once(1, 5, 1), first, second)
-    assert given(second.decide_once(1, 5, 1), second).first_producer_id == 1000
+    given(first.decide_allocate(1, 5, 1), first, second)
+    assert given(second.decide_allocate(1, 5, 1), second).first_producer_id == 1000
+
+
+def test_a_block_that_was_not_committed_is_forgotten_with_its_request() -> None:
+    journal = Journal()
+    control = RepeatingProducerIdControl(journal, lambda broker_id, epoch: True)
+    journal.mark(10)
+    given(control.decide_allocate(1, 5, 1), control)
+    journal.revert_to(10)
+    journal.mark(11)
+    assert given(control.decide_allocate(2, 5, 1), control).first_producer_id == 0
+    assert given(control.decide_allocate(1, 5, 1), control).first_producer_id == 1000, "its first block is another broker's now"
+
+
+def test_the_size_that_is_set_for_all_brokers_goes_before_the_one_that_a_controller_was_told() -> None:
+    told: dict[str, str] = {}
+    control = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True, told.get, size=50)
+    sizes = []
+    for value in (None, "7", "0", "seven", str(2**31), "100000"):
+        told |= {BLOCK_SIZE_CONFIG: value} if value is not None else {}
+        sizes.append(given(control.decide_allocate(1, 5), control).size)
+    assert sizes == [50, 7, 50, 50, 50, 100_000]
 
 
 def test_a_broker_that_counts_anew_in_the_same_epoch_is_given_ids_that_it_has_given_away() -> None:
     """The class of bugs for which KIP-730 rejected it: the shipped controller gives another block."""
     control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
-    before = given(control.decide_once(1, 5, 1), control)
-    after_a_restart = given(control.decide_once(1, 5, 1), control)
+    before = given(control.decide_allocate(1, 5, 1), control)
+    after_a_restart = given(control.decide_allocate(1, 5, 1), control)
     assert after_a_restart == before
     assert given(control.decide_allocate(1, 5), control) != before
 

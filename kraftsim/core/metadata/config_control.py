@@ -42,6 +42,10 @@ class ConfigControl:
         """Return what was set on a resource itself; to be read only."""
         return self._configs.get((resource_type, resource_name)) or NO_CONFIGS
 
+    def of_all_brokers(self, name: str) -> str | None:
+        """Return what was set for all brokers under a name; None if nothing was."""
+        return self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS).get(name)
+
     def resources(self) -> list[tuple[int, str]]:
         """Return what has configurations of its own, in order."""
         return sorted(resource for resource, configs in self._configs.items() if configs)

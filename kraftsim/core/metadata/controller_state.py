@@ -21,7 +21,7 @@ from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.replication_control import ReplicationControl
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, TopicDefaults
 from kraftsim.core.migration.standing import MigrationStanding
-from kraftsim.core.producer_ids.control import ProducerIdControl
+from kraftsim.core.producer_ids.control import ProducerIdControl, Told
 from kraftsim.core.timeline import Journal, Key, TimelineDict, TimelineValue, Value
 from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced, BrokerUnregistered, PartitionChanged
 from protocol.config_resources import ConfigResourceType
@@ -50,7 +50,7 @@ from protocol.schema import Message
 
 FIRST_WITH_PREVIOUS_EPOCH: Final = 3
 """The version of BrokerRegistration since which a broker names the epoch of its last clean stop."""
-ProducerIdControlFactory = Callable[[Journal, Callable[[int, int], bool]], ProducerIdControl]
+ProducerIdControlFactory = Callable[[Journal, Callable[[int, int], bool], Told], ProducerIdControl]
 
 
 class ControllerState:
@@ -78,7 +78,7 @@ class ControllerState:
         )
         self.configs = ConfigControl(self.journal, self.node)
         self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults, manners=self.node.replication)
-        self.producer_ids = producer_id_control(self.journal, self.cluster.is_current)
+        self.producer_ids = producer_id_control(self.journal, self.cluster.is_current, self.configs.of_all_brokers)
         self.registries = Registries(self._new_table)
         self.cluster.standing = MigrationStanding(
             self.features,

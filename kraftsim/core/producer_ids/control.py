@@ -12,11 +12,22 @@ from kraftsim.core.timeline import Journal, TimelineValue
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
+Told = Callable[[str], str | None]
+"""What was set for all brokers while the cluster runs, by name of the configuration."""
+
+
+def nothing_told(name: str) -> str | None:
+    """Return that nothing was set."""
+    return None
+
 
 class ProducerIdControl:
-    """`is_current(broker_id, broker_epoch)` tells whether that is the broker's present registration; a fenced broker is served, too."""
+    """`is_current(broker_id, broker_epoch)` tells whether that is the broker's present registration; a fenced broker is served, too.
 
-    def __init__(self, journal: Journal, is_current: Callable[[int, int], bool]) -> None:
+    Shipped controllers ask for no configuration (`told`).
+    """
+
+    def __init__(self, journal: Journal, is_current: Callable[[int, int], bool], told: Told = nothing_told) -> None:
         self._is_current = is_current
         self._next_producer_id: TimelineValue[int | None] = TimelineValue(journal, None)
         """None until the first record: only then may a record bring any value (a snapshot, a migration)."""
@@ -31,8 +42,8 @@ class ProducerIdControl:
         """How many ids the next block has."""
         return BLOCK_SIZE
 
-    def decide_allocate(self, broker_id: int, broker_epoch: int) -> Decision[ProducerIdBlock] | Refusal:
-        """Propose the next block for a broker; nothing changes until the record is replayed.
+    def decide_allocate(self, broker_id: int, broker_epoch: int, request_number: int | None = None) -> Decision[ProducerIdBlock] | Refusal:
+        """Propose the next block for a broker; nothing changes until the record is replayed. Whether it has asked before makes no difference.
 
         Refuses with STALE_BROKER_EPOCH if the broker is not registered or registered again since, and with UNKNOWN_SERVER_ERROR, for ever,
         when no block is left.

@@ -6,20 +6,29 @@ Source: KIP-730 (block size decided by the controller; rejected alternative "Ide
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.producer_ids.block import BLOCK_SIZE, ProducerIdBlock
-from kraftsim.core.producer_ids.control import ProducerIdControl
-from kraftsim.core.timeline import Journal
+from kraftsim.core.producer_ids.control import ProducerIdControl, Told, nothing_told
+from kraftsim.core.timeline import Journal, TimelineDict
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+
+INT32_MAX: Final = 2**31 - 1
+BLOCK_SIZE_CONFIG: Final = "kraftsim.producer.id.block.size"
+"""Of all brokers, as IncrementalAlterConfigs sets it: it is in the log, and each controller goes by it."""
 
 
 class ResizableProducerIdControl(ProducerIdControl):
-    """Gives blocks of a size that may be changed while brokers run and hold others."""
+    """Gives blocks of a size that may be changed while brokers run and hold others.
 
-    def __init__(self, journal: Journal, is_current: Callable[[int, int], bool]) -> None:
-        super().__init__(journal, is_current)
-        self._size = BLOCK_SIZE
+    What is set for all brokers goes before what this controller was told.
+    """
+
+    def __init__(self, journal: Journal, is_current: Callable[[int, int], bool], told: Told = nothing_told, *, size: int = BLOCK_SIZE) -> None:
+        super().__init__(journal, is_current, told)
+        self._told = told
+        self.resize(size)
 
     def resize(self, size: int) -> None:
         """Give blocks of this size from now on. Nothing of it is in the log: the next controller goes by its own."""
@@ -28,38 +37,51 @@ class ResizableProducerIdControl(ProducerIdControl):
 
     @property
     def block_size(self) -> int:
-        """How many ids the next block has."""
-        return self._size
+        """How many ids the next block has. What is set and is no size is as if it were not set."""
+        told = self._told(BLOCK_SIZE_CONFIG) or ""
+        return int(told) if told.isascii() and told.isdigit() and 0 < int(told) <= INT32_MAX else self._size
 
 
-class RepeatingProducerIdControl(ProducerIdControl):
+class RepeatingProducerIdControl(ResizableProducerIdControl):
     """Answers a request that comes again with the block that it was given. A request is a broker, its epoch, and a number that the broker counts."""
 
-    def __init__(self, journal: Journal, is_current: Callable[[int, int], bool]) -> None:
-        super().__init__(journal, is_current)
-        self._given: dict[tuple[int, int], tuple[int, ProducerIdBlock]] = {}
-        """Broker and epoch -> the last request's number, and its block; gone with this controller."""
+    def __init__(self, journal: Journal, is_current: Callable[[int, int], bool], told: Told = nothing_told, *, size: int = BLOCK_SIZE) -> None:
+        super().__init__(journal, is_current, told, size=size)
+        self._given: TimelineDict[tuple[int, int], tuple[int, ProducerIdBlock]] = TimelineDict(journal)
+        """Broker and epoch -> the last request's number, and its block; gone with this controller, and undone with what it did not commit."""
+        self._deciding: tuple[int, int, int] | None = None
 
-    def decide_once(self, broker_id: int, broker_epoch: int, request_number: int) -> Decision[ProducerIdBlock] | Refusal:
-        """Propose a block, or none but the one that this request was given before."""
+    def decide_allocate(self, broker_id: int, broker_epoch: int, request_number: int | None = None) -> Decision[ProducerIdBlock] | Refusal:
+        """Propose a block, or none but the one that this request was given before. A request without a number is always a new one."""
+        self._deciding = None
+        if request_number is None:
+            return super().decide_allocate(broker_id, broker_epoch)
         known = self._given.get((broker_id, broker_epoch))
         if known is not None and known[0] == request_number:
             return Decision([], known[1])
-        decision = self.decide_allocate(broker_id, broker_epoch)
-        if isinstance(decision, Decision):
-            self._given[broker_id, broker_epoch] = (request_number, decision.result)
+        decision = super().decide_allocate(broker_id, broker_epoch)
+        self._deciding = (broker_id, broker_epoch, request_number)
         return decision
 
+    def replay(self, record: ProducerIdsRecord) -> None:
+        """Take a block as given away, and remember for which request if it was decided here."""
+        first_producer_id = self.next_producer_id
+        super().replay(record)
+        deciding, self._deciding = self._deciding, None
+        if deciding is not None and deciding[:2] == (record.broker_id, record.broker_epoch):
+            block = ProducerIdBlock(first_producer_id=first_producer_id, size=record.next_producer_id - first_producer_id)
+            self._given[record.broker_id, record.broker_epoch] = (deciding[2], block)
 
-class LastIdProducerIdControl(ProducerIdControl):
+
+class LastIdProducerIdControl(ResizableProducerIdControl):
     """Writes the last id of a block into its record, and reads it so: the text calls the field an end and does not say on which side it lies.
 
     Whoever reads such a record as Kafka does gives the last id of each block twice; the other way round one id of each is lost.
     """
 
-    def decide_allocate(self, broker_id: int, broker_epoch: int) -> Decision[ProducerIdBlock] | Refusal:
+    def decide_allocate(self, broker_id: int, broker_epoch: int, request_number: int | None = None) -> Decision[ProducerIdBlock] | Refusal:
         """Propose the next block; its record names the last id in it."""
-        decided = super().decide_allocate(broker_id, broker_epoch)
+        decided = super().decide_allocate(broker_id, broker_epoch, request_number)
         if isinstance(decided, Refusal):
             return decided
         block = decided.result

@@ -40,7 +40,14 @@ class WakeAt:
     at_ms: int
 
 
-Effect = SendAllocate | Complete | WakeAt
+@dataclass(frozen=True, slots=True)
+class EndBroker:
+    """Take the broker down: it cannot go on. No shipped source leaves it."""
+
+    why: str
+
+
+Effect = SendAllocate | Complete | WakeAt | EndBroker
 
 
 class ProducerIdSource(Protocol):

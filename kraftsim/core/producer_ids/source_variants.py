@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_ids.block import ProducerId
+from kraftsim.core.producer_ids.block import ProducerId, ProducerIdBlock
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
-from kraftsim.core.producer_ids.source import Effect, Waiting
+from kraftsim.core.producer_ids.source import Effect, EndBroker, Waiting
 from kraftsim.events.event import Event
 from protocol.errors import ErrorCode
 
@@ -20,14 +20,12 @@ COUNTED_AHEAD: Final = 1000
 
 
 class TerminatingBlockClient(PrefetchingBlockClient):
-    """To have no right to ask is fatal, as the text wants it: `must_end` says why the broker has to go. Shipped brokers ask again."""
-
-    must_end: str | None = None
+    """To have no right to ask is fatal, as the text wants it. Shipped brokers ask again."""
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
         """Take the answer; CLUSTER_AUTHORIZATION_FAILED ends the broker."""
         if error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            self.must_end = "AllocateProducerIds: this broker may not ask its controller"
+            self._effects.append(EndBroker("AllocateProducerIds: this broker may not ask its controller"))
         super().on_response(error_code, first_producer_id, size, now_ms)
 
 
@@ -45,6 +43,18 @@ class EagerBlockClient(PrefetchingBlockClient):
         return producer_id == self._current.first_producer_id
 
 
+def own_block(broker_id: int, counted: int) -> ProducerIdBlock | Refusal:
+    """Return the next block of a broker that asks nobody, given how many ids it has counted so far.
+
+    UNKNOWN_SERVER_ERROR where the broker's id, or the counter, does not fit.
+    """
+    if not 0 <= broker_id < 1 << BROKER_BITS:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} does not fit in {BROKER_BITS} bits")
+    if counted > (1 << COUNTER_BITS) - COUNTED_AHEAD:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} has used all its ids")
+    return ProducerIdBlock(first_producer_id=broker_id << COUNTER_BITS | counted, size=COUNTED_AHEAD)
+
+
 class UncoordinatedSource:
     """Asks nobody: the broker's id is in the high bits, a counter of its own in the low ones, and on its disk how far that may have come.
 
@@ -58,12 +68,11 @@ class UncoordinatedSource:
 
     def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
         """Hand out the next id; UNKNOWN_SERVER_ERROR where the broker's id, or the counter, does not fit. Never Waiting."""
-        if not 0 <= self._broker_id < 1 << BROKER_BITS:
-            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {self._broker_id} does not fit in {BROKER_BITS} bits")
-        if self._next >= 1 << COUNTER_BITS:
-            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {self._broker_id} has used all its ids")
         if self._next == self._counted:
-            self._counted += COUNTED_AHEAD
+            block = own_block(self._broker_id, self._counted)
+            if isinstance(block, Refusal):
+                return block
+            self._counted += block.size
             self._store(self._counted)
         self._next += 1
         return ProducerId(self._broker_id << COUNTER_BITS | self._next - 1)

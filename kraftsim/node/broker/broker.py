@@ -6,7 +6,6 @@ Source: kafka.server.BrokerServer.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.broker_configs import BrokerSettings
@@ -17,6 +16,7 @@ from kraftsim.core.partitions.fetch_sessions import FetchSessions
 from kraftsim.core.partitions.following import Following
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, spoken_versions
+from kraftsim.node.broker.block_channels import Surroundings, block_channel
 from kraftsim.node.broker.client_quotas import ClientQuotas, throttled
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.forwarded import broker_handlers
@@ -25,7 +25,7 @@ from kraftsim.node.broker.groups.told_settings import group_settings, may_serve_
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import PartitionKey
 from kraftsim.node.broker.metadata_source import MetadataSource
-from kraftsim.node.broker.producer_ids import ProducerIds
+from kraftsim.node.broker.producer_ids import BlockChannel, ProducerIds
 from kraftsim.node.broker.quorum_source import QuorumSource
 from kraftsim.node.broker.replication.throttles import ReplicationThrottles
 from kraftsim.node.broker.tiered_storage.store_settings import METADATA_TOPIC
@@ -97,15 +97,9 @@ class Broker:
 
     def _keep_partitions(self) -> None:
         """Make what holds partitions: their logs, their copies, and the ways to the controller that both need."""
-        channel = partial(
-            ControllerChannel,
-            self.shell,
-            controller=self.source.active_controller,
-            request_timeout_ms=self.config.controller_socket_timeout_ms,
-            own_versions=self.source.controller_versions,
-        )
-        self._forwarded = channel(name="forwarding")
-        self._alterations = channel(name="alter-partition")
+        self._channels: list[ControllerChannel] = []
+        self._forwarded = self._new_channel("forwarding")
+        self._alterations = self._new_channel("alter-partition")
         self.throttles = ReplicationThrottles(self.config, self.world.clock)
         self.replication = self.source.replication(
             self.shell,
@@ -118,7 +112,7 @@ class Broker:
             on_moved=self.on_partition_changed,
             disk_failed=lambda path, operation, failure: self.partitions.disk_failed(path, operation, failure),
         )
-        self._assignments = channel(name="directory-assignments")
+        assignments = self._new_channel("directory-assignments")
         self.partitions = self.source.partitions(
             self.shell,
             self.parts,
@@ -127,8 +121,30 @@ class Broker:
             self.replication,
             settings=self.settings,
             on_offline=self.source.directory_failed,
-            assignments=DirectoryAssignments(self.shell, self._assignments, lambda: self.broker_epoch),
+            assignments=DirectoryAssignments(self.shell, assignments, lambda: self.broker_epoch),
         )
+
+    def _new_channel(self, name: str) -> ControllerChannel:
+        """Make a channel to the controller, which ends with this broker."""
+        made = ControllerChannel(
+            self.shell,
+            name=name,
+            controller=self.source.active_controller,
+            request_timeout_ms=self.config.controller_socket_timeout_ms,
+            own_versions=self.source.controller_versions,
+        )
+        self._channels.append(made)
+        return made
+
+    def _block_channel(self) -> BlockChannel:
+        """Return the way to blocks of producer ids."""
+        around = Surroundings(
+            shell=self.shell,
+            shared=self.source.block_channel(self._forwarded),
+            new_channel=self._new_channel,
+            copied_until=lambda: self.image.next_producer_id or 0,
+        )
+        return block_channel(self.config, around)
 
     def _coordinate(self) -> None:
         """Make what coordinates groups and transactions, and hands out producer ids."""
@@ -147,10 +163,10 @@ class Broker:
         self.forwarding = self.source.decisions(self._forwarded)
         self.creation = self.source.topic_creation(self._forwarded)
         self.tiered = self._remote_side()
-        source = self.parts.producer_id_source(
+        source = self.parts.id_source(self.config)(
             broker_epoch=lambda: self.broker_epoch, note=self.world.note, max_wait_ms=self.config.request_timeout_ms
         )
-        self.producer_ids = ProducerIds(self.world, self.config.node_id, source, self.source.block_channel(self._forwarded))
+        self.producer_ids = ProducerIds(self.shell, source, self._block_channel())
         self.transactions = TransactionCoordinator(
             self.shell,
             self.parts,
@@ -232,9 +248,8 @@ class Broker:
         self.verifier.close()
         if self.tiered is not None:
             self.tiered.close()
-        self._forwarded.close()
-        self._alterations.close()
-        self._assignments.close()
+        for channel in self._channels:
+            channel.close()
         await self.source.stop()
         await self.partitions.cleaner.stop()
         await self.shell.tasks.join()
@@ -350,9 +365,8 @@ class Broker:
         self._is_decided.set()
         self._listeners.abort()
         self.source.abort()
-        self._forwarded.abort()
-        self._alterations.abort()
-        self._assignments.abort()
+        for channel in self._channels:
+            channel.abort()
         self.replication.abort()
         self.transactions.abort()
         self.verifier.abort()

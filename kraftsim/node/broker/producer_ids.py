@@ -9,10 +9,10 @@ from typing import Protocol, assert_never
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_ids.block import ProducerId
-from kraftsim.core.producer_ids.source import Complete, Effect, ProducerIdSource, SendAllocate, Waiting, WakeAt
+from kraftsim.core.producer_ids.source import Complete, Effect, EndBroker, ProducerIdSource, SendAllocate, Waiting, WakeAt
 from kraftsim.node.outbound import OnAnswer
 from kraftsim.node.pump import Pump
-from kraftsim.world.interface import World
+from kraftsim.node.shell import NodeShell
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.schema import Message
 
@@ -30,9 +30,10 @@ class BlockChannel(Protocol):
 class ProducerIds:
     """Hands out producer ids one by one."""
 
-    def __init__(self, world: World, broker_id: int, source: ProducerIdSource, controller: BlockChannel) -> None:
-        self._clock = world.clock
-        self._broker_id = broker_id
+    def __init__(self, shell: NodeShell, source: ProducerIdSource, controller: BlockChannel) -> None:
+        self._shell = shell
+        self._clock = shell.world.clock
+        self._broker_id = shell.config.node_id
         self._source = source
         self._controller = controller
         self._waiters: dict[int, OnProducerId] = {}
@@ -60,6 +61,8 @@ class ProducerIds:
             case WakeAt():
                 delay_ms = max(effect.at_ms - self._clock.monotonic_ms(), 0)
                 asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_wake)
+            case EndBroker():
+                self._shell.fail(PermissionError(effect.why))
             case _:
                 assert_never(effect)
 

@@ -24,6 +24,7 @@ from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.active_only import for_active_controller
+from kraftsim.node.controller.block_limits import BlockLimits
 from kraftsim.node.controller.bootstrap import load_bootstrap
 from kraftsim.node.controller.ledger import MetadataLedger
 from kraftsim.node.controller.migration.migration import Migration
@@ -75,6 +76,7 @@ class Controller:
         self.shell.security.registries = lambda: self.ledger.state.registries
         self.parts = parts
         self.mutations = MutationQuotas(config, world.clock, lambda: self.ledger.state.registries)
+        self.block_limits = BlockLimits(config, world.clock)
         found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
         served = guarded(self.shell, CONTROLLER_GUARDS, map(for_active_controller, found))  # whether one may is looked at first
         self._handlers = {handler.key: handler for handler in served}
@@ -334,7 +336,7 @@ class Controller:
                 num_partitions=config.num_partitions,
                 replication_factor=config.default_replication_factor,
             ),
-            producer_id_control=self.parts.producer_id_control,
+            producer_id_control=self.parts.id_control(config),
             node=self.parts.controller_node(config),
         )
 

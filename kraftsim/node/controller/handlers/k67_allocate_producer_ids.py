@@ -7,6 +7,7 @@ Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_ids.request_number import number_of
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.ledger import AppendedOffsets
@@ -22,22 +23,25 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Refuse at once, or answer when the block is committed."""
     request = call.body
     assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
-    decision = controller.ledger.state.producer_ids.decide_allocate(request.broker_id, request.broker_epoch)
+    pause_ms = controller.block_limits.pause_ms(request.broker_id)
+    if pause_ms:
+        return AllocateProducerIdsResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, throttle_time_ms=pause_ms)
+    decision = controller.ledger.state.producer_ids.decide_allocate(request.broker_id, request.broker_epoch, number_of(request))
     if isinstance(decision, Refusal):
         return AllocateProducerIdsResponse(error_code=decision.error)
     block = decision.result
 
     def answer(offsets: AppendedOffsets | None) -> Answer:
-        assert offsets is not None, "a block is a record"
-        controller.world.note(
-            ProducerIdBlockAllocated(
-                broker_id=request.broker_id,
-                broker_epoch=request.broker_epoch,
-                first_producer_id=block.first_producer_id,
-                next_producer_id=block.next_producer_id,
-                offset=offsets.first_offset,
+        if offsets is not None:  # none is written for a request that is answered once more
+            controller.world.note(
+                ProducerIdBlockAllocated(
+                    broker_id=request.broker_id,
+                    broker_epoch=request.broker_epoch,
+                    first_producer_id=block.first_producer_id,
+                    next_producer_id=block.next_producer_id,
+                    offset=offsets.first_offset,
+                )
             )
-        )
         return AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size)
 
     return controller.ledger.commit(decision, answer)

@@ -1,0 +1,112 @@
+"""A broker loses the right to speak to the controller while clients work: KIP-730's text wants it to end, shipped brokers ask again.
+
+CLUSTER_ACTION is taken from one broker by an access control entry for the address that it dials from, and given back. Blocks are small, so that it
+soon needs one. The broker of the text goes down, and clients go elsewhere; the shipped one stays, answers COORDINATOR_LOAD_IN_PROGRESS to whoever
+asks it for an id, and is fenced, for its heartbeats are refused as well. Either way no id is given twice, and no record is lost.
+Source: KIP-730 (possible errors), KIP-140; kafka.coordinator.transaction.RPCProducerIdManager.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+TOPIC = "ledger"
+PARTITIONS = 3
+OUTCAST, ITS_ADDRESS = "broker-2", "127.77.0.2"
+ADDRESSES = (ITS_ADDRESS, "10.0.0.4")
+"""In simulation hosts are numbered as they come: the harness, one controller, the brokers."""
+ENDING = "ending"
+PAUSE_SECONDS = 0.1
+LOOK_SECONDS = 0.1
+END_SECONDS = 30.0
+WORKLOAD = {"records": 60, "askers": 2, "without_rights_ms": 6000, "work_ms": 1000}
+
+
+async def play(stage: Stage) -> None:
+    """Take the right away under load, see what the broker does, and give it back."""
+    await stage.create_topic(TOPIC, PARTITIONS, len(stage.spec.broker_names))
+    is_over: list[bool] = []
+    askers = [_ask(stage, f"asker-{number}", is_over) for number in range(1, stage.workload("askers") + 1)]
+    await under_faults(stage, _write(stage), _shut_out(stage, is_over), *askers, seconds=stage.workload("work_ms") / 1000)
+
+
+async def _shut_out(stage: Stage, is_over: list[bool]) -> None:
+    admin = stage.exact_client("admin", TOPIC)
+    stage.note(PhaseBegan(phase="without-rights"))
+    await admin.shut_out(ADDRESSES)
+    if stage.spec.settings.get("kraftsim.producer.ids") == ENDING:
+        await within(stage, f"{OUTCAST} ends", _gone(stage), END_SECONDS)
+    else:
+        await stage.sleep(stage.workload("without_rights_ms") / 1000)
+        if stage.is_down(OUTCAST):
+            raise StoryFailed(f"{OUTCAST} has ended, where shipped brokers go on")
+    stage.note(PhaseBegan(phase="with-rights"))
+    await admin.let_in_again(ADDRESSES)
+    if stage.is_down(OUTCAST):
+        await stage.mend()
+    await stage.wait_for_brokers()
+    is_over.append(True)
+
+
+async def _gone(stage: Stage) -> None:
+    while not stage.is_down(OUTCAST):
+        await stage.sleep(LOOK_SECONDS)
+
+
+async def _ask(stage: Stage, name: str, is_over: list[bool]) -> None:
+    asker = stage.id_asker(name)
+    while not is_over:
+        await asker.ask(5)
+        await stage.sleep(PAUSE_SECONDS)
+    await asker.close()
+
+
+async def _write(stage: Stage) -> None:
+    writer = stage.producer("writer-1")
+    await writer.start()
+    for index in range(stage.workload("records")):
+        await writer.send(TOPIC, index % PARTITIONS, str(index), f"line {index}".encode())
+        await stage.sleep(PAUSE_SECONDS)
+    left = await writer.flush(CALLS_SECONDS)
+    await writer.close()
+    if left:
+        raise LivenessLost(f"the writer still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+
+
+def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """To be without rights is enough."""
+    return ()
+
+
+def draw_rule(random: "Random") -> Mapping[str, str]:
+    """Draw what such a broker does, and the release."""
+    return {"kraftsim.producer.ids": random.choice(("as-released", ENDING)), "kraftsim.release": random.choice(("3.5", "3.9", "4.4"))}
+
+
+SCENARIO = Scenario(
+    name="broker_without_rights",
+    story="A broker may no longer ask its controller for producer ids: as KIP-730's text wants it ends, as shipped it stays and sends clients away.",
+    must_exercise=("producer-id-unique", "producer-id-blocks-disjoint", "acknowledged-records-in-final-log", "settles-after-heal"),
+    play=play,
+    faults=no_faults,
+    swarm=draw_rule,
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "kraftsim.producer.id.control": "resizable",
+        "kraftsim.producer.id.block.size": "10",
+    },
+    node_settings={OUTCAST: {"kraftsim.outgoing.host": ITS_ADDRESS}},
+    limit_seconds=400.0,
+    workload=WORKLOAD,
+    fewest_brokers=3,
+)

@@ -1,0 +1,131 @@
+"""Brokers and controllers that come by producer ids as KIP-730's text allows or rejects: whatever is drawn, no id is given twice.
+
+A run draws when brokers ask for the next block (at nine tenths, as shipped, with the first id, or when none is left), where blocks come from (the
+shared channel, one of its own, numbered requests, after replay, or the broker's own disk), and how the controller gives them (as shipped, of another
+size, or once for each request). The size is changed while brokers run and hold blocks. Clients use up block after block, nodes are killed, and in
+simulation answers to AllocateProducerIds are lost. What the variants cost is counted in docs/producer-id-variants.md.
+Source: KIP-730 (proposed changes and rejected alternatives).
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+TOPIC = "ledger"
+PARTITIONS = 3
+CONTROLLERS = ("controller-101", "controller-102", "controller-103")
+BROKERS = ("broker-1", "broker-2", "broker-3")
+ALLOCATE_PRODUCER_IDS = 67
+PAUSE_SECONDS = 0.1
+WORK_SECONDS = 6.0
+SIZES = (1, 3, 10, 100, 1000, 100_000)
+WORKLOAD = {"records": 50, "askers": 3, "ids_per_asker": 500, "resizes": 4, "work_ms": int(WORK_SECONDS * 1000)}
+
+
+async def play(stage: Stage) -> None:
+    """Ask and write through the kills while the size of blocks changes; what was promised is judged from the events."""
+    await stage.create_topic(TOPIC, PARTITIONS)
+    told: list[int] = []
+    askers, ids_each = stage.workload("askers"), stage.workload("ids_per_asker")
+    asked = (_ask(stage, number, ids_each, told) for number in range(1, askers + 1))
+    await under_faults(stage, _write(stage), _resize(stage), *asked, seconds=stage.workload("work_ms") / 1000)
+    if len(set(told)) != askers * ids_each:
+        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+
+
+async def _resize(stage: Stage) -> None:
+    chance, resizes = stage.random("block sizes"), stage.workload("resizes")
+    for number in range(resizes):
+        size = chance.choice(SIZES)
+        await stage.exact_client(f"resizer-{number}", TOPIC).set_block_size(size)
+        await stage.sleep(stage.workload("work_ms") / 1000 / resizes)
+
+
+async def _ask(stage: Stage, number: int, count: int, told: list[int]) -> None:
+    asker = stage.id_asker(f"asker-{number}")
+    told += await asker.ask(count)
+    await asker.close()
+
+
+async def _write(stage: Stage) -> None:
+    writer = stage.producer("writer-1")
+    await writer.start()
+    for index in range(stage.workload("records")):
+        await writer.send(TOPIC, index % PARTITIONS, str(index), f"line {index}".encode())
+        await stage.sleep(PAUSE_SECONDS)
+    left = await writer.flush(CALLS_SECONDS)
+    await writer.close()
+    if left:
+        raise LivenessLost(f"the writer still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw one to three deaths of any node; in simulation one of a controller that has given a block, and up to four lost answers, too."""
+    deaths = [_death(random, random.choice((*BROKERS, *CONTROLLERS)), AtTime(at_ms=_moment(random))) for _ in range(random.randint(1, 3))]
+    if mode is not Mode.SIM:
+        return tuple(deaths)
+    given = OnEvent(kind="ProducerIdBlockAllocated", nth=random.randint(1, 8))
+    lost = [
+        Fault(
+            kind="lost-reply",
+            target=AT_THE_TRIGGER,
+            trigger=OnFrame(api_key=ALLOCATE_PRODUCER_IDS, is_response=True, nth=random.randint(1, 12), moment="before"),
+        )
+        for _ in range(random.randint(0, 4))
+    ]
+    return (*deaths, _death(random, AT_THE_TRIGGER, given), *lost)
+
+
+def _moment(random: "Random") -> int:
+    return random.randint(200, int(WORK_SECONDS * 1000))
+
+
+def _death(random: "Random", target: str, trigger: Trigger) -> Fault:
+    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(50, 1500)})
+
+
+def draw_variants(random: "Random") -> Mapping[str, str]:
+    """Draw a way of asking, of getting, and of giving."""
+    return {
+        "kraftsim.producer.ids": random.choice(("as-released", "on-demand", "eager", "ending")),
+        "kraftsim.producer.id.blocks": random.choice(("shared-channel", "own-channel", "numbered", "numbered", "after-replay", "own-disk")),
+        "kraftsim.producer.id.control": random.choice(("as-released", "resizable", "repeating", "repeating", "last-id")),
+        "kraftsim.producer.id.block.size": str(random.choice(SIZES)),
+        "kraftsim.producer.id.blocks.per.second": random.choice(("0", "0", "20")),
+        "kraftsim.release": random.choice(("3.3", "3.5", "3.9", "4.4")),
+    }
+
+
+SCENARIO = Scenario(
+    name="producer_id_variants",
+    story="Blocks of producer ids as KIP-730 allows or rejects: early, late, of any size, numbered, after replay, or off one's own disk.",
+    must_exercise=(
+        "producer-id-blocks-disjoint",
+        "producer-id-unique",
+        "producer-id-inside-owned-block",
+        "acknowledged-records-in-final-log",
+        "settles-after-heal",
+    ),
+    play=play,
+    faults=faults,
+    swarm=draw_variants,
+    controllers=3,
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.election.timeout.ms": "500",
+        "controller.quorum.election.backoff.max.ms": "300",
+        "controller.quorum.fetch.timeout.ms": "800",
+    },
+    limit_seconds=400.0,
+    workload=WORKLOAD,
+    fewest_controllers=1,
+    fewest_brokers=1,
+)
