@@ -67,9 +67,11 @@ IN_DOUBT = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING, ProducerStat
 class TransactionalProducer:
     """One producer with one transactional id. Call `step` for everything that happens, and again no later than `wake_at_ms`."""
 
+    sender_class: type[GatedProducer] = GatedProducer
+
     def __init__(self, settings: TransactionalSettings) -> None:
         self._settings = settings
-        self._sender = GatedProducer(settings.producer, self._may_send_to)
+        self._sender = self.sender_class(settings.producer, self._may_send_to)
         self.state = ProducerState.UNINITIALISED
         self.error_code = ErrorCode.NONE
         self.identity: Identity | None = None
