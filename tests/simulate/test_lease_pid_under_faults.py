@@ -199,3 +199,56 @@ def test_clocks_that_jump_ahead_end_leases_early() -> None:
         simulation.world_of(name).clock.jump(61_000_000_000)
         told = simulation.run_until(produced(lab, message(9, 5, 1)))
         assert told is not None and told.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+@pytest.mark.parametrize(("ends_with", "copies"), [("disuse", 1), ("connection", 2)])
+def test_an_id_that_ends_with_its_connection_doubles_what_had_no_answer(ends_with: str, copies: int) -> None:
+    """The draft rejects that: to outlive a broken connection is what ids are for."""
+    with Simulation(8) as simulation:
+        lab = Lab(simulation, lease_ends_with=ends_with)
+        host, client = lab.producer("writer")
+        lab.run(host, client.begin(0))
+        assert lab.run(host, write(client, 0, 10)) == 0
+        simulation.spawn(host, write(client, 10, 11))
+        simulation.run_for(0.0005)
+        simulation.pause(host)
+        simulation.run_for(0.05)
+        simulation.network.cut("writer")
+        simulation.run_for(0.05)
+        simulation.resume(host)
+        assert lab.run(host, client.flush(30)) == 0
+        simulation.run_for(1)
+        assert Counter(lab.keys()) == Counter(map(str, range(11))) + Counter({"10": copies - 1})
+        assert len(client.leases) == copies
+
+
+def test_a_lease_of_a_generation_that_is_over_is_of_no_use() -> None:
+    """Expired and taken over meanwhile: the old lease writes nothing, at the first number or at the one it was told."""
+    with Simulation(9) as simulation:
+        lab = Lab(simulation, lease_expire_ms="2000")
+        told = simulation.run_until(produced(lab, message(9, 5, 0), message(9, 5, 1)))
+        assert told is not None and told.taken == 2
+        simulation.run_for(3)
+        told = simulation.run_until(produced(lab, message(9, 5, 2)))
+        assert told is not None and told.error_code == ErrorCode.UNKNOWN_PRODUCER_ID, "the lease has expired"
+        told = simulation.run_until(produced(lab, message(9, 6, 0)))
+        assert told is not None and told.taken == 1, "somebody else began again under it"
+        for generation, sequence in ((5, 0), (5, 2), (8, 0), (2**31 - 1, 0)):
+            told = simulation.run_until(produced(lab, message(9, generation, sequence)))
+            assert told is not None and (told.taken, told.error_code) == (0, ErrorCode.INVALID_PRODUCER_EPOCH)
+        assert len(lab.keys()) == 3
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+def test_clocks_that_jump_while_producers_write_lose_and_double_nothing(seconds: int) -> None:
+    """An hour back or ahead at any server, with leases of a day: judged by sequence and generation, messages have no time."""
+    with Simulation(10) as simulation:
+        lab = Lab(simulation)
+        host, client = lab.producer("writer")
+        lab.run(host, client.begin(0))
+        writing = simulation.spawn(host, write(client, 0, 100))
+        for name in lab.cluster.names:
+            simulation.run_for(0.4)
+            simulation.world_of(name).clock.jump(seconds * 10**9)
+        simulation.run_until(writing)
+        assert lab.keys() == [str(number) for number in range(100)]

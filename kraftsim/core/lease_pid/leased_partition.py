@@ -4,7 +4,7 @@ A message is appended if its sequence number is one above the mark and its gener
 known follows from the log alone, so that followers and whoever recovers know the same.   Source: the lease_pid draft.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -95,6 +95,13 @@ class LeasedPartition:
         self._table = table_of(self.readings.lookup)
         for entry in entries:
             self._table.add(entry)
+
+    def forget(self, producer_ids: Collection[int]) -> list[int]:
+        """Forget some producers, in use or not; return those that were known."""
+        gone = [entry.producer_id for entry in self.entries() if entry.producer_id in producer_ids]
+        if gone:
+            self.restore([entry for entry in self.entries() if entry.producer_id not in producer_ids])
+        return gone
 
     def expire(self, now_ms: int) -> list[int]:
         """Forget whoever has not been seen for the time of disuse, by this server's wall clock; return their ids."""

@@ -67,6 +67,14 @@ class AskedExpiry(Enum):
     HONOURED = "honoured"
 
 
+class EndsWith(Enum):
+    """What ends a lease."""
+
+    DISUSE = "disuse"
+    CONNECTION = "connection"
+    """Rejected by the draft: ids are freed as soon as the connection breaks over which they came."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
     """The choices of one server. `expire_ms`: after so long without use an id may be forgotten. `id_bits` is less than 32 to see ids come again."""
@@ -77,6 +85,7 @@ class Readings:
     repeat: AnswerToRepeat = AnswerToRepeat.DUPLICATE
     unknown: AnswerToUnknown = AnswerToUnknown.UNKNOWN
     asked_expiry: AskedExpiry = AskedExpiry.IGNORED
+    ends_with: EndsWith = EndsWith.DISUSE
     expire_ms: int = DAY_MS
     ids_per_block: int = IDS_PER_BLOCK
     id_bits: int = 32

@@ -29,7 +29,7 @@ class RequestServer(Protocol):
 
     tasks: NodeTasks
 
-    def begin(self, body: Message) -> Coroutine[None, None, Message]:
+    def begin(self, body: Message, link: "ServerLink") -> Coroutine[None, None, Message]:
         """Do at once what must be done in order, and return what is to be waited for."""
         ...
 
@@ -73,7 +73,7 @@ class ServerLink(asyncio.Protocol):
                 header, body = parse_request(frame)
                 place: list[bytes] = []
                 self._answers.append(place)
-                self._server.tasks.spawn(self._answer(header, place, self._server.begin(body)), "lease-request")
+                self._server.tasks.spawn(self._answer(header, place, self._server.begin(body, self)), "lease-request")
         except MalformedMessage:
             self.abort()
 

@@ -5,7 +5,7 @@ znode that is changed by compare-and-set.   Source: the lease_pid draft for prod
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from kraftsim.core.decision import Refusal
@@ -173,6 +173,12 @@ class Replica:
     def expire(self, now_ms: int) -> None:
         """Forget producers that were not seen for so long."""
         gone = self.leased.expire(now_ms)
+        if gone:
+            self._note(LeasedProducersExpired(topic=self.topic, partition=self.partition, producers=len(gone)))
+
+    def forget(self, producer_ids: Collection[int]) -> None:
+        """Forget producers whose connection broke."""
+        gone = self.leased.forget(producer_ids)
         if gone:
             self._note(LeasedProducersExpired(topic=self.topic, partition=self.partition, producers=len(gone)))
 

@@ -10,6 +10,7 @@ from typing import Final
 from kraftsim.core.decision import Refusal
 from kraftsim.core.lease_pid.id_blocks import IdReserve
 from kraftsim.core.lease_pid.leasing import NeedsIds, decide_lease
+from kraftsim.core.lease_pid.readings import EndsWith
 from kraftsim.core.producer_state.sequence import LAST_SEQUENCE
 from kraftsim.events.lease_pid import LeaseGranted, LeaseIdsReserved
 from kraftsim.events.nodes import ListenerOpened, NodeFailed, NodeStopped
@@ -61,6 +62,8 @@ class LeaseServer:
         self._keeper = Keeper(self)
         self._snapshots = LeaseSnapshots(world, self.replicas, settings.snapshot_interval_ms)
         self._links: dict[int, ServerLink] = {}
+        self._written_by: dict[int, dict[tuple[str, int], dict[int, None]]] = {}
+        """Over which connection which producers have written, where that matters."""
         self._server: asyncio.Server | None = None
         self._refilling = asyncio.Lock()
         self._is_dead = False
@@ -152,19 +155,22 @@ class LeaseServer:
         self._links[id(link)] = link
 
     def on_lost(self, link: ServerLink) -> None:
-        """It is closed."""
+        """It is closed. Where that ends leases, whoever wrote over it is forgotten."""
         self._links.pop(id(link), None)
+        for where, producer_ids in self._written_by.pop(id(link), {}).items():
+            self.replicas[where].forget(producer_ids)
 
     def flush_events(self) -> None:
         """Write down what is known before anybody is told."""
         self.world.flush_events()
 
-    def begin(self, body: Message) -> Coroutine[None, None, Message]:
+    def begin(self, body: Message, link: ServerLink) -> Coroutine[None, None, Message]:
         """Do at once what must be done in order, and return what is to be waited for."""
         match body:
             case LeasePidRequest():
                 return self._lease_all(body)
             case LeasedProduceRequest():
+                self._remember(body, link)
                 return self._produce(body)
             case LeasedFetchRequest():
                 return self._fetch(body)
@@ -257,6 +263,13 @@ class LeaseServer:
                 replica.expire(self.world.clock.wall_ms())
 
     # Messages -----------------------------------------------------------------------------------------------------------------------------
+
+    def _remember(self, request: LeasedProduceRequest, link: ServerLink) -> None:
+        """Note who writes over a connection, where a lease lasts no longer than that."""
+        where = (request.topic, request.partition)
+        if self.settings.readings.ends_with is EndsWith.CONNECTION and where in self.replicas:
+            written = self._written_by.setdefault(id(link), {}).setdefault(where, {})
+            written.update(dict.fromkeys(message.producer_id for message in request.messages))
 
     def _produce(self, request: LeasedProduceRequest) -> Coroutine[None, None, LeasedProduceResponse]:
         """Append at once, in the order of the requests; wait for replicas afterwards."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeVar
 
-from kraftsim.core.lease_pid.readings import AnswerToRepeat, AnswerToUnknown, AskedExpiry, CountsFrom, Lookup, NextGeneration, Readings
+from kraftsim.core.lease_pid.readings import AnswerToRepeat, AnswerToUnknown, AskedExpiry, CountsFrom, EndsWith, Lookup, NextGeneration, Readings
 from kraftsim.node.config_keys import ConfigError
 
 Address = tuple[str, int]
@@ -17,7 +17,7 @@ KEYS: Final = (
     *("broker.id", "listeners", "zookeeper.connect", "lease.brokers", "lease.topics", "default.replication.factor"),
     *("zookeeper.session.timeout.ms", "replica.lag.time.max.ms", "lease.expire.ms", "lease.ids.per.block", "lease.id.bits"),
     *("lease.snapshot.interval.ms", "lease.lookup", "lease.counts.from", "lease.next.generation", "lease.repeat", "lease.unknown"),
-    "lease.asked.expiry",
+    *("lease.asked.expiry", "lease.ends.with"),
 )
 
 
@@ -80,6 +80,7 @@ def _readings(given: Mapping[str, str]) -> Readings:
         repeat=_choice(given, "lease.repeat", AnswerToRepeat, AnswerToRepeat.DUPLICATE),
         unknown=_choice(given, "lease.unknown", AnswerToUnknown, AnswerToUnknown.UNKNOWN),
         asked_expiry=_choice(given, "lease.asked.expiry", AskedExpiry, AskedExpiry.IGNORED),
+        ends_with=_choice(given, "lease.ends.with", EndsWith, EndsWith.DISUSE),
         expire_ms=_number(given, "lease.expire.ms", 86_400_000, 1),
         ids_per_block=_number(given, "lease.ids.per.block", 100, 1),
         id_bits=_number(given, "lease.id.bits", 32, 2),
