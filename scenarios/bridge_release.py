@@ -72,6 +72,7 @@ SCENARIO = Scenario(
         "producer-id-inside-owned-block",
         "acknowledged-records-in-final-log",
         "one-append-per-sequence",
+        "only-retriable-errors",
     ),
     play=play,
     faults=no_faults,

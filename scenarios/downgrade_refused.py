@@ -58,7 +58,7 @@ def begin(random: "Random") -> dict[str, str]:
 SCENARIO = Scenario(
     name="downgrade_refused",
     story="Whoever takes an upgraded cluster back is refused wherever something would be lost: the level, a broker, a controller; all else goes on.",
-    must_exercise=tuple(each for each in MUST_EXERCISE if each != "settles-after-heal"),
+    must_exercise=(*(each for each in MUST_EXERCISE if each != "settles-after-heal"), "only-retriable-errors"),
     play=play,
     faults=no_faults,
     controllers=3,

@@ -12,10 +12,12 @@ from typing import Final, TypeAlias
 import msgspec
 import pyarrow.parquet as pq
 
+from kraftsim.invariants.only_retriable_errors import TIMED_OUT, TIMING_OUT
 from protocol.errors import ErrorCode
 
 STARTED, PHASE, LEVEL, MIGRATION, BLOCK = "NodeStarted", "PhaseBegan", "FeatureLevelChanged", "MigrationStateChanged", "ProducerIdBlockAllocated"
-ERRORS: Final = ("InitProducerIdRefused", "RecordFailed", "TransactionErred")
+REFUSED: Final = "InitProducerIdRefused"
+ERRORS: Final = (REFUSED, "RecordFailed", "TransactionErred")
 KINDS: Final = (STARTED, PHASE, LEVEL, MIGRATION, BLOCK, *ERRORS)
 COLUMNS: Final = (
     "kind",
@@ -77,6 +79,7 @@ def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
     blocks: Counter[tuple[str, str]] = Counter()
     errors: Counter[tuple[str, str]] = Counter()
     releases: dict[str, None] = {}
+    release_of: dict[tuple[object, object], str] = {}
     has_changed = False
     for row in rows:
         kind, text = str(row["kind"]), ""
@@ -85,6 +88,7 @@ def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
             text = f"phase {phase}"
         elif kind == STARTED:
             releases[str(row["release"])] = None
+            release_of[row["node"], row["incarnation"]] = str(row["release"])
             text = f"starts as {row['release']}"
         elif kind == LEVEL and row["level"] != row["previous_level"]:
             text, has_changed = f"{row['feature']} goes from {row['previous_level']} to {row['level']}", True
@@ -95,7 +99,7 @@ def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
             blocks[phase, f"for broker {row['broker_id']}, given by the {giver}"] += 1
             has_changed = has_changed or giver != QUORUM
         elif kind in ERRORS:
-            errors[phase, f"{kind}: {_error(row['error_code'])}"] += 1
+            errors[phase, f"{kind}: {_error(row['error_code'])}{_known(row, release_of.get((row['node'], row['incarnation'])))}"] += 1
         if text:
             moments.append(Moment(int(row["t_ns"] or 0), str(row["node"]), text))
     if len(releases) < 2 and not has_changed:
@@ -106,6 +110,13 @@ def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
 def _counted(found: Counter[tuple[str, str]]) -> tuple[Counted, ...]:
     """Return the counts by phase, in the order of their first time."""
     return tuple(Counted(phase, what, times) for (phase, what), times in found.items())
+
+
+def _known(row: Row, release: str | None) -> str:
+    """Return what is known of a release that answers so; nothing where nobody is known for it."""
+    if row["kind"] != REFUSED or row["error_code"] != TIMED_OUT or release not in TIMING_OUT:
+        return ""
+    return f", which {release} is known to answer when no block of ids comes in time; a producer ends on it"
 
 
 def _error(code: str | int | None) -> str:

@@ -22,6 +22,7 @@ from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import NodeFailed
 from kraftsim.faults.schedule import FaultSchedule
+from kraftsim.faults.zookeeper_servers import Found, make_known
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient, ReadRecord
 from kraftsim.node.config_keys import ConfigError
@@ -58,6 +59,7 @@ class SimulatedCluster:
         self._came_up: dict[str, int] = {}
         """The last incarnation of each node that came up: one that is still coming up has nothing yet to stop in good order."""
         self._names = {host.name: name for name, host in self.hosts.items()}
+        make_known(simulation, self._zookeeper)
         simulation.on_restart = self._main_of
         simulation.on_stop = self._ending_of
 
@@ -87,10 +89,16 @@ class SimulatedCluster:
 
     def znodes(self) -> Znodes:
         """Return what ZooKeeper says at this moment; nothing while it is down."""
-        node = self.nodes.get(self.spec.zookeeper_names[0])
-        if not isinstance(node, ZookeeperServer) or not self.hosts[self.spec.zookeeper_names[0]].is_alive:
-            return {}
-        return {path: (znode.data, znode.stat()) for path, znode in node.keeper.tree.znodes.items()}
+        found = self._zookeeper()
+        return {} if found is None else {path: (znode.data, znode.stat()) for path, znode in found[1].keeper.tree.znodes.items()}
+
+    def _zookeeper(self) -> Found | None:
+        """Return the ZooKeeper server that serves now, with its host."""
+        for name in self.spec.zookeeper_names:
+            node, host = self.nodes.get(name), self.hosts[name]
+            if isinstance(node, ZookeeperServer) and host.is_alive and self._came_up.get(name) == host.process.incarnation:
+                return host, node
+        return None
 
     def start(self) -> None:
         """Let every node begin; nothing runs before the simulation does."""

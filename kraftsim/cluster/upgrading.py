@@ -16,7 +16,7 @@ from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.core.metadata.feature_levels import default_levels
 from kraftsim.core.metadata.metadata_level import FEATURE
 from kraftsim.core.metadata.metadata_versions import is_lossless
-from kraftsim.events.runs import PhaseBegan
+from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
 from kraftsim.releases.catalogue import release, releases
 from kraftsim.releases.release import Release
 
@@ -158,8 +158,9 @@ class Traffic:
     """client -> how many records it has sent."""
 
     async def open(self, stage: Stage) -> None:
-        """Create the topic."""
+        """Create the topic, and expect that whoever works from now on is told nothing that does not pass by itself."""
         await stage.create_topic(self.topic, self.partitions, self.replicas)
+        stage.note(OnlyRetriableErrorsExpected(story=stage.spec.run))
 
     async def write(self, stage: Stage, client_id: str) -> None:
         """Be one writer."""

@@ -23,6 +23,12 @@ class PhaseBegan(Event):
     phase: str
 
 
+class OnlyRetriableErrorsExpected(Event):
+    """From here on clients shall be told nothing that does not pass by itself: so the story has it, whatever happens to the nodes."""
+
+    story: str
+
+
 class FaultArmed(Event):
     """A fault waits for its time or trigger."""
 

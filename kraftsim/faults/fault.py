@@ -42,6 +42,8 @@ class Family(StrEnum):
     PROTOCOL = "protocol"
     STORE = "store"
     """A remote store that all brokers share."""
+    ZOOKEEPER = "zookeeper"
+    """The server in which brokers of before KRaft keep their metadata, seen by its clients; its process and disk are struck as any other's."""
 
 
 class Aim(StrEnum):
@@ -107,6 +109,8 @@ class FaultKind:
     spoils_if: str | None = None
     needs_releases: bool = False
     """Whether a search draws it only where the terrain says that nodes may be of other releases."""
+    needs_quorum: bool = False
+    """Whether a search draws it only where there are controllers of KRaft."""
     prepare: "Callable[[Strike], None] | None" = None
     over_sockets: "Callable[[FieldStrike], Awaitable[None]] | None" = None
     through_proxy: bool = False
@@ -129,6 +133,7 @@ APART = (
     "targets",
     "terrain",
     "trigger",
+    "zookeeper_servers",
 )
 """Files of this room that are no kinds."""
 FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=APART)

@@ -36,6 +36,7 @@ FAULT = FaultKind(
     title="a leader that is cut off",
     family=Family.NETWORK,
     strike=strike,
+    needs_quorum=True,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"ways": BOTH, "duration_ms": 5000},

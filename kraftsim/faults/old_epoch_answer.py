@@ -79,6 +79,7 @@ FAULT = FaultKind(
     title="an answer of an epoch that is over",
     family=Family.PROTOCOL,
     strike=strike,
+    needs_quorum=True,
     prepare=prepare,
     params={"times": 1, "duration_ms": 10_000},
     strikes_on=("time", "frame", "event", "state"),

@@ -112,7 +112,9 @@ class _Draw:
     def _can_play(self, kind: FaultKind) -> bool:
         if not self._atlas.allows(kind) or not self._ways_of(kind) or (kind.needs_releases and not self._terrain.may_change_release):
             return False
-        if kind.family is Family.STORE and not self._terrain.has_store:
+        if kind.needs_quorum and not self._terrain.of(CONTROLLERS):
+            return False
+        if (kind.family is Family.STORE and not self._terrain.has_store) or (kind.family is Family.ZOOKEEPER and not self._terrain.has_zookeeper):
             return False
         return kind.aim is not Aim.HOST or bool(self._victims(kind)) or kind.spoils_if is not None
 
@@ -136,7 +138,8 @@ class _Draw:
         if kind.spoils is not Spoils.NOTHING and kind.spoils_if is not None and (not victims or not params.get(kind.spoils_if)):
             params[kind.spoils_if] = False
             victims = self._hosts
-        if way == "time" and set(self._terrain.of(CONTROLLERS)) <= set(victims) and self._random.random() < LEADER_SHARE:
+        controllers = self._terrain.of(CONTROLLERS)
+        if way == "time" and controllers and set(controllers) <= set(victims) and self._random.random() < LEADER_SHARE:
             return Fault(kind=kind.name, target=LEADER_WORD, trigger=self._time(), params=params)
         victim = self._pick(victims)
         role = self._terrain.role_of(victim)
@@ -179,7 +182,7 @@ class _Draw:
         place = self._random.random()
         if place < 0.3:
             return self._pick(self._hosts)
-        if place < 0.45:
+        if place < 0.45 and self._terrain.of(CONTROLLERS):
             return self._pick((LEADER_WORD, LEADER_WORD, *GROUPS)) if len(self._terrain.of(CONTROLLERS)) > 1 else LEADER_WORD
         for _ in range(8):
             sources, targets = self._pick(self._terrain.links)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kraftsim.faults.fault import Between, OneOf, Spoils, Value
 from kraftsim.faults.trigger import FileClass
 
-CONTROLLERS, BROKERS, CLIENTS = "controllers", "brokers", "clients"
+CONTROLLERS, BROKERS, CLIENTS, ZOOKEEPER = "controllers", "brokers", "clients", "zookeeper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,8 @@ class Terrain:
     fault_ms: int = 6000
     has_store: bool = False
     """Whether brokers share a remote store."""
+    has_zookeeper: bool = False
+    """Whether brokers keep their metadata in ZooKeeper."""
     may_change_release: bool = False
     """Whether nodes may come back as another release for a while."""
 
@@ -92,6 +94,7 @@ PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
 OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 9, 10, 11, 12, 14
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT = 24, 25, 26, 27, 28
 OFFSET_FOR_LEADER_EPOCH, ALTER_PARTITION = 23, 56
+LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT = 52, 53, 54, 59
 BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 62, 63, 67
 
@@ -193,6 +196,28 @@ QUORUM_SETTINGS: Mapping[str, Between | OneOf] = {
     "controller.quorum.election.backoff.max.ms": Between(50, 1000),
     "controller.quorum.fetch.timeout.ms": Between(500, 2000, floor=700),  # an idle follower is answered after 500 ms: with less nobody leads for long
 }
+ZOOKEEPER_MODE_APIS = (
+    Api(LEADER_AND_ISR, BROKERS, BROKERS, 60),
+    Api(UPDATE_METADATA, BROKERS, BROKERS, 60),
+    Api(STOP_REPLICA, BROKERS, BROKERS, 8),
+    Api(CONTROLLED_SHUTDOWN, BROKERS, BROKERS, 4),
+    Api(ALTER_PARTITION, BROKERS, BROKERS, 8),
+    Api(ALLOCATE_PRODUCER_IDS, BROKERS, BROKERS, 8),
+    Api(FETCH, BROKERS, BROKERS, 400),
+)
+ZOOKEEPER_MODE_MOMENTS = (
+    Moment("ZookeeperControllerElected", BROKERS, 3),
+    Moment("ZookeeperControllerReady", BROKERS, 3),
+    Moment("BrokerWent", BROKERS, 4),
+    Moment("BrokerCame", BROKERS, 8),
+    Moment("BrokerSessionLost", BROKERS, 2),
+    Moment("ProducerIdBlockAllocated", BROKERS, 6),
+    Moment("ZnodeChanged", ZOOKEEPER, 300),
+    Moment("ZookeeperSessionEnded", ZOOKEEPER, 4),
+)
+ZOOKEEPER_SETTINGS: Mapping[str, Between | OneOf] = {
+    "zookeeper.session.timeout.ms": Between(2000, 9000),
+}
 BROKER_SETTINGS: Mapping[str, Between | OneOf] = {
     "broker.session.timeout.ms": Between(2000, 9000),
     "broker.heartbeat.interval.ms": Between(100, 1000),
@@ -247,4 +272,22 @@ def cluster_terrain(
         },
         settings={**BROKER_SETTINGS, **(QUORUM_SETTINGS if is_quorum else {}), **(settings or {})},
         fault_ms=int(fault_seconds * 1000),
+    )
+
+
+def zookeeper_terrain(*, brokers: int, clients: tuple[str, ...], apis: tuple[Api, ...], fault_seconds: float) -> Terrain:
+    """Return the terrain of a cluster of before KRaft, whose brokers replicate: ZooKeeper flushes what it answers for, so it may lose its power."""
+    broker_names = tuple(f"broker-{1 + number}" for number in range(brokers))
+    server = ("zookeeper-1",)
+    return Terrain(
+        hosts={BROKERS: broker_names, ZOOKEEPER: server, CLIENTS: clients},
+        links=((BROKERS, ZOOKEEPER), (BROKERS, BROKERS), (CLIENTS, BROKERS)),
+        apis=(*ZOOKEEPER_MODE_APIS, *apis),
+        files=PARTITION_FILES,
+        moments=(*ZOOKEEPER_MODE_MOMENTS, *PARTITION_MOMENTS, *REPLICATION_MOMENTS),
+        stays=BROKER_STAYS,
+        may_lose={Spoils.UNFLUSHED: server},
+        settings=ZOOKEEPER_SETTINGS,
+        fault_ms=int(fault_seconds * 1000),
+        has_zookeeper=True,
     )

@@ -3,12 +3,21 @@
 from collections.abc import Callable
 from random import Random
 
+from kraftsim.events.clients import RecordFailed
+from kraftsim.events.event import Event
 from kraftsim.events.migration import ZookeeperCompared
-from tests.analysis.happenings import committed, given_by_quorum, said
+from kraftsim.events.nodes import NodeStarted
+from kraftsim.events.producer_ids import InitProducerIdRefused
+from kraftsim.events.runs import OnlyRetriableErrorsExpected
+from kraftsim.events.transactional_clients import TransactionErred
+from tests.analysis.happenings import acknowledged, committed, flushed, given_by_quorum, returned, said
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
 MIRRORS = "zookeeper-mirrors-log"
+PASSING = "only-retriable-errors"
+EXPECTED = OnlyRetriableErrorsExpected(story="s")
+TIMED_OUT, LOADING, OUT_OF_ORDER, NOT_LEADER, FENCED = 7, 14, 45, 6, 90
 
 
 def compared(offset: int, what: str = "", *, controller: str = "a") -> ZookeeperCompared:
@@ -16,7 +25,63 @@ def compared(offset: int, what: str = "", *, controller: str = "a") -> Zookeeper
     return ZookeeperCompared(controller=controller, offset=offset, differences=len(what.split(",")) if what else 0, what=what)
 
 
+def started(release: str) -> NodeStarted:
+    """A node of a release comes up."""
+    return NodeStarted(role="broker", node_id=1, release=release, cluster_id="c")
+
+
+def refused(error_code: int) -> InitProducerIdRefused:
+    """A broker gives no producer id."""
+    return InitProducerIdRefused(error_code=error_code, client_id="c")
+
+
+def failed(error_code: int) -> RecordFailed:
+    """A client gives a record up."""
+    return RecordFailed(client_id="c", topic="t", partition=0, record_key="k", error_code=error_code, reason="r")
+
+
+def erred(error_code: int) -> TransactionErred:
+    """A transaction fails."""
+    return TransactionErred(client_id="c", transactional_id="x", transaction="x/1", error_code=error_code, is_fatal=False)
+
+
 MIGRATION_ROWS: list[Row] = [
+    (
+        "what passes by itself",
+        PASSING,
+        [*on("h", EXPECTED), *on("b", refused(LOADING), returned(1)), *on("c", acknowledged(0, "k"), failed(NOT_LEADER), erred(NOT_LEADER))],
+        OK,
+        5,
+    ),
+    ("nobody promised anything", PASSING, on("b", refused(OUT_OF_ORDER), failed(OUT_OF_ORDER)), VACUOUS, 0),
+    ("before it was promised", PASSING, [*on("b", refused(OUT_OF_ORDER)), *on("h", EXPECTED), *on("b", returned(1))], OK, 1),
+    ("a release that is known to time out", PASSING, [*on("b", started("3.1")), *on("h", EXPECTED), *on("b", refused(TIMED_OUT))], OK, 1),
+    (
+        "a release that is not known to time out",
+        PASSING,
+        [*on("b", started("3.5")), *on("a", started("3.1")), *on("h", EXPECTED), *on("b", refused(TIMED_OUT))],
+        VIOLATED,
+        1,
+        ("b.1.1",),
+        (("b.1.1",),),
+    ),
+    (
+        "the next life of a node is another release",
+        PASSING,
+        [("b", 1, started("3.1")), ("b", 2, started("3.6")), ("h", EXPECTED), ("b", 2, refused(TIMED_OUT))],
+        VIOLATED,
+        1,
+        ("b.2.1",),
+        (("b.2.1",),),
+    ),
+    (
+        "what no retry heals",
+        PASSING,
+        [*on("h", EXPECTED), *on("b", refused(OUT_OF_ORDER)), *on("c", failed(OUT_OF_ORDER), erred(FENCED))],
+        VIOLATED,
+        3,
+        ("b.1.0", "c.1.0", "c.1.1"),
+    ),
     ("ZooKeeper says what the log says", MIRRORS, on("harness", compared(5), compared(9), compared(9, controller="b")), OK, 3),
     (
         "a topic is not in ZooKeeper",
@@ -36,8 +101,24 @@ def note_migration(history: History, random: Random, slip: Callable[[], bool]) -
     first_id = 1_000_000
     for step in range(random.randrange(1, 5)):
         last_id = first_id + 10
+        for voter in ("controller-8", "controller-9"):
+            if not slip():
+                history.note(voter, flushed(last_id + 1))
         if not slip():
             history.note("controller-9", committed(99, last_id + 1))
         history.note("controller-9", given_by_quorum(first_id, last_id))
         history.note("harness", compared(step, "topic t" if slip() else "", controller="controller-9"))
         first_id = last_id
+    note_errors(history, random, slip)
+
+
+def note_errors(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let brokers of some releases refuse, and clients fail, mostly with what passes by itself."""
+    if not slip():
+        history.note("harness", EXPECTED)
+    for incarnation in (1, 2):
+        if not slip():
+            history.note("broker-8", started(random.choice(("3.1", "3.5"))), incarnation=incarnation)
+        for _ in range(random.randrange(1, 4)):
+            told: Event = random.choice((refused, failed, erred))(random.choice((TIMED_OUT, OUT_OF_ORDER, FENCED)) if slip() else LOADING)
+            history.note("broker-8", told, incarnation=incarnation)

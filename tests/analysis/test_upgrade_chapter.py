@@ -2,6 +2,10 @@
 
 from kraftsim.analysis.upgrade_chapter import BEFORE_ALL, Counted, upgrade_of
 from kraftsim.analysis.upgrade_tables import upgrade_html
+from kraftsim.invariants.only_retriable_errors import RETRIABLE, TIMING_OUT
+from kraftsim.releases.catalogue import releases
+from kraftsim.releases.traits import RETRIABLE_BLOCK_TIMEOUT, RPC_PRODUCER_IDS
+from protocol.errors import ErrorCode
 
 OF_ONE = [
     {"kind": "NodeStarted", "node": "broker-1", "incarnation": 1, "t_ns": 0, "release": "3.5"},
@@ -48,3 +52,25 @@ def test_phases_releases_levels_blocks_and_errors_are_told() -> None:
     assert chapter.errors == (Counted("brokers-to-<3.6>", "InitProducerIdRefused: COORDINATOR_LOAD_IN_PROGRESS", 1),)
     page = upgrade_html(chapter)
     assert "brokers-to-&lt;3.6&gt;" in page and "<td>3.000</td>" in page
+
+
+def test_an_error_that_a_release_is_known_for_is_told_as_such() -> None:
+    """3.0 to 3.3.1 time out where others say that the coordinator loads (KAFKA-14417)."""
+    rows = [
+        {"kind": "NodeStarted", "node": "broker-1", "incarnation": 1, "t_ns": 0, "release": "3.1"},
+        {"kind": "NodeStarted", "node": "broker-2", "incarnation": 1, "t_ns": 1, "release": "3.5"},
+        {"kind": "InitProducerIdRefused", "node": "broker-1", "incarnation": 1, "t_ns": 2, "error_code": 7},
+        {"kind": "InitProducerIdRefused", "node": "broker-2", "incarnation": 1, "t_ns": 3, "error_code": 7},
+    ]
+    chapter = upgrade_of(rows)
+    assert chapter is not None
+    known, unknown = (each.what for each in chapter.errors)
+    assert known == f"{unknown}, which 3.1 is known to answer when no block of ids comes in time; a producer ends on it"
+    assert unknown == "InitProducerIdRefused: REQUEST_TIMED_OUT"
+
+
+def test_the_invariant_knows_the_codes_and_the_releases_that_the_rest_of_the_house_knows() -> None:
+    """It looks at nothing but history, so it has lists of its own."""
+    assert tuple(sorted(int(error) for error in ErrorCode if error.retriable)) == RETRIABLE
+    asking = [known for known in releases() if known.has(RPC_PRODUCER_IDS)]
+    assert tuple(known.name for known in asking if not known.has(RETRIABLE_BLOCK_TIMEOUT)) == TIMING_OUT

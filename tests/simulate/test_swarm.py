@@ -13,10 +13,12 @@ from kraftsim.explore.search import faults_of, settings_of
 from kraftsim.faults.atlas import clashes, spoils
 from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, SIM, Between, Family, Fault, OneOf, Spoils, from_json, to_json
 from kraftsim.faults.swarm import draw_settings, draw_swarm, draw_value
-from kraftsim.faults.terrain import ASKER_APIS, CONTROLLERS, cluster_terrain
+from kraftsim.faults.terrain import ASKER_APIS, CONTROLLERS, cluster_terrain, zookeeper_terrain
 from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState
 
 TERRAIN = cluster_terrain(controllers=3, brokers=3, clients=("asker-1",), apis=ASKER_APIS, brokers_keep_records=True, fault_seconds=6.0)
+ELSEWHERE = (Family.STORE, Family.ZOOKEEPER)
+"""What these strike is not there in this terrain."""
 SEEDS = range(300)
 KINDS = [kind for kind in FAULTS.all() if SIM in kind.modes]
 DIGEST = """
@@ -37,7 +39,7 @@ def swarm(seed: int) -> tuple[Fault, ...]:
 def test_every_run_leaves_kinds_out_and_all_runs_together_leave_none_out():
     """Swarm testing (Groce et al., 2012): what is always there hides what it prevents."""
     drawn = [{fault.kind for fault in swarm(seed)} for seed in SEEDS]
-    possible = {kind.name for kind in KINDS if kind.spoils is not Spoils.FLUSHED and not kind.needs_releases and kind.family is not Family.STORE}
+    possible = {kind.name for kind in KINDS if kind.spoils is not Spoils.FLUSHED and not kind.needs_releases and kind.family not in ELSEWHERE}
     assert set().union(*drawn) == possible
     assert all(kinds < possible for kinds in drawn)
     for kind in possible:
@@ -51,6 +53,17 @@ def test_another_release_is_drawn_only_where_a_terrain_says_so():
     for may_change in (False, True):
         drawn = [draw_swarm(Random(seed), replace(terrain, may_change_release=may_change)) for seed in range(30)]
         assert any(fault.kind == "other-release" for faults in drawn for fault in faults) == may_change
+
+
+def test_what_is_not_there_is_not_struck():
+    """Without controllers of KRaft nobody leads a quorum; ZooKeeper is drawn only where there is one, its process and its links as well."""
+    terrain = zookeeper_terrain(brokers=3, clients=("asker-1",), apis=ASKER_APIS, fault_seconds=6.0)
+    drawn = [draw_swarm(Random(f"{seed}/swarm"), terrain) for seed in SEEDS]
+    kinds = {fault.kind for faults in drawn for fault in faults}
+    assert {"session-loss", "slow-zookeeper", "stale-znodes"} <= kinds and not kinds & {"isolate-leader", "old-epoch-answer"}
+    targets = {fault.target for faults in drawn for fault in faults}
+    assert {"zookeeper-1", "broker-1", "broker-1<>zookeeper-1"} <= targets and not any("leader" in target for target in targets)
+    assert [clashes(faults, terrain) for faults in drawn] == [[]] * len(drawn)
 
 
 def test_the_number_of_faults_goes_from_one_to_many():
@@ -160,7 +173,7 @@ def test_a_terrain_names_hosts_and_events_that_there_are(each):
     terrain = each.terrain
     most = max(each.controllers_drawn, default=each.controllers)
     names = RunRequest(scenario=each, mode=Mode.SIM, seed=1, controllers=most).spec(port=1).node_names
-    assert set(terrain.nodes) <= set(names) and terrain.of(CONTROLLERS)
+    assert set(terrain.nodes) <= set(names) and bool(terrain.of(CONTROLLERS)) == bool(most)
     assert {moment.kind for moment in terrain.moments} <= set(EVENTS)
     for moment in terrain.moments:
         assert set(moment.fields) <= set(EVENTS[moment.kind].__struct_fields__)

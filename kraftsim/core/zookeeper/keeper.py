@@ -13,6 +13,7 @@ from kraftsim.core.zookeeper.access import Identity, digest_of, is_allowed
 from kraftsim.core.zookeeper.changes import ZnodeChange, ZnodeRefused
 from kraftsim.core.zookeeper.deciding import Draft, results_of
 from kraftsim.core.zookeeper.reading import REQUESTS, Reader, parse_body
+from kraftsim.core.zookeeper.replica import Replica
 from kraftsim.core.zookeeper.sessions import Sessions
 from kraftsim.core.zookeeper.tree import ZnodeTree
 from kraftsim.core.zookeeper.watches import Watches
@@ -80,6 +81,8 @@ class Keeper:
         self._super = super_digest
         self._clients: dict[int, _Client] = {}
         self._connection_of: dict[int, int] = {}
+        self._replica_of: dict[int, Replica] = {}
+        """The connections that are served by a copy which may be behind."""
         self._step = Step()
 
     # A start: what is in the files ---------------------------------------------------------------------------------------------------------
@@ -136,12 +139,36 @@ class Keeper:
 
     def expire(self, moment: Moment) -> Step:
         """End the sessions of which nothing was heard in time."""
+        return self.end_sessions(self.sessions.overdue(moment.monotonic_ms), moment)
+
+    def end_sessions(self, sessions: Sequence[int], moment: Moment) -> Step:
+        """End sessions whether their clients are there or not."""
         step = self._begin()
-        for session in self.sessions.overdue(moment.monotonic_ms):
+        for session in sessions:
             self._close(session, 0, moment, is_expired=True)
             if session in self._connection_of:
                 step.to_close.append(self._connection_of[session])
                 self._drop(self._connection_of[session])
+        return step
+
+    # A copy that is behind -----------------------------------------------------------------------------------------------------------------
+
+    def serve_from(self, replica: Replica | None, connection: int) -> None:
+        """Let a client read from a copy from now on, or, for None, from here again; its watches go with it."""
+        former = self._replica_of.pop(connection, None)
+        if replica is not None:
+            self._replica_of[connection] = replica
+        (self.watches if former is None else former.watches).move(connection, self.watches if replica is None else replica.watches)
+
+    def is_served_from(self, connection: int) -> Replica | None:
+        """Return the copy that a client reads from; None if it reads from here."""
+        return self._replica_of.get(connection)
+
+    def follow(self, replica: Replica, zxid: int) -> Step:
+        """Make changes in a copy up to a number, and tell those who watch there."""
+        step = self._begin()
+        while (change := replica.next_until(zxid)) is not None:
+            self._tell_watchers(replica.watches, replica.tree.replay(*change))
         return step
 
     # Requests ------------------------------------------------------------------------------------------------------------------------------
@@ -183,7 +210,8 @@ class Keeper:
                 return b""
             case OpCode.SET_WATCHES | OpCode.SET_WATCHES_2:
                 wanted = compiled(SetWatches, int(op_code == OpCode.SET_WATCHES_2)).decode(content, position)[0]
-                for event_type, path in self.watches.set_again(wanted, self.tree, connection):
+                tree, watches = self._read_from(connection)
+                for event_type, path in watches.set_again(wanted, tree, connection):
                     self._tell(connection, event_type, path)
                 return b""
             case OpCode.CLOSE_SESSION:
@@ -195,7 +223,11 @@ class Keeper:
         return _encoded(self._reader(connection, client).read(op_code, body))
 
     def _reader(self, connection: int, client: _Client) -> Reader:
-        return Reader(self.tree, self.watches, connection, client.session, client.names)
+        return Reader(*self._read_from(connection), connection, client.session, client.names)
+
+    def _read_from(self, connection: int) -> tuple[ZnodeTree, Watches]:
+        replica = self._replica_of.get(connection)
+        return (self.tree, self.watches) if replica is None else (replica.tree, replica.watches)
 
     def _change(self, client: _Client, header: ZookeeperRequestHeader, asked: Message, moment: Moment) -> bytes:
         """Make one change, or note in the log that it was refused."""
@@ -253,11 +285,14 @@ class Keeper:
             self.sessions.add(session, record.timeout_ms, moment.monotonic_ms)
             self._note(ZookeeperSessionBegan(session=session, timeout_ms=record.timeout_ms))
         changes = self.tree.replay(header, record)
+        self._tell_watchers(self.watches, changes)
+        self._note_changes(header, record, changes)
+
+    def _tell_watchers(self, watches: Watches, changes: Sequence[ZnodeChange]) -> None:
         for change in changes:
-            for watcher in self.watches.triggered(change.event_type, change.path):
+            for watcher in watches.triggered(change.event_type, change.path):
                 if is_allowed(change.acl, Permission.READ, self._clients[watcher].names):
                     self._tell(watcher, change.event_type, change.path)
-        self._note_changes(header, record, changes)
 
     def _close(self, session: int, cxid: int, moment: Moment, *, is_expired: bool) -> None:
         paths = list(self.tree.ephemerals.get(session, ()))
@@ -280,7 +315,8 @@ class Keeper:
         self._step.frames.append((connection, _encoded(header) + _encoded(event)))
 
     def _reply(self, connection: int, xid: int, error: int, body: bytes = b"") -> None:
-        header = ZookeeperReplyHeader(xid=xid, zxid=self.last_zxid, error=error)
+        replica = None if self._step.txns else self._replica_of.get(connection)
+        header = ZookeeperReplyHeader(xid=xid, zxid=self.last_zxid if replica is None else replica.zxid, error=error)
         self._step.frames.append((connection, _encoded(header) + body))
 
     def _begin(self) -> Step:
@@ -292,6 +328,9 @@ class Keeper:
         if client is not None and self._connection_of.get(client.session) == connection:
             del self._connection_of[client.session]
         self.watches.forget(connection)
+        replica = self._replica_of.pop(connection, None)
+        if replica is not None:
+            replica.watches.forget(connection)
 
 
 def _connect_request(content: bytes) -> tuple[ConnectRequest, bool]:

@@ -38,6 +38,13 @@ class ZnodeTree:
         """Return a znode."""
         return self.znodes.get(path)
 
+    def copy(self) -> "ZnodeTree":
+        """Return another tree that says the same and goes its own way."""
+        found = ZnodeTree()
+        found.znodes = {path: znode.copy() for path, znode in self.znodes.items()}
+        found.ephemerals = {session: dict(paths) for session, paths in self.ephemerals.items()}
+        return found
+
     def paths_below(self, path: str) -> Iterator[str]:
         """Return the paths of all znodes below one, at any depth."""
         return below(self.znodes, path)

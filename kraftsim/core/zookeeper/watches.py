@@ -62,6 +62,12 @@ class WatchTable:
                         self.remove(place, watcher)
         return list(told)
 
+    def move(self, watcher: Watcher, other: "WatchTable") -> None:
+        """Let somebody be told by another table."""
+        for path in [path for path, watchers in self.by_path.items() if watcher in watchers]:
+            other.add(path, watcher, self.by_path[path][watcher])
+            self.remove(path, watcher)
+
     def has_any(self, path: str) -> bool:
         """Tell whether anybody is told of just this znode. Raises ValueError for what is no path."""
         return bool(path) and bool(parent_of(path)) and path in self.by_path
@@ -97,6 +103,11 @@ class Watches:
         """A connection is gone."""
         self.data.forget(watcher)
         self.children.forget(watcher)
+
+    def move(self, watcher: Watcher, other: "Watches") -> None:
+        """Let somebody be told by others."""
+        self.data.move(watcher, other.data)
+        self.children.move(watcher, other.children)
 
     def has_any(self, path: str, kind: WatchKind) -> bool:
         """Tell whether there is a watch, whosever it is: 3.8 looks no further. Raises ValueError for what is no path."""

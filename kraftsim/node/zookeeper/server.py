@@ -7,7 +7,7 @@ Source: org.apache.zookeeper.server.{ZooKeeperServer, SyncRequestProcessor}.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from kraftsim.core.zookeeper.keeper import Keeper, Moment, Step
 from kraftsim.core.zookeeper.sessions import Sessions
@@ -29,6 +29,18 @@ WAITING_MAX: Final = 1000
 """So many requests may wait before their senders are not read any more."""
 
 
+class Front(Protocol):
+    """Stands between clients and the server: what goes wrong with a server is put there."""
+
+    def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
+        """Serve a frame, as `ZookeeperServer.step` does."""
+        ...
+
+    def tell(self, steps: list[Step]) -> None:
+        """Tell what came of frames that are in the log now, as `ZookeeperServer.tell` does."""
+        ...
+
+
 class ZookeeperServer:
     """Implements `kraftsim.node.node.Node`."""
 
@@ -39,6 +51,8 @@ class ZookeeperServer:
         self.connections: dict[int, ZookeeperConnection] = {}
         self.port = settings.port
         self.keeper: Keeper
+        self.front: Front = self
+        """Itself, as long as nothing is wrong with it."""
         self._tasks = NodeTasks(self._fail)
         self._files = ZookeeperFiles(world, settings.changes_between_snapshots)
         self._server: asyncio.Server | None = None
@@ -145,6 +159,23 @@ class ZookeeperServer:
         if not self._is_dead:
             self.keeper.disconnect(connection.number)
 
+    # What is done to it from outside -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_dead(self) -> bool:
+        """Tell whether it went down, however that was."""
+        return self._is_dead
+
+    def serve_first(self, connection: ZookeeperConnection, frames: list[bytes]) -> None:
+        """Let frames that were held back be the next to be served."""
+        self._waiting[:0] = [(connection, frame) for frame in frames]
+        self._has_work.set()
+
+    async def end_session(self, session: int) -> None:
+        """End a session though its client is there: nothing was heard of it in time, or so this server has it."""
+        if session in self.keeper.sessions.by_id:
+            await self._carry_out([self.keeper.end_sessions([session], self._moment())])
+
     # Work ----------------------------------------------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
@@ -153,7 +184,7 @@ class ZookeeperServer:
             self._has_work.clear()
             waiting, self._waiting = self._waiting, []
             paused, self._paused = self._paused, []
-            steps = [step for connection, frame in waiting if (step := self._step(connection, frame)) is not None]
+            steps = [step for connection, frame in waiting if (step := self.front.step(connection, frame)) is not None]
             await self._carry_out(steps)
             for connection in paused:
                 connection.resume()
@@ -176,9 +207,10 @@ class ZookeeperServer:
                 self.world.note(DiskFailed(path=DIRECTORY, operation="write", reason=str(refused)))
                 self._fail(refused)
                 return
-            self._tell(steps)
+            self.front.tell(steps)
 
-    def _tell(self, steps: list[Step]) -> None:
+    def tell(self, steps: list[Step]) -> None:
+        """Send what is to be sent, and close what is to be closed."""
         self.world.flush_events()
         for step in steps:
             for number, frame in step.frames:
@@ -188,7 +220,7 @@ class ZookeeperServer:
                 if (connection := self.connections.get(number)) is not None:
                     connection.close()
 
-    def _step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
+    def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
         """Serve one frame; bytes that cannot be read end the connection."""
         if connection.is_closed:
             return None

@@ -1,0 +1,64 @@
+"""ZooKeeper answers late, and tells late of what is watched: everybody's changes take long, and who waits too long looks for another server.
+
+Answers stay in order. With more than two thirds of a session's time-out its client gives the connection up, and comes back with the same session.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from kraftsim.core.zookeeper.keeper import Step
+from kraftsim.faults.fault import Aim, Between, Family, FaultKind
+from kraftsim.faults.strike import Strike
+from kraftsim.faults.zookeeper_servers import later, stand_between
+from kraftsim.node.zookeeper.connection import ZookeeperConnection
+from kraftsim.node.zookeeper.server import ZookeeperServer
+
+MS_PER_SECOND: Final = 1000
+
+
+class SlowAnswers:
+    """Implements `kraftsim.faults.zookeeper_servers.Between`."""
+
+    def __init__(self, server: ZookeeperServer, delay_seconds: float, bite: Callable[[str], None]) -> None:
+        self._server = server
+        self._delay_seconds = delay_seconds
+        self._bite = bite
+        self._waiting: list[list[Step]] = []
+
+    def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
+        """Serve a frame as ever."""
+        return self._server.step(connection, frame)
+
+    def tell(self, steps: list[Step]) -> None:
+        """Tell later."""
+        if any(step.frames for step in steps):
+            self._bite("an answer came late")
+        self._waiting.append(steps)
+        later(self._delay_seconds, self._tell_first)
+
+    async def leave(self) -> None:
+        """Tell all that still waits."""
+        self._server.front = self._server
+        while self._waiting:
+            self._tell_first()
+
+    def _tell_first(self) -> None:
+        if self._waiting and not self._server.is_dead:
+            self._server.tell(self._waiting.pop(0))
+
+
+def strike(strike: Strike) -> None:
+    """Delay every answer; it bites with the first."""
+    stand_between(strike, lambda server: SlowAnswers(server, strike.integer("delay_ms") / MS_PER_SECOND, strike.bite))
+
+
+FAULT = FaultKind(
+    name="slow-zookeeper",
+    title="a ZooKeeper that is slow",
+    family=Family.ZOOKEEPER,
+    strike=strike,
+    aim=Aim.ALL,
+    strikes_on=("time", "event", "state"),
+    params={"delay_ms": 500, "duration_ms": 5000},
+    draws={"delay_ms": Between(20, 5000), "duration_ms": Between(500, 8000)},
+)

@@ -1,0 +1,115 @@
+"""In an upgrade or a migration clients are told only what passes by itself, unless a release is known to answer otherwise.
+
+A producer asks again when a coordinator loads, moves, or is busy with a former transaction; any other answer to InitProducerId ends it. Releases 3.0
+to 3.3.1 answer REQUEST_TIMED_OUT when a block of producer ids does not come in time: the report tells that, and it is not held against a run. What
+fails a record or a transaction must be of a retriable kind.
+Source: KIP-730, KAFKA-14417, org.apache.kafka.clients.producer.internals.TransactionManager.InitProducerIdHandler, RetriableException.
+"""
+
+from typing import Final
+
+from kraftsim.events.clients import RecordAcknowledged, RecordFailed
+from kraftsim.events.event import Event
+from kraftsim.events.nodes import NodeStarted
+from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdReturned
+from kraftsim.events.runs import OnlyRetriableErrorsExpected
+from kraftsim.events.transactional_clients import TransactionErred
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "only-retriable-errors"
+ASKED_AGAIN: Final = (14, 15, 16, 51)
+"""After these a producer asks for an id again: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
+TIMED_OUT: Final = 7
+TIMING_OUT: Final = ("3.0", "3.1", "3.2")
+"""The lines whose brokers say REQUEST_TIMED_OUT of a block that does not come; the last patch of 3.3 does not any more."""
+RETRIABLE: Final = (
+    2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106, 122, 123, 133
+)  # fmt: skip
+"""Codes of what RetriableException stands for."""
+
+
+class NothingFatal:
+    """Looks at what brokers refuse and at what clients give up, once the story says that it must be harmless."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._is_expected = False
+        self._timing_out: set[tuple[str, int]] = set()
+        """Incarnations of the lines that time out; for membership only, never iterated."""
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in what a client was told."""
+        match event:
+            case NodeStarted(release=release):
+                if release in TIMING_OUT:
+                    self._timing_out.add((envelope.node, envelope.incarnation))
+                return None
+            case OnlyRetriableErrorsExpected():
+                self._is_expected = True
+                return None
+        if not self._is_expected:
+            return None
+        self._findings.examined += 1
+        match event:
+            case InitProducerIdRefused(error_code=code):
+                is_harmless = code in ASKED_AGAIN or (code == TIMED_OUT and (envelope.node, envelope.incarnation) in self._timing_out)
+                what = f"{envelope.node} answered InitProducerId with error {code}"
+            case RecordFailed(error_code=code, client_id=client_id):
+                is_harmless, what = code in RETRIABLE, f"a record of {client_id} failed with error {code}"
+            case TransactionErred(error_code=code, client_id=client_id):
+                is_harmless, what = code in RETRIABLE, f"a transaction of {client_id} failed with error {code}"
+            case _:
+                return None
+        if is_harmless:
+            return None
+        return self._findings.violation(envelope.event_id, f"{what}, which no retry heals", envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="Where a story says so, clients are told only errors that pass by themselves, or those that a release is known for.",
+    source="KIP-730, KAFKA-14417",
+    watches=(OnlyRetriableErrorsExpected, NodeStarted, InitProducerIdRefused, ProducerIdReturned, RecordAcknowledged, RecordFailed, TransactionErred),
+    check=NothingFatal,
+    examined="""
+        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected GROUP BY run), told AS (
+            SELECT run, position FROM init_producer_id_refused
+            UNION ALL SELECT run, position FROM producer_id_returned
+            UNION ALL SELECT run, position FROM record_acknowledged
+            UNION ALL SELECT run, position FROM record_failed
+            UNION ALL SELECT run, position FROM transaction_erred
+        )
+        SELECT t.run, count(*) FROM told AS t JOIN since AS s ON s.run = t.run AND s.began < t.position GROUP BY t.run
+    """,
+    violations=f"""
+        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected GROUP BY run), known AS (
+            SELECT run, node, incarnation, min(position) AS position FROM node_started
+            WHERE release IN {TIMING_OUT} GROUP BY run, node, incarnation
+        ), told AS (
+            SELECT
+                r.run, r.node, r.incarnation, r.n, r.position,
+                concat(r.node, ' answered InitProducerId with error ', r.error_code) AS what
+            FROM init_producer_id_refused AS r
+            LEFT JOIN known AS k ON k.run = r.run AND k.node = r.node AND k.incarnation = r.incarnation AND k.position < r.position
+            WHERE r.error_code NOT IN {ASKED_AGAIN} AND (r.error_code <> {TIMED_OUT} OR k.run IS NULL)
+            UNION ALL
+            SELECT run, node, incarnation, n, position, concat('a record of ', client_id, ' failed with error ', error_code) AS what
+            FROM record_failed WHERE error_code NOT IN {RETRIABLE}
+            UNION ALL
+            SELECT run, node, incarnation, n, position, concat('a transaction of ', client_id, ' failed with error ', error_code) AS what
+            FROM transaction_erred WHERE error_code NOT IN {RETRIABLE}
+        )
+        SELECT
+            t.run,
+            concat(t.node, '.', t.incarnation, '.', t.n) AS key,
+            concat(t.what, ', which no retry heals') AS message,
+            t.position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM told AS t JOIN since AS s ON s.run = t.run AND s.began < t.position
+    """,
+)
