@@ -32,7 +32,13 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
         "core/test_metadata_log.py",
         "core/test_voter_changes.py",
     ),
-    "raft stores": ("node/test_log.py", "node/test_log_recovery.py", "core/test_metadata_log.py", "node/test_controller_power_loss.py"),
+    "raft stores": (
+        "node/test_log.py",
+        "node/test_log_recovery.py",
+        "node/test_metadata_store.py",
+        "core/test_metadata_log.py",
+        "node/test_controller_power_loss.py",
+    ),
     "producer ids": (
         "core/test_block_client_scripts.py",
         "core/test_producer_ids.py",
