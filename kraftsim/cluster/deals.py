@@ -31,6 +31,7 @@ MUST_EXERCISE = (
     "fenced-producers-write-nothing",
     "no-transaction-hangs",
     "transaction-states-follow",
+    "known-transactions-equal-log",
     "markers-agree-with-coordinators",
     "settles-after-heal",
 )

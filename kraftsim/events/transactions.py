@@ -4,10 +4,10 @@ from kraftsim.events.event import Event
 
 
 class TransactionStateChanged(Event):
-    """A record of `__transaction_state` is committed: this is what holds for the transactional id from now on.
+    """A record of `__transaction_state` is committed: this is what the coordinator believes of the transactional id from now on.
 
-    `state` is the name that DescribeTransactions shows, `partitions` the members of the transaction as 'topic-number' between commas. The epoch is
-    that of the record. `transaction_version` is 2 where the decision has raised it.
+    `state` is the name that DescribeTransactions shows, `partitions` the members of the transaction as 'topic-number' between commas, sorted.
+    `transaction_version` is 2 where the decision has raised the epoch.
     """
 
     transactional_id: str
@@ -30,6 +30,20 @@ class TransactionalIdExpired(Event):
     producer_epoch: int
     partition: int
     offset: int
+    coordinator_epoch: int = -1
+
+
+class TransactionChangeGivenUp(Event):
+    """A coordinator could not see a record of a transactional id committed and goes on as if it were not there, which nobody knows.
+
+    `offset` is where it was appended, -1 where it was not; a coordinator that reads the log later on finds it or does not.
+    """
+
+    transactional_id: str
+    partition: int
+    coordinator_epoch: int
+    offset: int
+    error_code: int
 
 
 class TransactionAbortForced(Event):
@@ -67,6 +81,19 @@ class TransactionsLoaded(Event):
     coordinator_epoch: int
     transaction_count: int
     next_offset: int
+
+
+class TransactionLoaded(Event):
+    """Right before TransactionsLoaded, once per transactional id: what the broker believes of it, and at which offset it has read that."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    partitions: str
+    coordinator_epoch: int
+    partition: int
+    record_offset: int
 
 
 class TransactionsUnloaded(Event):

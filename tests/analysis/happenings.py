@@ -40,7 +40,7 @@ def allocated(
 
 def given_by_quorum(first_producer_id: int, next_producer_id: int) -> ProducerIdBlockAllocated:
     """A block of a KRaft controller, whose record is at the offset that the next id names."""
-    return allocated(first_producer_id, next_producer_id, given_by="quorum")
+    return allocated(first_producer_id, next_producer_id, broker_id=9, given_by="quorum")
 
 
 def received(first_producer_id: int, next_producer_id: int) -> ProducerIdBlockReceived:

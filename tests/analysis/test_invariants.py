@@ -15,6 +15,7 @@ from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.oracle import Oracle
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Outcome, Verdict, Violation, judge, worst
 from tests.analysis.cases import CASES, Case
+from tests.analysis.coordinator_cases import note_coordinators
 from tests.analysis.happenings import (
     NO_PRODUCER,
     acknowledged,
@@ -155,6 +156,7 @@ def random_history(seed: int) -> History:
     note_quorum(history, random, slip)
     note_replicas(history, random, slip)
     note_transactions(history, random, slip)
+    note_coordinators(history, random, slip)
     history.note("harness", settled("leader", random.randrange(9000, 12_000) if slip() else 500, is_settled=not slip()))
     if random.random() < 0.9:
         history.note("final", final_log(end_offset, len(log), log_start_offset=random.choice((0, 0, 3))))

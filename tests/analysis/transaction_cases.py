@@ -35,6 +35,7 @@ Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], 
 OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS
 ONE, TWO = "broker-1", "broker-2"
 PID = 50
+LABELS = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
 def on(node: str, *events: Event) -> list[Noted]:
@@ -179,11 +180,11 @@ def marker(
     )
 
 
-def state(offset: int, status: int, *, epoch: int = 0, partitions: str = "", producer_id: int = PID, broker: str = ONE) -> Event:
+def state(offset: int, status: int, *, epoch: int = 0, partitions: str = "", producer_id: int = PID, broker: str = ONE, name: str = "id") -> Event:
     return FinalTransaction(
         partition=0,
         offset=offset,
-        transactional_id="id",
+        transactional_id=name,
         producer_id=producer_id,
         producer_epoch=epoch,
         status=status,
@@ -196,9 +197,16 @@ def states(*statuses: int) -> list[Noted]:
     return on("final", *(state(offset, status) for offset, status in enumerate(statuses)))
 
 
-def changed(offset: int) -> Event:
+def changed(offset: int, status: int = 2, *, epoch: int = 0, coordinator_epoch: int = 0, partitions: str = "", name: str = "id") -> Event:
     return TransactionStateChanged(
-        transactional_id="id", producer_id=PID, producer_epoch=0, state="x", partitions="", coordinator_epoch=0, partition=0, offset=offset
+        transactional_id=name,
+        producer_id=PID,
+        producer_epoch=epoch,
+        state=LABELS[status],
+        partitions=partitions,
+        coordinator_epoch=coordinator_epoch,
+        partition=0,
+        offset=offset,
     )
 
 

@@ -50,7 +50,7 @@ def note_transactions(history: History, random: Random, slip: Callable[[], bool]
     log: list[tuple[int, int, bool | None]] = []
     offsets: list[tuple[int, int]] = []
     seen: list[tuple[str, int]] = []
-    end_offset, epoch = 0, 0
+    end_offset, epoch, told_of = 0, 0, 0
     for number in range(1, random.randrange(2, 7)):
         name, is_commit = f"c/{number}", random.random() < 0.7
         if random.random() < 0.3:
@@ -79,7 +79,10 @@ def note_transactions(history: History, random: Random, slip: Callable[[], bool]
             note(ONE, told(number, 2 * number))
         note("c", asked(name, is_commit=is_commit))
         walk += [(2 if is_commit else 3, epoch, ""), (4 if is_commit else 5, epoch, "")]
-        note("coordinator", changed(len(walk) - 2))
+        for offset, (status, epoch_then, partitions) in list(enumerate(walk))[told_of:]:
+            if not slip():
+                note("coordinator", changed(offset, status, epoch=epoch_then, partitions=partitions))
+        told_of = len(walk)
         if not slip():
             note(ONE, marked(end_offset, is_commit=is_commit, epoch=epoch))
             note(TWO, marked(end_offset, is_commit=is_commit, epoch=epoch))

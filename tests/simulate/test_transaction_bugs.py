@@ -1,7 +1,13 @@
 """Historical bugs of transactions are found by the stories of exactly-once, and without them the same seeds are clean."""
 
+from dataclasses import replace
+
 import pytest
 
+from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from kraftsim.core.transactions import transaction_shard
+from kraftsim.core.transactions.transaction_entry import NO_OFFSET, TransactionFacts
+from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.explore.run import play
 from tests.simulate.findings import finds, is_clean
 
@@ -46,3 +52,33 @@ def test_a_record_of_a_too_new_epoch_keeps_a_marker_out_before_4_0():
     stuck = play("marker_that_never_completes", seed=1, settings={"kraftsim.release": "3.9"})
     assert stuck.trouble is not None and "marker" in stuck.trouble
     assert play("marker_that_never_completes", seed=1).outcome == "ok"
+
+
+def keeps_the_first_record(shard: TransactionShard, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET) -> None:
+    """The slip: of each id the first record holds."""
+    shard.entries.setdefault(transactional_id, shard.entry_class(transactional_id, facts, record_offset))
+
+
+def test_a_coordinator_that_reads_an_old_record_back_is_found_as_it_loads(monkeypatch):
+    monkeypatch.setattr(TransactionShard, "learn", keeps_the_first_record)
+    played = play("coordinator_failover_in_every_state", seed=4)
+    assert played.invariants_violated == ("known-transactions-equal-log",)
+
+
+def test_a_coordinator_that_reads_half_of_a_record_back_is_found_as_it_loads(monkeypatch):
+    read = transaction_shard.read_facts
+    monkeypatch.setattr(transaction_shard, "read_facts", lambda value: replace(read(value), partitions=()))
+    played = play("coordinator_failover_in_every_state", seed=4)
+    assert played.invariants_violated == ("known-transactions-equal-log",)
+
+
+def keeps_the_first_commit(offsets: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:
+    """The slip: of each partition the first commit counts."""
+    offsets.committed.setdefault(partition, stored)
+    return True
+
+
+def test_a_group_coordinator_that_reads_an_old_commit_back_is_found_as_it_loads(monkeypatch):
+    monkeypatch.setattr(GroupOffsets, "replay", keeps_the_first_commit)
+    played = play("zombie_fenced_by_generation", seed=1)
+    assert played.invariants_violated == ("loaded-offsets-equal-log",)

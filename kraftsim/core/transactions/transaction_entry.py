@@ -14,6 +14,7 @@ from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 TopicPartition = tuple[str, int]
 NO_TIME: Final = -1
+NO_OFFSET: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +41,13 @@ class TransactionFacts:
 class TransactionEntry:
     """One transactional id. `pending` is the state that is about to be entered, None if nothing is under way."""
 
-    __slots__ = ("_members", "facts", "has_failed_epoch_fence", "pending", "transactional_id")
+    __slots__ = ("_members", "facts", "has_failed_epoch_fence", "pending", "record_offset", "transactional_id")
 
-    def __init__(self, transactional_id: str, facts: TransactionFacts) -> None:
+    def __init__(self, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET) -> None:
         self.transactional_id = transactional_id
         self.facts = facts
+        self.record_offset = record_offset
+        """Where the record stands from which the facts were read back; -1 where they were not."""
         self.pending: TransactionState | None = None
         self.has_failed_epoch_fence = False
         """Whether an epoch was raised to fence the producer, and the record of that was lost: it is not raised again (KAFKA-9666)."""

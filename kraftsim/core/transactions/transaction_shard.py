@@ -6,7 +6,7 @@ Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.
 from collections.abc import Iterator
 from typing import Final
 
-from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts, first_facts
+from kraftsim.core.transactions.transaction_entry import NO_OFFSET, TransactionEntry, TransactionFacts, first_facts
 from kraftsim.core.transactions.transaction_records import read_facts
 from kraftsim.core.transactions.transaction_state import AT_REST, ONGOING, PREPARED
 from protocol.batches import RecordBatch
@@ -37,11 +37,11 @@ class TransactionShard:
                 case (TransactionLogKey() as key, None):
                     self.forget(key.transactional_id)
                 case (TransactionLogKey() as key, TransactionLogValue() as value):
-                    self.learn(key.transactional_id, read_facts(value))
+                    self.learn(key.transactional_id, read_facts(value), record.offset)
 
-    def learn(self, transactional_id: str, facts: TransactionFacts) -> None:
+    def learn(self, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET) -> None:
         """Let these be the facts of an id, as its last record says."""
-        self.entries[transactional_id] = self.entry_class(transactional_id, facts)
+        self.entries[transactional_id] = self.entry_class(transactional_id, facts, record_offset)
 
     def forget(self, transactional_id: str) -> None:
         """Let an id be unknown, as its tombstone says."""

@@ -9,12 +9,18 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
-from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
+from kraftsim.core.transactions.transaction_entry import NO_OFFSET, TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_records import facts_record, tombstone
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.transactions.transaction_state import DEAD
-from kraftsim.events.transactions import TransactionalIdExpired, TransactionStateChanged
+from kraftsim.events.transactions import (
+    TransactionalIdExpired,
+    TransactionChangeGivenUp,
+    TransactionLoaded,
+    TransactionsLoaded,
+    TransactionStateChanged,
+)
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.world.interface import World
@@ -23,7 +29,6 @@ from protocol.errors import ErrorCode
 from protocol.records import Record
 
 OnStored = Callable[[ErrorCode], None]
-NO_OFFSET: Final = -1
 
 TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -74,9 +79,10 @@ class CoordinatedTransactions:
         def on_end(error: ErrorCode, offset: int) -> None:
             if error is ErrorCode.NONE:
                 entry.finish(self._rules.held(entry.facts, facts))
-                self._note_change(entry.transactional_id, facts, offset)
+                self._note_change(entry, offset)
             else:
                 entry.give_up()
+                self._note_given_up(entry, offset, error)
             on_stored(error)
 
         self._append([record], facts.timeout_ms, on_end)
@@ -92,6 +98,8 @@ class CoordinatedTransactions:
                 if error is ErrorCode.NONE:
                     self.shard.forget(entry.transactional_id)
                     self._note_expiry(entry, offset + index)
+                else:
+                    self._note_given_up(entry, offset if offset == NO_OFFSET else offset + index, error)
 
         self._append([tombstone(entry.transactional_id) for entry in entries], timeout_ms, on_end)
 
@@ -111,19 +119,58 @@ class CoordinatedTransactions:
 
         self._log.when_replicated(self.hosted, outcome.last_offset + 1, on_replicated, timeout_ms=timeout_ms)
 
-    def _note_change(self, transactional_id: str, facts: TransactionFacts, offset: int) -> None:
+    # Notes ---------------------------------------------------------------------------------------------------------------------------------
+
+    def note_loaded(self, next_offset: int) -> None:
+        """All of the log is read: say what is believed of each id."""
+        for entry in self.shard.entries.values():
+            facts = entry.facts
+            self._world.note(
+                TransactionLoaded(
+                    transactional_id=entry.transactional_id,
+                    producer_id=facts.producer_id,
+                    producer_epoch=facts.producer_epoch,
+                    state=facts.state.label,
+                    partitions=told_partitions(facts),
+                    coordinator_epoch=self.coordinator_epoch,
+                    partition=self.number,
+                    record_offset=entry.record_offset,
+                )
+            )
+        self._world.note(
+            TransactionsLoaded(
+                partition=self.number,
+                coordinator_epoch=self.coordinator_epoch,
+                transaction_count=len(self.shard.entries),
+                next_offset=next_offset,
+            )
+        )
+
+    def _note_change(self, entry: TransactionEntry, offset: int) -> None:
+        facts = entry.facts
         self._world.note(
             TransactionStateChanged(
-                transactional_id=transactional_id,
+                transactional_id=entry.transactional_id,
                 producer_id=facts.producer_id,
                 producer_epoch=facts.producer_epoch,
                 state=facts.state.label,
-                partitions=",".join(f"{topic}-{number}" for topic, number in facts.partitions),
+                partitions=told_partitions(facts),
                 coordinator_epoch=self.coordinator_epoch,
                 partition=self.number,
                 offset=offset,
                 transaction_version=facts.transaction_version,
                 timeout_ms=facts.timeout_ms,
+            )
+        )
+
+    def _note_given_up(self, entry: TransactionEntry, offset: int, error: ErrorCode) -> None:
+        self._world.note(
+            TransactionChangeGivenUp(
+                transactional_id=entry.transactional_id,
+                partition=self.number,
+                coordinator_epoch=self.coordinator_epoch,
+                offset=offset,
+                error_code=int(error),
             )
         )
 
@@ -136,5 +183,11 @@ class CoordinatedTransactions:
                 producer_epoch=facts.producer_epoch,
                 partition=self.number,
                 offset=offset,
+                coordinator_epoch=self.coordinator_epoch,
             )
         )
+
+
+def told_partitions(facts: TransactionFacts) -> str:
+    """Return the members of a transaction in the order in which events name them."""
+    return ",".join(sorted(f"{topic}-{number}" for topic, number in facts.partitions))

@@ -10,7 +10,7 @@ from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.transactions.transaction_records import value_version
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_shard import TransactionShard
-from kraftsim.events.transactions import TransactionsLoaded, TransactionsUnloaded
+from kraftsim.events.transactions import TransactionsUnloaded
 from kraftsim.node.broker.coordinator_loading import read_back
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.internal_topics import TRANSACTION_STATE
@@ -117,12 +117,5 @@ class TransactionPartitions:
         if led.is_over:
             return
         led.is_loading = False
-        self._world.note(
-            TransactionsLoaded(
-                partition=led.number,
-                coordinator_epoch=led.coordinator_epoch,
-                transaction_count=len(led.shard.entries),
-                next_offset=next_offset,
-            )
-        )
+        led.note_loaded(next_offset)
         self._on_loaded(led)

@@ -1,0 +1,170 @@
+"""What a group coordinator reads back when it comes to lead a partition of `__consumer_offsets` is what its log says of each offset, then.
+
+A commit that was seen to count bounds what may be loaded later on: of two records for a partition the one that stands later in the log wins. One
+that waits for a marker is not loaded as waiting once its marker was seen; and what a record was said to commit, it commits in the logs that are left.
+Source: KIP-98; GroupMetadataManager.doLoadGroupsAndOffsets, OffsetMetadataManager.replay; KAFKA-5247, KAFKA-5600.
+"""
+
+from typing import NamedTuple
+
+from kraftsim.events.event import Event
+from kraftsim.events.groups import OffsetCommitted, OffsetLoaded, OffsetMaterialised, PendingOffsetAdded, PendingOffsetDropped
+from kraftsim.events.partitions import FinalOffset
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "loaded-offsets-equal-log"
+NO_PRODUCER_ID = -1
+Key = tuple[int, str, str, int]
+"""Partition of `__consumer_offsets`, group, topic, partition."""
+
+
+class Told(NamedTuple):
+    """What a record is said to commit."""
+
+    offset: int
+    event_id: str
+
+
+class LoadedOffsets:
+    """Holds each load to what counted before; the logs that are left are compared at the end."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._counting: dict[Key, tuple[int, str]] = {}
+        self._ended: dict[Key, dict[int, str]] = {}
+        self._told: dict[Key, dict[int, list[Told]]] = {}
+        self._records: dict[Key, dict[int, list[Told]]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in what a coordinator says of a commit, or a record that is left."""
+        if isinstance(event, FinalOffset):
+            of = (event.offsets_partition, event.group_id, event.topic, event.partition)
+            self._records.setdefault(of, {}).setdefault(event.log_offset, []).append(Told(event.committed_offset, envelope.event_id))
+            return None
+        assert isinstance(event, OffsetLoaded | OffsetCommitted | PendingOffsetAdded | OffsetMaterialised | PendingOffsetDropped)
+        of = (event.coordinator_partition, event.group_id, event.topic, event.partition)
+        found = self._judge(of, event, envelope.event_id) if isinstance(event, OffsetLoaded) else None
+        self._told.setdefault(of, {}).setdefault(event.record_offset, []).append(Told(event.offset, envelope.event_id))
+        if isinstance(event, OffsetMaterialised | PendingOffsetDropped):
+            self._ended.setdefault(of, {})[event.record_offset] = envelope.event_id
+        if isinstance(event, OffsetCommitted | OffsetMaterialised) and event.record_offset >= self._counting.get(of, (-1, ""))[0]:
+            self._counting[of] = (event.record_offset, envelope.event_id)
+        return found
+
+    def _judge(self, of: Key, event: OffsetLoaded, event_id: str) -> Violation | None:
+        self._findings.examined += 1
+        where, key = _where(of), f"{_key(of)}/{event.record_offset}"
+        if event.producer_id != NO_PRODUCER_ID:
+            seen = self._ended.get(of, {}).get(event.record_offset)
+            if seen is None:
+                return None
+            message = f"{where}: the commit at offset {event.record_offset} was loaded as one that waits, and its marker was seen"
+            return self._findings.violation(f"{key}/waits", message, seen, event_id)
+        last, seen = self._counting.get(of, (-1, ""))
+        if last <= event.record_offset:
+            return None
+        message = f"{where}: the commit at offset {event.record_offset} was loaded, and that at offset {last} counted before"
+        return self._findings.violation(key, message, seen, event_id)
+
+    def finish(self) -> Verdict:
+        """Compare with the logs, and return the verdict."""
+        for of, told in self._told.items():
+            for record_offset, said in told.items():
+                records = self._records.get(of, {}).get(record_offset, [])
+                wrong = [each for each in said if records and all(each.offset != record.offset for record in records)]
+                if wrong:
+                    message = (
+                        f"{_where(of)}: offset {wrong[0].offset} was believed, and the record at offset {record_offset} says {records[0].offset}"
+                    )
+                    self._findings.violation(f"{_key(of)}@{record_offset}", message, wrong[0].event_id, records[0].event_id)
+        return self._findings.verdict()
+
+
+def _where(of: Key) -> str:
+    return f"{of[1]}: {of[2]}-{of[3]}"
+
+
+def _key(of: Key) -> str:
+    return f"{of[1]}/{of[2]}/{of[3]}"
+
+
+_OF = "run, coordinator_partition, group_id, topic, partition"
+_WHERE = "group_id, ': ', topic, '-', partition"
+
+
+def _told(view: str, *, counts: bool, ends: bool) -> str:
+    return f"SELECT {_OF}, record_offset, t.offset AS told_offset, position, {counts} AS counts, {ends} AS ends FROM {view} AS t"
+
+
+def _same(one: str, other: str) -> str:
+    return " AND ".join(f"{one}.{column} = {other}.{column}" for column in _OF.split(", "))
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="What a group coordinator loads of an offset is the last commit in its log that counts.",
+    source="KIP-98",
+    watches=(OffsetLoaded, OffsetCommitted, PendingOffsetAdded, OffsetMaterialised, PendingOffsetDropped, FinalOffset),
+    check=LoadedOffsets,
+    examined="SELECT run, count(*) FROM offset_loaded GROUP BY run",
+    violations=f"""
+        WITH told AS (
+            {_told("offset_loaded", counts=False, ends=False)}
+            UNION ALL {_told("offset_committed", counts=True, ends=False)}
+            UNION ALL {_told("pending_offset_added", counts=False, ends=False)}
+            UNION ALL {_told("offset_materialised", counts=True, ends=True)}
+            UNION ALL {_told("pending_offset_dropped", counts=False, ends=True)}
+        ), before_load AS (
+            SELECT l.*, t.record_offset AS last_offset, t.position AS seen_position,
+                row_number() OVER (PARTITION BY l.run, l.position ORDER BY t.record_offset DESC, t.position DESC) AS place
+            FROM offset_loaded AS l
+            JOIN told AS t ON {_same("t", "l")} AND t.counts AND t.position < l.position
+            WHERE l.producer_id = {NO_PRODUCER_ID}
+        ), stale AS (
+            SELECT *, row_number() OVER (PARTITION BY run, group_id, topic, partition, record_offset ORDER BY position) AS number FROM before_load
+            WHERE place = 1 AND last_offset > record_offset
+        ), ended_before AS (
+            SELECT l.*, t.position AS seen_position, row_number() OVER (PARTITION BY l.run, l.position ORDER BY t.position DESC) AS place
+            FROM offset_loaded AS l
+            JOIN told AS t ON {_same("t", "l")} AND t.ends AND t.record_offset = l.record_offset AND t.position < l.position
+            WHERE l.producer_id <> {NO_PRODUCER_ID}
+        ), waiting AS (
+            SELECT *, row_number() OVER (PARTITION BY run, group_id, topic, partition, record_offset ORDER BY position) AS number FROM ended_before
+            WHERE place = 1
+        ), record AS (
+            SELECT run, offsets_partition AS coordinator_partition, group_id, topic, partition, log_offset, committed_offset, position
+            FROM final_offset
+        ), compared AS (
+            SELECT t.*, r.committed_offset, r.position AS record_position,
+                max(CASE WHEN r.committed_offset = t.told_offset THEN 1 ELSE 0 END) OVER (PARTITION BY t.run, t.position) AS agrees
+            FROM told AS t JOIN record AS r ON {_same("r", "t")} AND r.log_offset = t.record_offset
+        ), differing AS (
+            SELECT *, row_number() OVER (PARTITION BY run, group_id, topic, partition, record_offset ORDER BY position, record_position) AS number
+            FROM compared WHERE agrees = 0
+        )
+        SELECT
+            run,
+            concat(group_id, '/', topic, '/', partition, '/', record_offset) AS key,
+            concat({_WHERE}, ': the commit at offset ', record_offset, ' was loaded, and that at offset ', last_offset, ' counted before') AS message,
+            seen_position AS first_witness,
+            position AS second_witness
+        FROM stale WHERE number = 1
+        UNION ALL
+        SELECT
+            run,
+            concat(group_id, '/', topic, '/', partition, '/', record_offset, '/waits'),
+            concat({_WHERE}, ': the commit at offset ', record_offset, ' was loaded as one that waits, and its marker was seen'),
+            seen_position,
+            position
+        FROM waiting WHERE number = 1
+        UNION ALL
+        SELECT
+            run,
+            concat(group_id, '/', topic, '/', partition, '@', record_offset),
+            concat({_WHERE}, ': offset ', told_offset, ' was believed, and the record at offset ', record_offset, ' says ', committed_offset),
+            position,
+            record_position
+        FROM differing WHERE number = 1
+    """,
+)
