@@ -272,6 +272,7 @@ class NodeConfig:
     # ours
     release: str = setting("kraftsim.release", text_value, "3.9")
     producer_state: str = setting("kraftsim.producer.state", choice(FIVE_BATCHES, LATEST_BATCH, ANNOUNCED_WINDOW), FIVE_BATCHES)
+    offset_fencing: str = setting("kraftsim.offset.fencing", text_value)
     unknown_producer: str = setting("kraftsim.unknown.producer", choice(*UNKNOWN_PRODUCERS), UNKNOWN_PRODUCERS[0])
     producer_ids: str = setting("kraftsim.producer.ids", choice(AS_RELEASED, ENDING, ON_DEMAND, EAGER), AS_RELEASED)
     producer_id_blocks: str = setting("kraftsim.producer.id.blocks", choice(*BLOCK_CHANNELS), BLOCK_CHANNELS[0])

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
+from kraftsim.core.groups.fencing_variants import FENCINGS
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.metadata.activation import MigrationManners, PastTold
 from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
@@ -232,6 +233,12 @@ class Parts:
     def _unknown_producer(self, config: NodeConfig) -> UnknownProducer:
         is_told = config.unknown_producer != UNKNOWN_PRODUCERS[0]
         return UnknownProducer(config.unknown_producer.replace("-", " ")) if is_told else self.unknown_producer
+
+    def groups(self, config: NodeConfig) -> type[GroupShard]:
+        """Return what groups are: as shipped, or as kraftsim.offset.fencing says. Raises ConfigError."""
+        if config.offset_fencing and config.offset_fencing not in FENCINGS:
+            raise ConfigError(f"kraftsim.offset.fencing: expected one of {', '.join(FENCINGS)}, got {config.offset_fencing!r}")
+        return FENCINGS[config.offset_fencing] if config.offset_fencing else self.group_shard
 
     def snapshots(self, config: NodeConfig) -> type[ProducerSnapshots]:
         """Return what keeps producer snapshots: as the release does, or as kraftsim.producer.snapshots says."""

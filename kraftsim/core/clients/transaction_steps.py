@@ -81,6 +81,11 @@ class TransactionalSettings:
     producer: ProducerSettings = field(default_factory=ProducerSettings)
     busy_backoff_ms: int = 20
     """Before AddPartitionsToTxn is sent again while the coordinator still ends the transaction before."""
+    downgrades_commits: bool = True
+    """Ours: whether offsets are committed for nobody in particular where a broker of before 2.5 knows no members; False: the producer is at its end.
+
+    Kafka's producers have both; that of Kafka Streams asks for the first (internal.auto.downgrade.txn.commit).
+    """
     uses_implicit_adding: bool = True
     """Ours: whether transaction.version 2 is used where the cluster has it; False: an older client."""
 

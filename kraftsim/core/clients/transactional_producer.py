@@ -208,8 +208,8 @@ class TransactionalProducer:
         return question
 
     def _answer(self, question: Question, answer: Answered, now_ms: int) -> None:
-        error = _decisive(question, answer)
-        meaning = meaning_of(question, error)
+        error = self._decisive(question, answer)
+        meaning = self.meaning_of(question, error)
         if isinstance(question, EndTransaction) and self.state is ProducerState.ABORTING and meaning is Meaning.ABORT_AND_BUMP:
             self._needs_next_epoch, meaning = True, Meaning.DONE
         match meaning:
@@ -228,6 +228,16 @@ class TransactionalProducer:
                 self._need_abort(error, f"{type(question).__name__} was refused")
             case Meaning.FATAL:
                 self._fail(error, f"{type(question).__name__} was refused")
+
+    def meaning_of(self, question: Question, error: ErrorCode) -> Meaning:
+        """Return what an error means in answer to a question."""
+        return meaning_of(question, error)
+
+    def _decisive(self, question: Question, answer: Answered) -> ErrorCode:
+        """Return the error that decides: of several the first that is fatal, then the first that can be retried, then any."""
+        errors = [answer.error_code, *answer.errors.values()]
+        rank = {Meaning.FATAL: 0, Meaning.FIND_AGAIN: 1, Meaning.RETRY: 2, Meaning.ABORT_AND_BUMP: 3, Meaning.ABORT: 3, Meaning.DONE: 4}
+        return min(errors, key=lambda error: rank[self.meaning_of(question, error)])
 
     def _done(self, question: Question, answer: Answered, now_ms: int) -> None:
         match question:
@@ -364,10 +374,3 @@ class TransactionalProducer:
 
 def _kind_of(question: Question) -> CoordinatorKind:
     return CoordinatorKind.GROUP if isinstance(question, CommitOffsets) else CoordinatorKind.TRANSACTION
-
-
-def _decisive(question: Question, answer: Answered) -> ErrorCode:
-    """Return the error that decides: of several the first that is fatal, then the first that can be retried, then any."""
-    errors = [answer.error_code, *answer.errors.values()]
-    rank = {Meaning.FATAL: 0, Meaning.FIND_AGAIN: 1, Meaning.RETRY: 2, Meaning.ABORT_AND_BUMP: 3, Meaning.ABORT: 3, Meaning.DONE: 4}
-    return min(errors, key=lambda error: rank[meaning_of(question, error)])

@@ -154,7 +154,7 @@ class Broker:
             self.partitions,
             self.produces,
             self.fetches,
-            self.parts.group_shard,
+            self.parts.groups(self.config),
             group_settings(self.config, self.parts),
             self._serves_consumers,
         )

@@ -46,6 +46,11 @@ def last_version(question: Question, *, is_implicit: bool, names_member: bool) -
     return (LAST_IMPLICIT if is_implicit else LAST_EXPLICIT)[api_of(question)]
 
 
+def takes_member(version: int) -> bool:
+    """Tell whether a version of TxnOffsetCommit says for which member of the group offsets are committed."""
+    return version > LAST_WITHOUT_MEMBER
+
+
 def api_of(question: Question) -> ApiKey:
     """Return the API of a question."""
     match question:

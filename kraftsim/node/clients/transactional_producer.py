@@ -20,6 +20,7 @@ from kraftsim.core.clients.producer_steps import (
 )
 from kraftsim.core.clients.transaction_steps import (
     AbortAsked,
+    Answered,
     BeginAsked,
     CommitAsked,
     CommitOffsets,
@@ -53,7 +54,7 @@ from kraftsim.events.transactional_clients import (
     TransactionOffsetSent,
 )
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
-from kraftsim.node.clients.coordinator_questions import answered, api_of, last_version, request_of, without_member
+from kraftsim.node.clients.coordinator_questions import answered, api_of, last_version, request_of, takes_member, without_member
 from kraftsim.node.clients.coordinators import find_coordinator
 from kraftsim.node.clients.produce_outbox import ProduceOutbox, leaders_of
 from kraftsim.node.clients.producer import LIBRARY
@@ -355,6 +356,9 @@ class TransactionalClient:
             connection = await self.connections.to_broker(asked.broker_id)
             last = last_version(question, is_implicit=asked.is_implicit, names_member=self._names_member)
             version = min(connection.version_for(api_of(question)), last)
+            if isinstance(question, CommitOffsets) and question.group.member_id and not (self._settings.downgrades_commits or takes_member(version)):
+                self._loop.take(Answered(error_code=ErrorCode.UNSUPPORTED_VERSION))
+                return
             answer = await connection.request(request_of(question, version), api_version=version)
         except OSError:
             self._loop.take(QuestionLost())

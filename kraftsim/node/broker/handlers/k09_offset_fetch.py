@@ -55,7 +55,7 @@ def _fetch_as(
     if isinstance(led, ErrorCode):
         return led
     stale = led.shard.refuse_fetch(group.group_id, group.member_id, group.member_epoch)
-    return stale or led.shard.fetch_offsets(group.group_id, partitions, require_stable=require_stable)
+    return stale or _unless_held_off(led.shard.fetch_offsets(group.group_id, partitions, require_stable=require_stable))
 
 
 def _fetch_by_name(broker: Broker, group: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
@@ -95,7 +95,13 @@ def _fetch(broker: Broker, group_id: str, partitions: list[TopicPartition] | Non
     led = broker.groups.coordinated(group_id, may_be_empty=True)
     if isinstance(led, ErrorCode):
         return led
-    return led.shard.fetch_offsets(group_id, partitions, require_stable=require_stable)
+    return _unless_held_off(led.shard.fetch_offsets(group_id, partitions, require_stable=require_stable))
+
+
+def _unless_held_off(found: list[FoundOffset]) -> list[FoundOffset] | ErrorCode:
+    """Return what was found, or COORDINATOR_LOAD_IN_PROGRESS, which no client looks for anywhere but in the place of the whole group."""
+    held = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return held if any(each.error is held for each in found) else found
 
 
 def _partitions(request: OffsetFetchRequest) -> list[TopicPartition] | None:

@@ -1,0 +1,109 @@
+"""Ways to fence who commits offsets: what shipped beside KIP-447's text, the alternative it rejected, and nothing at all.   Source: KIP-447."""
+
+import pytest
+
+from kraftsim.core.clients.document_producer import DocumentProducer
+from kraftsim.core.clients.transaction_steps import Answered, BeginAsked, CommitOffsets, GroupIdentity, OffsetsGiven, ProducerState
+from kraftsim.core.groups.answers import CommitAnswer
+from kraftsim.core.groups.fencing_variants import FENCINGS, CopiedAssignment
+from kraftsim.core.groups.group_shard import GroupShard
+from protocol.errors import ErrorCode
+from tests.core.groups_lab import GroupsLab
+from tests.core.test_transactional_producer import HERE, Script
+
+SHARDS = {"shipped": GroupShard, **FENCINGS}
+NONE, FENCED = ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION
+UNKNOWN, OTHER_INSTANCE = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
+JUDGED = {
+    ("c-1", 1, None): {"shipped": NONE, "document": NONE, "none": NONE},
+    ("c-1", 0, None): {"shipped": FENCED, "document": FENCED, "none": NONE},
+    ("c-1", 2, None): {"shipped": FENCED, "document": FENCED, "none": NONE},
+    ("c-1", -1, None): {"shipped": FENCED, "document": NONE, "none": NONE},
+    ("a stranger", 1, None): {"shipped": UNKNOWN, "document": NONE, "none": NONE},
+    ("a stranger", 0, None): {"shipped": UNKNOWN, "document": FENCED, "none": NONE},
+    ("c-1", 1, "i"): {"shipped": OTHER_INSTANCE, "document": NONE, "none": NONE},
+    ("i-s", 1, "other"): {"shipped": UNKNOWN, "document": NONE, "none": NONE},
+    ("", -1, None): {"shipped": NONE, "document": NONE, "none": NONE},
+}
+"""447-27: member, generation and instance of a commit, and what the group of generation 1 says by each rule."""
+
+
+def error_of(lab: GroupsLab, waiter: int) -> ErrorCode:
+    answer = lab.answers[waiter]
+    assert isinstance(answer, CommitAnswer)
+    return answer.errors[0]
+
+
+@pytest.mark.parametrize("fencing", ["shipped", "document", "none"])
+def test_the_text_fences_by_the_generation_and_what_shipped_by_member_and_instance_as_well(fencing: str):
+    """Four of nine commits pass by the text that what shipped refuses: a stranger's with the present generation among them."""
+    for (member_id, generation_id, instance), expected in JUDGED.items():
+        lab = GroupsLab(SHARDS[fencing])
+        waiters = [lab.join(fresh="1"), lab.join(fresh="s", instance="i")]
+        lab.pass_time(6000)
+        assert [lab.joined(each).generation_id for each in waiters] == [1, 1]
+        lab.sync("c-1", 1, c_1=b"", i_s=b"")
+        waiter = lab.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
+        assert error_of(lab, waiter) is expected[fencing], (member_id, generation_id, instance)
+
+
+@pytest.mark.parametrize(
+    ("fencing", "old", "new"),
+    [("shipped", 5, ErrorCode.UNSTABLE_OFFSET_COMMIT), ("document", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNSTABLE_OFFSET_COMMIT)],
+)
+def test_old_consumers_are_held_off_by_the_text_and_told_the_former_offset_by_what_shipped(fencing: str, old: object, new: ErrorCode):
+    """447-11, 447-12: the text holds them off until the transaction ends, and nobody else is."""
+    lab = GroupsLab(SHARDS[fencing])
+    lab.commit(5)
+    lab.commit_in_transaction(7)
+    assert (lab.committed(), lab.committed(require_stable=True)) == (old, new)
+    lab.end_transaction(commits=True)
+    assert (lab.committed(), lab.committed(require_stable=True)) == (7, 7)
+
+
+@pytest.mark.parametrize(("wait_ms", "former", "present"), [(0, NONE, FENCED), (999, NONE, FENCED), (1000, FENCED, NONE), (5000, FENCED, NONE)])
+def test_a_copy_of_the_assignment_is_wrong_twice_until_it_arrives(wait_ms: int, former: ErrorCode, present: ErrorCode):
+    """447-07: for as long as it is under way, who has lost its partitions is taken, and who has them now is refused."""
+    lab = GroupsLab(SHARDS["copied-assignment"])
+    assert CopiedAssignment.delay_ms == 1000
+    assert lab.stable("1") == 1
+    lab.pass_time(5000)
+    assert error_of(lab, lab.commit_in_transaction(1, member_id="c-1", generation_id=1)) is NONE
+    waiters = [lab.join(fresh="2"), lab.join("c-1")]
+    assert [lab.joined(each).generation_id for each in waiters] == [2, 2]
+    for member_id in ("c-1", "c-2"):
+        lab.sync(member_id, 2, c_1=b"1", c_2=b"2")
+    lab.pass_time(wait_ms)
+    answers = [error_of(lab, lab.commit_in_transaction(2, member_id="c-1", generation_id=generation)) for generation in (1, 2)]
+    assert answers == [former, present]
+
+
+class DocumentScript(Script):
+    """A producer as the text has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rules = DocumentProducer(self.rules._settings)
+
+
+@pytest.mark.parametrize(("script", "state"), [(DocumentScript, ProducerState.FATAL_ERROR), (Script, ProducerState.ABORTABLE_ERROR)])
+@pytest.mark.parametrize("error", [FENCED, UNKNOWN, OTHER_INSTANCE])
+def test_who_is_fenced_by_its_group_is_at_its_end_by_the_text_and_aborts_by_what_shipped(script, state: ProducerState, error: ErrorCode):
+    """447-29."""
+    talk = script().begun()
+    talk.step(OffsetsGiven(group=GroupIdentity("g", 3, "m"), offsets={HERE: 1}))
+    talk.say()
+    assert isinstance(talk.asked[-1], CommitOffsets)
+    talk.step(Answered(error_code=NONE, errors={HERE: error}))
+    assert talk.rules.state is state and talk.rules.error_code is error
+
+
+@pytest.mark.parametrize(("script", "asks"), [(DocumentScript, False), (Script, True)])
+def test_offsets_without_a_member_are_refused_by_the_text_and_sent_by_what_shipped(script, asks: bool):
+    """447-30: nothing leaves the producer, and the transaction must be aborted."""
+    talk = script().ready()
+    talk.step(BeginAsked())
+    before = len(talk.asked)
+    talk.step(OffsetsGiven(group=GroupIdentity("g"), offsets={HERE: 1}))
+    assert (len(talk.asked) > before) is asks
+    assert (talk.rules.error_code is ErrorCode.UNSUPPORTED_VERSION) is not asks
