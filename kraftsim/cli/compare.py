@@ -3,6 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
+from time import perf_counter
 
 import click
 
@@ -40,12 +41,15 @@ def compare(seeds: int, first_seed: int, systems: tuple[str, ...], jobs: int, ma
         with click.progressbar(length=seeds * len(chosen), label="runs", file=sys.stderr, show_pos=True) as bar:
             played = play_all(range(first_seed, first_seed + seeds), systems, jobs=jobs, report=lambda done, of: bar.update(1))
         outcomes = write_outcomes(played, out)
+        began = perf_counter()
         rows = rows_by_spark(outcomes, master) if master is not None else rows_of(played.outcomes)
+        adding_seconds = perf_counter() - began
         html, markdown = write_report(rows, bytes_per_producer(), command, out)
     except (KeyError, OSError, RuntimeError) as trouble:
         fail(trouble)
     click.echo(markdown.read_text())
     click.echo(f"{len(played.outcomes)} runs in {played.cpu_seconds:.1f} CPU s: {played.seeds_per_cpu_second:.2f} a CPU s; {html}")
+    click.echo(f"added up in {adding_seconds:.2f} s" + (f" by Spark, its start included ({master})" if master is not None else ""))
     troubled = [each for each in played.outcomes if each.trouble is not None]
     for each in troubled:
         click.echo(f"{each.system}, seed {each.seed}: {each.trouble}", err=True)

@@ -57,12 +57,20 @@ def test_where_nothing_happens_every_design_writes_every_record_once(system: Sys
 
 @pytest.mark.parametrize(
     "name, is_fenced",
-    [("kafka-since-2.5", False), ("kip-758-phase-2", False), ("kafka-transactions-1", True), ("kafka-transactions-2", True), ("lease-pid", True)],
+    [
+        *(("kafka-since-2.5", False), ("kip-758-phase-2", False), ("lease-pid", True)),
+        *(("kafka-transactions-3.9", True), ("kafka-transactions-1", True), ("kafka-transactions-2", True)),
+    ],
 )
 def test_a_zombie_doubles_records_where_nobody_shuts_it_out(name: str, is_fenced: bool):
     found = play(system_named(name), ZOMBIE)
     assert (found.doubled == 0) is is_fenced and (found.fenced > 0) is is_fenced
     assert (found.lost, found.trouble) == (0, None)
+
+
+def test_version_2_of_transactions_saves_the_requests_that_version_1_has_in_common_with_3_9():
+    requests = [play(system_named(f"kafka-transactions-{name}"), QUIET).requests for name in ("3.9", "1", "2")]
+    assert abs(requests[0] - requests[1]) <= 6 and requests[2] < requests[1] - 6
 
 
 def test_the_same_seed_gives_the_same_outcome():

@@ -13,6 +13,7 @@ from kraftsim.cluster.comparison.applications import (
 )
 from kraftsim.cluster.comparison.plan import BROKERS, Plan
 from kraftsim.cluster.comparison.systems import System, Writing
+from kraftsim.cluster.features import update_features
 from kraftsim.cluster.lease_cluster import LeaseCluster
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
@@ -82,8 +83,12 @@ class KafkaSide:
         return self._cluster.failures
 
     async def ready(self) -> None:
-        """Wait for the brokers, and make the topic."""
+        """Wait for the brokers, set the levels of features, and make the topic. Raises RuntimeError where a level cannot be."""
         await self._cluster.wait_until_ready()
+        if self._system.features:
+            refused = await update_features(self._cluster.addresses, self._system.features, downwards=True)
+            if refused:
+                raise RuntimeError(f"{self._system.name}: {refused}")
         await create_topic(self._cluster.addresses, TOPIC, self._plan.writers, BROKERS)
 
     def application(self, host: Host, client_id: str, writer: int, predecessor: Application | None, acknowledged: list[str]) -> Application:

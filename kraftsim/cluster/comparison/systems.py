@@ -26,12 +26,13 @@ class Writing(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """One design. `settings` are those of its brokers. `in_doubt`: what its producers do not do with what they do not know (see the page)."""
+    """One design. `settings` are those of its brokers; `features` have other levels than the release's own, by name."""
 
     name: str
     title: str
     writing: Writing
     release: str = "3.9"
+    features: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rules: type[IdempotentProducer] = IdempotentProducer
@@ -46,8 +47,14 @@ SYSTEMS: Final = (
         settings={**EXPIRY, "kraftsim.unknown.producer": "unknown-producer-id"},
     ),
     System(name="kafka-since-2.5", title="Kafka, idempotent, since 2.5: who is not known is taken", writing=Writing.IDEMPOTENT, settings=EXPIRY),
+    System(name="kafka-transactions-3.9", title="Kafka, transactions of 3.9, which has no versions", writing=Writing.TRANSACTIONAL, settings=EXPIRY),
     System(
-        name="kafka-transactions-1", title="Kafka, transactions before KIP-890's second part (3.9)", writing=Writing.TRANSACTIONAL, settings=EXPIRY
+        name="kafka-transactions-1",
+        title="Kafka, transactions of version 1 (4.1)",
+        writing=Writing.TRANSACTIONAL,
+        release="4.1",
+        features={"transaction.version": 1},
+        settings=EXPIRY,
     ),
     System(
         name="kafka-transactions-2",
