@@ -26,6 +26,7 @@ TEST_CPU_SECONDS = 8.0
 TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (
         "core/test_raft_log.py",
+        "core/test_following.py",
         "core/test_quorum_scripts.py",
         "core/test_quorum.py",
         "core/test_leader_epochs.py",

@@ -243,11 +243,14 @@ class LabNode:
             case do.WriteSnapshotPiece(snapshot=snapshot, position=position, piece=piece):
                 self.lab.parts[self.id] = self.lab.parts.get(self.id, b"")[:position] + bytes(piece)
             case do.FinishSnapshot(snapshot=snapshot):
-                self.disk.snapshots = {snapshot: self.lab.parts.pop(self.id)}
+                content = self.lab.parts.pop(self.id)
+                assert content == b"everything below %d" % snapshot.end_offset, "half a snapshot takes the place of the log"
+                self.disk.snapshots = {snapshot: content}
                 self.disk.batches, self.disk.flushed, self.disk.start_offset = [], 0, snapshot.end_offset
                 voters = self.lab.voters_in_snapshots.get(snapshot)
                 self.replica.on_snapshot_installed(snapshot, voters, 1 if voters is not None else 0)
             case do.Lead():
+                assert (quorum.log.high_watermark or 0) > self._epoch_start(effect.leader_epoch), "it is to lead before its epoch has begun for all"
                 self.leads = True
             case do.StopLeading():
                 self.leads = False
@@ -260,6 +263,11 @@ class LabNode:
                 self.lab.committed(self, high_watermark)
             case do.LeaderKnown():
                 assert effect.leader is None or quorum.address_in(effect.leader.endpoints) is not None
+
+    def _epoch_start(self, leader_epoch: int) -> int:
+        """Where the first record of an epoch stands in the own log."""
+        assert self.replica is not None, "only a node that runs leads"
+        return next(each.start_offset for each in self.replica.quorum.log.epochs.starts if each.leader_epoch == leader_epoch)
 
     def _persisted(self, incarnation: int, state: QuorumState) -> Callable[[], None]:
         def done() -> None:
