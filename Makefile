@@ -75,7 +75,7 @@ oracle: setup ## Put every requirement to Apache Kafka itself, 3.9 and the newes
 	$(BIN)/python -m tests.apache_kafka.oracle $(ARGS)
 
 migration: setup ## Migrate a broker of Apache Kafka by a controller of ours and by its own, and compare what both wrote and said field by field
-	KRAFTSIM_MIGRATION=1 $(PYTEST) -m interop tests/apache_kafka/test_migration.py $(ARGS)
+	KRAFTSIM_MIGRATION=1 $(PYTEST) -m interop tests/apache_kafka/test_migration.py tests/apache_kafka/test_migration_on_apache_zookeeper.py $(ARGS)
 
 probes: setup ## Ask Apache Kafka and kraftsim the same about transactions, and write the answers down: docs/probes.md; ARGS="--only WORDS" shows some
 	$(BIN)/python -m tests.apache_kafka.probes $(ARGS)

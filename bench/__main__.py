@@ -2,7 +2,7 @@
 
 python -m bench [NAME ...] [OPTIONS OF A BENCH]
 names: codec import records frames copies start quorum_start ids failover writes partitions produce
-       traffic latency producers leader_failover variants id_variants shrink idle bugs
+       traffic latency producers leader_failover variants id_variants migration shrink idle bugs
 """
 
 import subprocess
@@ -34,6 +34,7 @@ BENCHES = {
     "copying": "MB/s of consume-transform-produce, exactly once, by librdkafka, beside Apache Kafka",
     "tasks": "what a producer per task costs beside a producer per thread, at 10, 100 and 1,000 partitions",
     "coordinator_failover": "from kill -9 of a transaction coordinator to the next commit, beside Apache Kafka",
+    "migration": "from ZooKeeper to KRaft: seconds of each phase, and how long producers wait, beside Apache Kafka's own migration",
     "shrink": "from 40 faults to what a failure needs: faults left, and CPU seconds",
     "proxy": "what the proxy in front of the nodes costs: requests, and records by librdkafka, with and without it",
     "idle": "virtual seconds per CPU second, idle and under faults",

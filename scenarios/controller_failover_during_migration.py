@@ -8,10 +8,8 @@ Source: KIP-866, KAFKA-15010, KAFKA-16171, KAFKA-17457.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.migrating import ZOOKEEPER, Migration
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
-from kraftsim.cluster.upgrading import Traffic, Upgrade
-from kraftsim.events.runs import PhaseBegan
+from kraftsim.cluster.migration_story import Move, migration_story
+from kraftsim.cluster.scenario import Mode
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
 
@@ -19,44 +17,24 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
-TOPIC = "ledger"
-PARTITIONS = 3
-IDS_PER_RESTART = 20
 STATES = ("BECOME_CONTROLLER", "ZK_MIGRATION", "SYNC_KRAFT_TO_ZK", "KRAFT_CONTROLLER_TO_BROKER_COMM", "DUAL_WRITE")
 
 
-async def play(stage: Stage) -> None:
-    """Migrate while controllers fail, with clients at work, and read what they wrote."""
-    traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
-    stage.note(PhaseBegan(phase=ZOOKEEPER))
-    await traffic.open(stage)
-    writers = [traffic.write(stage, f"writer-of-ledger-{number}") for number in range(1, stage.workload("writers") + 1)]
-    await stage.gather(move(stage, traffic), *writers)
-    await traffic.audit(stage)
-
-
-async def move(stage: Stage, traffic: Traffic) -> None:
-    """Migrate under faults, heal, and go the rest of the way; then let those who write come to an end."""
-    asker = stage.id_asker("asker")
-
-    async def ask() -> None:
-        await asker.ask(IDS_PER_RESTART)
-
-    await ask()
-    migration = Migration(stage=stage, upgrade=Upgrade(stage=stage, topics={TOPIC: PARTITIONS}, after_each=ask))
+async def go(move: Move) -> None:
+    """Migrate under faults, heal, and go the rest of the way."""
+    migration, stage = move.migration, move.stage
+    await move.ask()
     stage.inject()
     await migration.take_over()
     for number in range(stage.workload("topics")):
         await stage.create_topic(f"made-meanwhile-{number}", 1, 3)
-        await asker.ask(stage.workload("ids_per_topic"))
+        await move.asker.ask(stage.workload("ids_per_topic"))
     await stage.mend()
     await migration.upgrade.settled()
     await migration.taken_over()
     await migration.to_kraft()
     await migration.end()
-    await ask()
-    await asker.close()
-    traffic.is_over = True
+    await move.ask()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -92,22 +70,12 @@ def _end(random: "Random", target: str, trigger: Trigger) -> Fault:
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": is_lost, "after_ms": random.randint(200, 2500)})
 
 
-SCENARIO = Scenario(
+SCENARIO = migration_story(
     name="controller_failover_during_migration",
     story="Controllers fail at every step of a migration from ZooKeeper to KRaft, and the next one goes on.",
-    must_exercise=(
-        "producer-id-unique",
-        "producer-id-blocks-disjoint",
-        "acknowledged-records-in-final-log",
-        "one-append-per-sequence",
-        "zookeeper-mirrors-log",
-        "metadata-log-matching",
-    ),
-    play=play,
+    go=go,
     faults=faults,
-    controllers=3,
-    brokers=3,
-    zookeeper_mode=True,
+    must_exercise=("metadata-log-matching",),
     settings={
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
@@ -115,8 +83,5 @@ SCENARIO = Scenario(
         "controller.quorum.election.backoff.max.ms": "300",
         "controller.quorum.fetch.timeout.ms": "800",
     },
-    limit_seconds=3600.0,
-    workload={"writers": 2, "pause_ms": 100, "topics": 3, "ids_per_topic": 400, "crashes": 0, "pauses": 0},
-    fewest_controllers=1,
-    fewest_brokers=3,
+    workload={"topics": 3, "ids_per_topic": 400},
 )

@@ -8,55 +8,33 @@ Source: KIP-866, the chapter on reverting of Kafka's documentation 3.9.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.migrating import ZOOKEEPER, Migration
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
-from kraftsim.cluster.upgrading import Traffic, Upgrade
-from kraftsim.events.runs import PhaseBegan
+from kraftsim.cluster.migration_story import Move, migration_story
+from kraftsim.cluster.scenario import Mode
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import OnEvent
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
-TOPIC = "ledger"
-PARTITIONS = 3
-IDS_PER_RESTART = 20
 IDS_IN_DUAL_WRITE = 4000
 """So many that every broker asks for another block while both are written."""
 WHILE_IT_FAILS_SECONDS = 5.0
 
 
-async def play(stage: Stage) -> None:
-    """Go and come back with clients at work, and read what they wrote."""
-    traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
-    stage.note(PhaseBegan(phase=ZOOKEEPER))
-    await traffic.open(stage)
-    writers = [traffic.write(stage, f"writer-of-ledger-{number}") for number in range(1, stage.workload("writers") + 1)]
-    await stage.gather(there_and_back(stage, traffic), *writers)
-    await traffic.audit(stage)
-
-
-async def there_and_back(stage: Stage, traffic: Traffic) -> None:
-    """Go half of the way and back; then let those who write come to an end."""
-    asker = stage.id_asker("asker")
-
-    async def ask() -> None:
-        await asker.ask(IDS_PER_RESTART)
-
-    await ask()
-    migration = Migration(stage=stage, upgrade=Upgrade(stage=stage, topics={TOPIC: PARTITIONS}, after_each=ask))
+async def go(move: Move) -> None:
+    """Go half of the way and back."""
+    migration, stage = move.migration, move.stage
+    await move.ask()
     await migration.take_over()
     stage.inject()
-    await asker.ask(IDS_IN_DUAL_WRITE)
+    await move.asker.ask(IDS_IN_DUAL_WRITE)
     await stage.sleep(WHILE_IT_FAILS_SECONDS)
     await stage.mend()
     await migration.upgrade.settled()
     await migration.compare()
     await migration.to_kraft(brokers=stage.workload("brokers_of_kraft"))
     await migration.go_back()
-    await asker.ask(IDS_IN_DUAL_WRITE)
-    await asker.close()
-    traffic.is_over = True
+    await move.asker.ask(IDS_IN_DUAL_WRITE)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -67,23 +45,10 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     return (Fault(kind="restart", target=AT_THE_TRIGGER, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(1000, 3000)}),)
 
 
-SCENARIO = Scenario(
+SCENARIO = migration_story(
     name="rollback_from_migration",
     story="A cluster that is on its way to KRaft goes back to ZooKeeper, and nothing is lost or given away twice.",
-    must_exercise=(
-        "producer-id-unique",
-        "producer-id-blocks-disjoint",
-        "acknowledged-records-in-final-log",
-        "one-append-per-sequence",
-        "zookeeper-mirrors-log",
-    ),
-    play=play,
+    go=go,
     faults=faults,
-    controllers=3,
-    brokers=3,
-    zookeeper_mode=True,
-    limit_seconds=3600.0,
-    workload={"writers": 2, "pause_ms": 100, "brokers_of_kraft": 1, "crashes": 0, "pauses": 0},
-    fewest_controllers=1,
-    fewest_brokers=3,
+    workload={"brokers_of_kraft": 1},
 )

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.copying import SETTINGS as COPYING_SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
-from kraftsim.cluster.upgrading import LastingCopying, Traffic, Upgrade, kraft_lines, path_from
+from kraftsim.cluster.under_load import UnderLoad, while_clients_work
+from kraftsim.cluster.upgrading import LastingCopying, kraft_lines, path_from
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
-TOPIC = "ledger"
-PARTITIONS = 3
 IDS_PER_RESTART = 40
 SKIPPED = 0.3
 """How often levels stay where they are until the next release."""
@@ -25,34 +24,18 @@ SKIPPED = 0.3
 
 async def play(stage: Stage) -> None:
     """Upgrade step by step with clients at work, end with everything finalized, and read what they wrote."""
-    traffic, copying = Traffic(topic=TOPIC, partitions=PARTITIONS), LastingCopying(partitions=2)
-    await traffic.open(stage)
-    await copying.open(stage)
-    copiers = [copying.copy(stage, number) for number in range(1, stage.workload("copiers") + 1)]
-    writers = [traffic.write(stage, f"writer-of-ledger-{number}") for number in range(1, stage.workload("writers") + 1)]
-    await stage.gather(climb(stage, traffic, copying), copying.all_copied(stage), copying.watch(stage), *copiers, *writers)
-    await traffic.audit(stage)
-    await copying.audit(stage)
+    await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, copying=LastingCopying(partitions=2))
 
 
-async def climb(stage: Stage, traffic: Traffic, copying: LastingCopying) -> None:
-    """Do the upgrades; then let those who write come to an end."""
-    asker = stage.id_asker("asker")
-
-    async def ask() -> None:
-        await asker.ask(IDS_PER_RESTART)
-
-    upgrade = Upgrade(
-        stage=stage, topics={TOPIC: PARTITIONS, copying.input_topic: copying.partitions, copying.output_topic: copying.partitions}, after_each=ask
-    )
+async def climb(load: UnderLoad) -> None:
+    """Do the upgrades."""
+    stage, upgrade = load.stage, load.upgrade
     path, patience = path_from(stage, kraft_lines(), stage.workload("hops")), stage.random("patience")
     for line in path:
         await upgrade.roll_all(line)
         if line == path[-1] or patience.random() >= SKIPPED:
             await upgrade.finalize(line)
-    await ask()
-    await asker.close()
-    traffic.is_over = copying.is_over = True
+    await load.ask()
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -74,6 +57,7 @@ SCENARIO = Scenario(
         "producer-id-inside-owned-block",
         "acknowledged-records-in-final-log",
         "one-append-per-sequence",
+        "only-retriable-errors",
         "every-input-copied-once",
         "transactions-atomic",
         "read-committed-reads-committed-only",

@@ -11,44 +11,28 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.copying import SETTINGS as COPYING_SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
-from kraftsim.cluster.upgrading import VERSION_KEY, LastingCopying, Traffic, Upgrade, path_from, zookeeper_lines
+from kraftsim.cluster.under_load import UnderLoad, while_clients_work
+from kraftsim.cluster.upgrading import VERSION_KEY, LastingCopying, path_from, zookeeper_lines
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
-TOPIC = "ledger"
-PARTITIONS = 3
 IDS_PER_RESTART = 40
 FIRST = "2.3"
 
 
 async def play(stage: Stage) -> None:
     """Upgrade step by step with clients at work, and read what they wrote."""
-    traffic, copying = Traffic(topic=TOPIC, partitions=PARTITIONS), LastingCopying(partitions=2)
-    await traffic.open(stage)
-    await copying.open(stage)
-    copiers = [copying.copy(stage, number) for number in range(1, stage.workload("copiers") + 1)]
-    writers = [traffic.write(stage, f"writer-of-ledger-{number}") for number in range(1, stage.workload("writers") + 1)]
-    await stage.gather(_climb(stage, traffic, copying), copying.all_copied(stage), copying.watch(stage), *copiers, *writers)
-    await traffic.audit(stage)
-    await copying.audit(stage)
+    await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, copying=LastingCopying(partitions=2))
 
 
-async def _climb(stage: Stage, traffic: Traffic, copying: LastingCopying) -> None:
-    asker = stage.id_asker("asker")
-
-    async def ask() -> None:
-        await asker.ask(IDS_PER_RESTART)
-
-    topics = {TOPIC: PARTITIONS, copying.input_topic: copying.partitions, copying.output_topic: copying.partitions}
-    upgrade = Upgrade(stage=stage, topics=topics, after_each=ask)
-    for line in path_from(stage, zookeeper_lines(), stage.workload("hops")):
-        await upgrade.brokers_to(line)
-        await upgrade.raise_version(line)
-    await ask()
-    await asker.close()
-    traffic.is_over = copying.is_over = True
+async def climb(load: UnderLoad) -> None:
+    """Do the upgrades, binaries first, then the level, in rounds of their own."""
+    for line in path_from(load.stage, zookeeper_lines(), load.stage.workload("hops")):
+        await load.upgrade.brokers_to(line)
+        await load.upgrade.raise_version(line)
+    await load.ask()
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -71,6 +55,7 @@ SCENARIO = Scenario(
         "producer-id-inside-owned-block",
         "acknowledged-records-in-final-log",
         "one-append-per-sequence",
+        "only-retriable-errors",
         "every-input-copied-once",
         "transactions-atomic",
     ),

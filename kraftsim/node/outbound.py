@@ -105,6 +105,8 @@ class PeerConnection(asyncio.Protocol):
         self._own_versions = own_versions
         self._peer_versions: dict[int, VersionRange] = {}
         self._peer_features: dict[str, int] = {}
+        self.is_migration_ready = False
+        """Whether the peer said that it can take part in a migration from ZooKeeper (KIP-866)."""
         self._versions: dict[int, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transport: asyncio.Transport | None = None
@@ -282,6 +284,7 @@ class PeerConnection(asyncio.Protocol):
             raise Disconnected(f"{self._peer} answered ApiVersions with error {answer.error_code}")
         self._peer_versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         self._peer_features = {row.name: row.max_version_level for row in answer.finalized_features}
+        self.is_migration_ready = answer.zk_migration_ready
 
     async def _log_in(self, security: LinkSecurity) -> None:
         """Say who this side is, if the peer wants to know."""

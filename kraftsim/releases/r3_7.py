@@ -11,6 +11,7 @@ from kraftsim.releases.traits import (
     CLIENT_METRICS,
     DIRECTORY_ASSIGNMENT,
     DIRECTORY_IDS,
+    REGISTERS_MIGRATION_READINESS,
 )
 from protocol.api_keys import ApiKey
 
@@ -53,5 +54,6 @@ RELEASE = r3_6.RELEASE.followed_by(
         DIRECTORY_IDS,
         CLIENT_METRICS,
         ANNOUNCES_REMOTE_COPIES_FIRST,
+        REGISTERS_MIGRATION_READINESS,
     ),
 )

@@ -104,6 +104,9 @@ MIGRATES_IN_TRANSACTIONS = Trait(name="migrates-in-transactions", since_release=
 MIGRATES_BEHIND_A_GATE = Trait(name="migrates-behind-a-gate", since_release="3.5", why="KAFKA-14805")
 """Until all is copied a migrating controller decides nothing but registrations, and it ends the migration when it is told to."""
 
+REGISTERS_MIGRATION_READINESS = Trait(name="registers-migration-readiness", since_release="3.7", why="KIP-919")
+"""Controllers say in their registration whether they can take over from ZooKeeper (before: in their answers to ApiVersions)."""
+
 WITHOUT_ZOOKEEPER = Trait(name="without-zookeeper", since_release="4.0", why="KIP-833")
 """The metadata log does not say whether it came from ZooKeeper; where an older one does, that is passed over."""
 

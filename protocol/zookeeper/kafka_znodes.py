@@ -170,6 +170,14 @@ class ControllerZnode:
         return cls(broker_id=integer_of(found, "brokerid"), timestamp_ms=decimal_of(found, "timestamp"), kraft_epoch=epoch)
 
 
+def parse_controller_epoch(data: bytes | None) -> int:
+    """Read the number in /controller_epoch. Raises MalformedMessage."""
+    try:
+        return int(data or b"0")
+    except ValueError as wrong:
+        raise MalformedMessage(None, None, CONTROLLER_EPOCH, f"{data!r} is no number") from wrong
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicZnode:
     """The replicas of each partition. Topics of before 2.8 have no id."""

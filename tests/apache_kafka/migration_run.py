@@ -1,15 +1,18 @@
-"""One migration from ZooKeeper to KRaft from beginning to end, driven by a controller of either kind, with clients at work, and all of it recorded.
+"""One migration from ZooKeeper to KRaft from beginning to end, with clients at work, and all of it recorded.
 
-A broker of Apache Kafka 3.9.1 has its metadata in a ZooKeeper server of ours. An idempotent producer writes and ids are asked for throughout.
+Broker, controller and ZooKeeper are each of ours or Apache's (Kafka 3.9.1, ZooKeeper 3.8.4). An idempotent producer writes and ids are asked for
+throughout.
 """
 
 import json
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +50,7 @@ from tests.apache_kafka.migrating import (
 )
 from tests.apache_kafka.mixed import SMALL_JVM, OurNode, metadata_records
 from tests.apache_kafka.recording_proxy import RecordingProxy
+from tests.apache_kafka.zookeeper import ApacheZookeeper
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
 from tests.node.zookeeper_server import RunningZookeeper
 
@@ -56,6 +60,7 @@ CONTROL_KEYS = (4, 5, 6)
 TOPIC_ALREADY_EXISTS = 36
 QUIET = {"log_level": 0}
 Tree = dict[str, tuple[bytes | None, Stat]]
+StartsController = Callable[[int, int | None, str, Path], AbstractContextManager[object]]
 
 
 @dataclass(slots=True)
@@ -167,20 +172,42 @@ def our_controller(port: int, zookeeper_port: int | None, cluster_id: str, direc
         yield node
 
 
-def migrate(*, is_ours: bool) -> Recording:
-    """Play the whole of it. Raises Missing where there is no Java or no Maven."""
-    found, controller = Recording(), our_controller if is_ours else their_controller
+class OurServer(ApacheKafka):
+    """A broker of ours where one of theirs is expected: it has the same directory, and the same property file."""
+
+    def start(self) -> None:
+        """Start the node and return when it answers."""
+        self._launched = time.monotonic()
+        with open(self.directory / "server.log", "ab") as log:
+            command = [sys.executable, "-m", "kraftsim", "node", str(self.directory / "server.properties")]
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self.wait()
+
+
+def broker_of_ours(zookeeper_port: int) -> ApacheKafka:
+    """Return a broker of ours that is not started yet, told what one of theirs is told."""
+    theirs = broker_of_zookeeper(zookeeper_port)
+    return OurServer(settings=theirs.settings, port=theirs.port, directory=theirs.directory)
+
+
+def migrate(*, is_ours: bool, broker: Callable[[int], ApacheKafka] = broker_of_zookeeper, on_apache_zookeeper: bool = False) -> Recording:
+    """Play the whole of it; `is_ours`: the controller. Raises Missing where there is no Java or no Maven."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftsim-migration-")))
-        zookeeper = RunningZookeeper(directory / "zookeeper")
+        zookeeper = ApacheZookeeper() if on_apache_zookeeper else RunningZookeeper(directory / "zookeeper")
         zookeeper.start()
         stack.callback(zookeeper.stop)
+        return _migrated(stack, directory, zookeeper.port, broker(zookeeper.port), our_controller if is_ours else their_controller)
+
+
+def _migrated(stack: ExitStack, directory: Path, zookeeper_port: int, broker: ApacheKafka, controller: StartsController) -> Recording:
+    found = Recording()
+    with stack:
         door = stack.enter_context(RecordingProxy(CONTROL_KEYS))
-        broker = broker_of_zookeeper(zookeeper.port)
         door.target = broker.port
         set_properties(broker, lambda present: {**present, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{door.port}"})
         stack.enter_context(broker)
-        znodes = Znodes(zookeeper.port)
+        znodes = Znodes(zookeeper_port)
         _furnish(broker.bootstrap)
         clients = Clients(broker.bootstrap)
         stack.callback(clients.end)
@@ -190,7 +217,7 @@ def migrate(*, is_ours: bool) -> Recording:
         voters, cluster_id = f"{CONTROLLER_ID}@127.0.0.1:{port}", znodes.cluster_id()
         (directory / "controller").mkdir()
         began = len(_writes(directory))
-        with controller(port, zookeeper.port, cluster_id, directory / "controller"):
+        with controller(port, zookeeper_port, cluster_id, directory / "controller"):
             wait_for(lambda: znodes.get("/migration") is not None, "the controller has begun")
             found.waiting = znodes.tree()
             door.requests.clear()

@@ -9,9 +9,13 @@ from random import Random
 
 import pytest
 
+from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.migration import driver as do
 from kraftsim.core.migration.driver import Claim, MigrationDriver, Published
+from kraftsim.core.migration.readiness import why_not_asked_ready
 from kraftsim.core.migration.states import NEXT, DriverState
+from kraftsim.events.migration import MigrationWaits
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
 from protocol.zookeeper.kafka_znodes import MigrationZnode
 
@@ -122,6 +126,37 @@ def test_a_new_leader_compares_everything_before_it_passes_changes_on() -> None:
     found = driver([*events, do.Claimed(replace(DONE, controller_epoch=5, controller_epoch_version=4))])
     assert found.state is S.SYNC_KRAFT_TO_ZK
     assert what(found.step(do.Polled())) == ["Sync"]
+
+
+def test_what_another_quorum_left_in_migration_is_not_gone_on_from() -> None:
+    """It says that all is copied, this log that nothing is. Apache Kafka 3.9.1 compares then, and deletes all topics."""
+    short = replace(NEWS, offset=COPIED_UNTIL - 1, epoch=1)
+    found = driver(until(S.WAIT_FOR_CONTROLLER_QUORUM, DONE, short))
+    for news, why in ((short, "this log has not reached"), (NEWS, "another quorum left it; delete it to begin")):
+        found.step(news)
+        (waits,) = [effect.event for effect in found.step(do.Polled()) if isinstance(effect, do.Note)]
+        assert isinstance(waits, MigrationWaits) and why in waits.reason
+        assert found.state is S.WAIT_FOR_CONTROLLER_QUORUM
+    found.step(replace(NEWS, migration_state=MIGRATION))
+    found.step(do.Polled())
+    assert found.state is S.BECOME_CONTROLLER, "it was only late"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({101: True, 103: True}, None),
+        ({101: True, 103: None}, "Missing apiVersion from nodes: [103]"),
+        ({101: False, 103: True}, "Nodes don't enable `zookeeper.metadata.migration.enable`: [101]"),
+        ({101: False, 103: None}, "Missing apiVersion from nodes: [103]"),
+    ],
+)
+def test_up_to_3_6_the_other_controllers_are_asked_whether_they_are_ready(said: dict[int, bool | None], why: str | None) -> None:
+    """QuorumFeatures.reasonAllControllersZkMigrationNotReady of 3.5: by what each of them answered to ApiVersions."""
+    image = MetadataImage()
+    assert why_not_asked_ready(image, said, said.__getitem__) == "The metadata.version too low at 3.0-IV1"
+    image.load(FeatureLevelRecord(name="metadata.version", feature_level=9))
+    assert why_not_asked_ready(image, said, said.__getitem__) == why
 
 
 def test_a_copy_that_was_not_noted_is_not_made_again() -> None:

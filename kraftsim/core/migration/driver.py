@@ -294,6 +294,8 @@ class MigrationDriver:
             case state if state == PRE_MIGRATION:
                 if news.why_not_ready is not None:
                     return [Note(MigrationWaits(state=self.state.value, reason=news.why_not_ready))]
+                if (why_not := self.why_not_ours()) is not None:
+                    return [Note(MigrationWaits(state=self.state.value, reason=why_not)), Recover()]
                 return self._enter(DriverState.WAIT_FOR_BROKERS)
             case state if state == MIGRATION:
                 # The one before may have ended with its copy in the log, and no note of it in ZooKeeper (Kafka never goes on from there).
@@ -302,6 +304,18 @@ class MigrationDriver:
             case state:
                 assert state in (NONE, POST_MIGRATION), f"a migration has no state {state}"
                 return self._enter(DriverState.INACTIVE)
+
+    def why_not_ours(self) -> str | None:
+        """Return why /migration cannot be this quorum's, or None. It says that all is copied, and the log says that nothing is.
+
+        Apache Kafka goes on from there, and makes ZooKeeper say what the log says: all topics are gone.
+        """
+        if not self.claim.is_copied:
+            return None
+        offset = self.claim.znode.kraft_metadata_offset
+        if not self._has_seen_all():
+            return f"/migration says that all is copied up to offset {offset}, which this log has not reached"
+        return f"/migration says that all is copied up to offset {offset}, and this log that nothing is: another quorum left it; delete it to begin"
 
     def _look_for_brokers(self) -> list[DriverEffect]:
         if self._news is None or not self._news.has_brokers:
@@ -316,13 +330,14 @@ class MigrationDriver:
         if self.state is DriverState.UNINITIALIZED:
             self._must_recover = self.leads
             return self._enter(DriverState.INACTIVE)
-        if not self._must_recover:
+        is_looking_again = self.leads and self.state is DriverState.WAIT_FOR_CONTROLLER_QUORUM
+        if not self._must_recover and not is_looking_again:
             return []
         assert self._leader is not None, "it leads"
         self._must_recover = False
         self._is_begun = claim.is_begun
         self.claim = claim.led_by(self._node_id, self._leader.leader_epoch)
-        return self._enter(DriverState.WAIT_FOR_CONTROLLER_QUORUM)
+        return [] if is_looking_again else self._enter(DriverState.WAIT_FOR_CONTROLLER_QUORUM)
 
     def _on_leader(self, changed: LeaderChanged) -> list[DriverEffect]:
         """Whoever leads anew reads /migration anew; whoever does not rests."""
@@ -336,11 +351,12 @@ class MigrationDriver:
         return [*resting, *self._act_soon()]
 
     def _on_published(self, news: Published) -> list[DriverEffect]:
-        self._news = news
+        before, self._news = self._news, news
         if self.state is DriverState.INACTIVE or not self.leads:
             return []
         if not self.state.mirrors:
-            return self._act_soon() if news.brokers_changed or self.state is DriverState.SYNC_KRAFT_TO_ZK else []
+            moves = before is None or before.migration_state != news.migration_state
+            return self._act_soon() if news.brokers_changed or moves or self.state is DriverState.SYNC_KRAFT_TO_ZK else []
         if not self._has_seen_all():
             return []
         return [Mirror(self.claim, is_snapshot=news.is_snapshot or self._is_behind)]

@@ -1,12 +1,26 @@
 """Whether the controllers can begin a migration: all of them must be told to.
 
-Source: org.apache.kafka.controller.QuorumFeatures, KIP-866, KIP-919.
+Up to 3.6 the leader asks them: each says in its answer to ApiVersions whether it is told to. From 3.7 on they register, and say so there.
+Source: org.apache.kafka.controller.QuorumFeatures of 3.4 to 3.9, KIP-866, KIP-919.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
+
+
+def why_not_asked_ready(image: MetadataImage, others: Iterable[int], said: Callable[[int], bool | None]) -> str | None:
+    """Return why a migration cannot begin by what the other controllers `said`, or None: up to 3.6."""
+    level = image.metadata_level
+    if not level.has_migration_state:
+        return f"The metadata.version too low at {METADATA_VERSIONS[level.level].name}"
+    answers = {controller_id: said(controller_id) for controller_id in sorted(others)}
+    missing = [controller_id for controller_id, answer in answers.items() if answer is None]
+    if missing:
+        return f"Missing apiVersion from nodes: {missing}"
+    unready = [controller_id for controller_id, answer in answers.items() if not answer]
+    return f"Nodes don't enable `zookeeper.metadata.migration.enable`: {unready}" if unready else None
 
 
 def why_not_ready(image: MetadataImage, quorum_ids: Iterable[int]) -> str | None:

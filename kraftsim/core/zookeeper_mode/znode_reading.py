@@ -109,6 +109,8 @@ def partition_record(
     topic_id: bytes, topic: TopicZnode, number: int, state: tuple[bytes | None, Stat] | None, absent_state: AbsentState = as_if_made
 ) -> PartitionRecord:
     """Return what is said of one partition. Raises MalformedMessage."""
+    if not topic.partitions[number]:
+        raise MalformedMessage(None, None, TOPICS, f"partition {number} has no replicas")
     record = PartitionRecord(
         partition_id=number,
         topic_id=topic_id,

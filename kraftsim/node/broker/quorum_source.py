@@ -19,26 +19,21 @@ from kraftsim.node.broker.metadata_publisher import MetadataPublisher
 from kraftsim.node.broker.metadata_source import NO_CONTROLLER, Decisions
 from kraftsim.node.broker.partitions import Partitions
 from kraftsim.node.broker.producer_ids import BlockChannel
+from kraftsim.node.broker.quorum_observer import heartbeat_channel, loaded_observer
 from kraftsim.node.broker.registration import Registration
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_creation import TopicCreation
-from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
-from kraftsim.node.identity import load_metadata_identity
 from kraftsim.node.outbound import VersionRange
-from kraftsim.node.raft.quorum_settings import raft_settings
 from kraftsim.node.raft.raft_node import RaftNode
 from protocol.api_keys import ApiKey
-from protocol.malformed import MalformedMessage
 
 if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 CORDONED = "cordoned.log.dirs"
 ALL_DIRECTORIES = "*"
-HEARTBEAT_SHARE = 2
-"""A heartbeat is given up after half a session: the next one still comes in time."""
 
 
 class QuorumSource:
@@ -59,14 +54,7 @@ class QuorumSource:
         self._metadata = MetadataPublisher(broker.world, broker.parts.metadata_image, broker.publish, self._on_leader)
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None
-        self._heartbeats = ControllerChannel(
-            self._shell,
-            name="heartbeat",
-            controller=self.active_controller,
-            request_timeout_ms=broker.config.controller_socket_timeout_ms,
-            retry_timeout_ms=broker.config.broker_session_timeout_ms // HEARTBEAT_SHARE,
-            own_versions=self.controller_versions,
-        )
+        self._heartbeats = heartbeat_channel(broker, self.active_controller, self.controller_versions)
 
     # What the broker asks ------------------------------------------------------------------------------------------------------------------
 
@@ -112,23 +100,7 @@ class QuorumSource:
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
         """Read back what this broker has of the metadata log. It is an observer: it copies the log, and never votes."""
-        broker, config = self._broker, self._shell.config
-        raft = RaftNode(
-            self._shell,
-            directory_id=await load_metadata_identity(broker.world, config, directory_id),
-            own_versions=self.controller_versions,
-            settings=raft_settings(config, has_pre_vote=self._parts.has_pre_vote, always_flushes=False),
-            listener=self._metadata,
-        )
-        try:
-            await raft.load()
-        except BaseException as failure:
-            raft.close()
-            if isinstance(failure, MalformedMessage):
-                raise ConfigError(
-                    f"{config.metadata_key}: the metadata log in {config.metadata_directory} holds what is not understood here: {failure}"
-                ) from failure
-            raise
+        raft = await loaded_observer(self._broker, directory_id, self.controller_versions, self._metadata)
         self._raft = raft
         self._lifecycle = Lifecycle(
             self._shell,

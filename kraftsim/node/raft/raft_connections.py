@@ -68,6 +68,11 @@ class RaftConnections:
             link.is_connecting = True
             self._shell.tasks.spawn(self._connect(link), f"connect-raft-{send.node_id}")
 
+    def is_migration_ready(self, node_id: int) -> bool | None:
+        """Return whether a node said that it can take part in a migration from ZooKeeper; None while there is no connection to it."""
+        link = self._links.get(node_id)
+        return None if link is None or link.connection is None or not link.connection.is_open else link.connection.is_migration_ready
+
     def close(self) -> None:
         """End all connections."""
         links, self._links = list(self._links.values()), {}

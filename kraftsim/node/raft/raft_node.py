@@ -174,6 +174,10 @@ class RaftNode:
             self.replica.on_flushed(flushed_end_offset)
             self.run()
 
+    def is_migration_ready(self, node_id: int) -> bool | None:
+        """Return whether another voter said that it can take part in a migration from ZooKeeper; None while there is no connection to it."""
+        return self._connections.is_migration_ready(node_id)
+
     async def hand_over(self) -> None:
         """Let others lead, and wait until they know; no longer than a few seconds, for perhaps nobody is left."""
         self.replica.stop()

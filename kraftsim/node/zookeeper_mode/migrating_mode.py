@@ -14,19 +14,17 @@ from kraftsim.core.raft.voter_set import Address, VoterNode
 from kraftsim.node.broker.lifecycle import Lifecycle
 from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH
 from kraftsim.node.broker.metadata_publisher import MetadataPublisher
+from kraftsim.node.broker.quorum_observer import heartbeat_channel, loaded_observer
 from kraftsim.node.broker.registration import Registration
-from kraftsim.node.controller_channel import ActiveController, ControllerChannel
-from kraftsim.node.identity import METADATA_DIRECTORY, load_metadata_identity
+from kraftsim.node.controller_channel import ActiveController
+from kraftsim.node.identity import METADATA_DIRECTORY
 from kraftsim.node.raft.metadata_directory import metadata_world
-from kraftsim.node.raft.quorum_settings import raft_settings
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
 
 if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
-HEARTBEAT_SHARE: Final = 2
-"""A heartbeat is given up after half a session: the next one still comes in time."""
 A_LONG_TIME_MS: Final = 365 * 24 * 3_600_000
 """It goes on asking to be registered: ZooKeeper's controllers serve it meanwhile."""
 DEPARTURE_MS: Final = 300_000
@@ -48,14 +46,7 @@ class MigratingMode(ZookeeperMode):
         self._log = MetadataPublisher(broker.world, broker.parts.metadata_image, self._ignore, self._on_leader)
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None
-        self._heartbeats = ControllerChannel(
-            self.shell,
-            name="heartbeat",
-            controller=self._quorum,
-            request_timeout_ms=broker.config.controller_socket_timeout_ms,
-            retry_timeout_ms=broker.config.broker_session_timeout_ms // HEARTBEAT_SHARE,
-            own_versions=self.controller_versions,
-        )
+        self._heartbeats = heartbeat_channel(broker, self._quorum, self.controller_versions)
 
     @property
     def broker_epoch(self) -> int:
@@ -72,24 +63,17 @@ class MigratingMode(ZookeeperMode):
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
         """Begin the copy of the metadata log anew, and register with ZooKeeper. Raises ConfigError, OSError kinds."""
-        broker, config = self.broker, self.shell.config
+        broker = self.broker
         await self._forget_log()
-        raft = RaftNode(
-            self.shell,
-            directory_id=await load_metadata_identity(broker.world, config, directory_id),
-            own_versions=self.controller_versions,
-            settings=raft_settings(config, has_pre_vote=broker.parts.has_pre_vote, always_flushes=False),
-            listener=self._log,
-        )
+        raft = await loaded_observer(broker, directory_id, self.controller_versions, self._log)
         try:
-            await raft.load()
             await super().load(directory_id, previous_broker_epoch)
         except BaseException:
             raft.close()
             raise
         self._raft = raft
         registration = Registration(
-            config=config,
+            config=self.shell.config,
             incarnation_id=broker.incarnation_id,
             directory_ids=lambda: broker.partitions.directories.ids,
             bound=broker.addresses,

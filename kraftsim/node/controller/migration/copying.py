@@ -47,11 +47,11 @@ class ZookeeperCopy:
         return self._controller.ledger.state.features.metadata_level.has_transactions
 
     async def run(self, claim: Claim, znodes: Znodes) -> Claim:
-        """Write all of it and return the claim as of its last record. Raises CopyGivenUp, MalformedMessage."""
+        """Write all of it and return the claim as of its last record. Raises CopyGivenUp; MalformedMessage before anything is written."""
         controller, has_transactions = self._controller, self.is_one()
+        pieces = list(records_of_znodes(znodes, lambda: random_uuid(controller.world, "access rule id"), next_id=self.next_producer_id))
         if has_transactions:
             await self._write([BeginTransactionRecord(name=TRANSACTION)])
-        pieces = list(records_of_znodes(znodes, lambda: random_uuid(controller.world, "access rule id"), next_id=self.next_producer_id))
         batch: list[Message] = []
         for piece in pieces:
             batch += piece

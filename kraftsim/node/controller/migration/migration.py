@@ -13,7 +13,7 @@ from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
 from kraftsim.core.migration import driver as do
 from kraftsim.core.migration.driver import Claim
-from kraftsim.core.migration.readiness import why_not_ready
+from kraftsim.core.migration.readiness import why_not_asked_ready, why_not_ready
 from kraftsim.core.migration.states import DriverState
 from kraftsim.core.raft.voter_set import Address
 from kraftsim.core.zookeeper_mode.propagation import KraftPropagation, migrating_brokers
@@ -26,6 +26,7 @@ from kraftsim.node.controller.migration.committed_image import CommittedImage
 from kraftsim.node.controller.migration.copying import CopyGivenUp
 from kraftsim.node.controller.migration.zookeeper_side import REFUSALS
 from kraftsim.node.zookeeper_mode.propagator import ControlResponse, Propagator, ToldBroker
+from kraftsim.releases.traits import REGISTERS_MIGRATION_READINESS
 from protocol.zookeeper.kafka_znodes import PRODUCER_ID_BLOCK, ProducerIdBlockZnode
 
 if TYPE_CHECKING:
@@ -136,10 +137,17 @@ class Migration:
             migration_state=image.registries.migration_state.zk_migration_state,
             migrating_brokers=frozenset(broker.broker_id for broker in image.brokers() if broker.is_migrating_zk_broker),
             has_brokers=any(True for _ in image.brokers()),
-            why_not_ready=why_not_ready(image, self._controller.raft.quorum.voter_set.ids),
+            why_not_ready=self._why_not_ready(image),
             brokers_changed=has_changed,
             is_snapshot=committed.is_snapshot,
         )
+
+    def _why_not_ready(self, image: MetadataImage) -> str | None:
+        raft = self._controller.raft
+        if self._controller.parts.release.has(REGISTERS_MIGRATION_READINESS):
+            return why_not_ready(image, raft.quorum.voter_set.ids)
+        others = [voter_id for voter_id in raft.quorum.voter_set.ids if voter_id != self._controller.config.node_id]
+        return why_not_asked_ready(image, others, raft.is_migration_ready)
 
     async def _carry_out(self, effect: do.DriverEffect) -> do.DriverEvent | None:
         """Do what the driver wants, and return what became of it."""

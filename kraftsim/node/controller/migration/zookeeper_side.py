@@ -34,6 +34,7 @@ from protocol.zookeeper.kafka_znodes import (
     ControllerZnode,
     MigrationZnode,
     TopicZnode,
+    parse_controller_epoch,
     topic_path,
 )
 from protocol.zookeeper.multi import Asked
@@ -61,6 +62,7 @@ class ZookeeperSide:
                 config.zookeeper.servers,
                 session_timeout_ms=config.zookeeper_session_timeout_ms,
                 local_host=config.outgoing_host,
+                chroot=config.zookeeper.chroot,
             )
             self._client.start()
         return self._client
@@ -89,7 +91,7 @@ class ZookeeperSide:
     async def claim(self, claim: Claim) -> Claim:
         """Take /controller for good, and the next epoch; then learn the version of /migration by writing it, whatever it is."""
         epoch_data, epoch_stat = await self.client.get(CONTROLLER_EPOCH)
-        epoch, kraft_epoch = int(epoch_data or b"0"), claim.znode.kraft_controller_epoch
+        epoch, kraft_epoch = parse_controller_epoch(epoch_data), claim.znode.kraft_controller_epoch
         found = await self._present_controller()
         if found is not None and (found[0].broker_id, found[0].kraft_epoch) == (claim.znode.kraft_controller_id, kraft_epoch):
             taken = replace(claim, controller_epoch=epoch, controller_epoch_version=epoch_stat.version)  # the answer to the claim was lost

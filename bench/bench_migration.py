@@ -1,0 +1,245 @@
+"""How long a whole migration from ZooKeeper to KRaft takes, phase by phase, and how long producers wait meanwhile, beside Apache Kafka's own.
+
+    python -m bench.bench_migration [--partitions 1000] [--brokers 3] [--controllers 3]
+
+Brokers in ZooKeeper mode, three replicas of each partition; librdkafka, idempotent, acks=all, a record every 5 ms, to the partitions of one topic in
+turn. Controllers come up; brokers are restarted as migrating ones, one after the other, each when all replicas are in sync again; the last one of
+them lets the controllers take over; brokers are restarted as brokers of KRaft; controllers without the setting. A stall is the time from handing a
+record over until it is acknowledged; the longest one of each phase is told. In the end all records are read: none may be missing, doubled or out of
+order. What a broker does at its restart, a shutdown in good order included, is in the seconds.
+"""
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.migrated_clusters import MigratedCluster, Node, migrated_cluster
+from bench.subjects import subjects
+
+WRITTEN = "written"
+PER_TOPIC = 10
+REPLICAS = 3
+EVERY_SECONDS = 0.005
+GIVE_UP_SECONDS = 300.0
+LOOK_SECONDS = 0.2
+SETTINGS = {"min.insync.replicas": "2"}
+QUIET = {"log_level": 0}
+AFTERWARDS = "after-all"
+
+
+class Writer:
+    """Writes without end on a thread of its own, and knows how long each record took."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.sent = [0] * PER_TOPIC
+        self.stalls: list[tuple[float, float]] = []
+        """When a record was acknowledged, and how long that took."""
+        self._stop = threading.Event()
+        self._producer = confluent_kafka.Producer(
+            {**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 0, "message.timeout.ms": 300_000}
+        )
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def longest(self, since: float, until: float) -> float:
+        """Return the longest stall among the records that were acknowledged in a span of time."""
+        return max((took for heard, took in list(self.stalls) if since <= heard <= until), default=0.0)
+
+    def end(self) -> None:
+        """Let what is under way arrive."""
+        self._stop.set()
+        self._thread.join()
+        left = self._producer.flush(60)
+        assert not left, f"{left} records are not acknowledged"
+
+    def _write(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            partition = number % PER_TOPIC
+            value = f"{self.sent[partition]} {time.perf_counter():.9f}".encode()
+            self._producer.produce(WRITTEN, value, partition=partition, on_delivery=self._heard)
+            self.sent[partition] += 1
+            number += 1
+            self._producer.poll(EVERY_SECONDS)
+
+    def _heard(self, trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        assert trouble is None, trouble
+        value, now = message.value(), time.perf_counter()
+        assert value is not None, "a record has its time"
+        self.stalls.append((now, now - float(value.split()[1])))
+
+
+@dataclass(slots=True)
+class Watch:
+    """When things happened in ZooKeeper, seen every 10 ms."""
+
+    claimed_at: float = 0.0
+    copied_at: float = 0.0
+    dual_at: float = 0.0
+    trouble: list[str] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, port: int) -> None:
+        """Look until both are written."""
+        from tests.apache_kafka.migrating import Znodes
+
+        znodes, copied_until = Znodes(port), -1
+        while not self._stop.wait(0.01) and not self.dual_at:
+            try:
+                controller = znodes.get("/controller")
+                if not self.claimed_at and controller is not None and json.loads(controller).get("kraftControllerEpoch", -1) >= 0:
+                    self.claimed_at = time.perf_counter()
+                until = znodes.migrated_until() if self.claimed_at else -1
+                if until > 0 and not self.copied_at:
+                    self.copied_at, copied_until = time.perf_counter(), until
+                elif self.copied_at and until > copied_until + 1:
+                    self.dual_at = time.perf_counter()
+            except OSError as trouble:
+                self.trouble.append(str(trouble))
+
+    def end(self) -> None:
+        """Look no more."""
+        self._stop.set()
+
+
+@dataclass(slots=True)
+class Times:
+    """Phases of one migration: seconds, and the longest stall in each."""
+
+    writer: Writer
+    rows: list[tuple[str, float, float]] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Take the time of one phase."""
+        began = time.perf_counter()
+        yield
+        ended = time.perf_counter()
+        self.rows.append((name, ended - began, self.writer.longest(began, ended)))
+        print(f"    {name:45s} {ended - began:7.2f} s   longest stall {self.rows[-1][2]:6.2f} s", flush=True)
+
+
+def migrate(nodes: MigratedCluster, partitions: int) -> Times:
+    """Migrate a cluster under load, and return what each phase took."""
+    from tests.apache_kafka.migrating import Znodes
+
+    admin = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap})
+    began = time.perf_counter()
+    topics = [WRITTEN, *(f"topic-{number}" for number in range(1, partitions // PER_TOPIC))]
+    for name, told in admin.create_topics([NewTopic(name, PER_TOPIC, REPLICAS) for name in topics], request_timeout=120).items():
+        try:
+            told.result(GIVE_UP_SECONDS)
+        except confluent_kafka.KafkaException as refused:
+            assert refused.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS, f"{name}: {refused}"
+
+    def in_sync() -> bool:
+        return is_in_sync(admin, len(topics), len(nodes.brokers))
+
+    until(in_sync, "all replicas are in sync")
+    print(f"    {partitions} partitions in ZooKeeper mode after {time.perf_counter() - began:.1f} s", flush=True)
+    watch, writer = Watch(), Writer(nodes.bootstrap)
+    until(lambda: len(writer.stalls) > 200, "records are acknowledged")
+    times = Times(writer)
+    threading.Thread(target=watch.run, args=(nodes.zookeeper_port,), daemon=True).start()
+    with times.phase("controllers up"):
+        nodes.start_controllers(Znodes(nodes.zookeeper_port).cluster_id())
+    for place, node in enumerate(nodes.brokers, 1):
+        with times.phase(f"broker {place} can be taken over"):
+            restart(node, nodes.let_migrate)
+            if node is nodes.brokers[-1]:
+                until(lambda: watch.dual_at, "both are written")
+            until(in_sync, "all replicas are in sync")
+    watch.end()
+    tell_inside(writer, "claimed until copied", watch.claimed_at, watch.copied_at)
+    tell_inside(writer, "copied until both are written", watch.copied_at, watch.dual_at)
+    for place, node in enumerate(nodes.brokers, 1):
+        with times.phase(f"broker {place} is one of KRaft"):
+            restart(node, nodes.let_be_kraft)
+            until(in_sync, "all replicas are in sync")
+    with times.phase("controllers end it"):
+        for node in nodes.controllers:
+            restart(node, nodes.let_end)
+        admin.create_topics([NewTopic(AFTERWARDS, 1, REPLICAS)], request_timeout=60)[AFTERWARDS].result(GIVE_UP_SECONDS)
+    writer.end()
+    require_all(nodes.bootstrap, writer.sent)
+    return times
+
+
+def tell_inside(writer: Writer, what: str, since: float, to: float) -> None:
+    """Print how long a part of a phase took."""
+    print(f"      of which {what:33s} {to - since:7.2f} s   longest stall {writer.longest(since, to):6.2f} s", flush=True)
+
+
+def restart(node: Node, change: Callable[[Node], None]) -> None:
+    """Stop a node, change it, and start it; it answers then."""
+    node.stop()
+    change(node)
+    node.launch()
+    node.wait()
+
+
+def is_in_sync(admin: AdminClient, topics: int, brokers: int) -> bool:
+    """Tell whether all brokers are there and all replicas in sync."""
+    try:
+        told = admin.list_topics(timeout=10)
+    except confluent_kafka.KafkaException:
+        return False
+    known = [topic for name, topic in told.topics.items() if not name.startswith("__")]
+    all_there = len(told.brokers) == brokers and len(known) == topics
+    return all_there and all(len(each.isrs) == REPLICAS and each.leader >= 0 for topic in known for each in topic.partitions.values())
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    """Wait until something holds."""
+    give_up_at = time.monotonic() + GIVE_UP_SECONDS
+    while not holds():
+        assert time.monotonic() < give_up_at, f"not within {GIVE_UP_SECONDS:g} s: {what}"
+        time.sleep(LOOK_SECONDS)
+
+
+def require_all(bootstrap: str, sent: list[int]) -> None:
+    """Read everything back: each partition has its records, once, in order."""
+    consumer = confluent_kafka.Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    consumer.assign([confluent_kafka.TopicPartition(WRITTEN, number, confluent_kafka.OFFSET_BEGINNING) for number in range(PER_TOPIC)])
+    found: list[list[int]] = [[] for _ in sent]
+    give_up_at = time.monotonic() + 120
+    while sum(map(len, found)) < sum(sent) and time.monotonic() < give_up_at:
+        for message in consumer.consume(1000, 0.5):
+            number, value = message.partition(), message.value()
+            assert number is not None and value is not None, message.error()
+            found[number].append(int(value.split()[0]))
+    assert not consumer.consume(1, 0.5), "nothing is there twice"
+    consumer.close()
+    assert found == [list(range(count)) for count in sent], "nothing is lost, doubled or out of order"
+
+
+def main() -> int:
+    """Migrate one cluster of each kind."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, default=1000)
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--controllers", type=int, default=3)
+    parser.add_argument("--only", choices=subjects(), help="one of them, instead of both")
+    options = parser.parse_args()
+    for name in [options.only] if options.only else subjects():
+        print(f"  {name}", flush=True)
+        with migrated_cluster(name, brokers=options.brokers, controllers=options.controllers, settings=SETTINGS) as nodes:
+            times = migrate(nodes, options.partitions)
+        print(
+            f"{name:20s} {sum(seconds for _, seconds, _ in times.rows):.1f} s in all, longest stall {max(stall for *_, stall in times.rows):.2f} s, "
+            f"{sum(times.writer.sent)} records, all there once and in order",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

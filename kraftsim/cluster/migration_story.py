@@ -1,0 +1,83 @@
+"""What stories about the way from ZooKeeper to KRaft have in common: their cluster, their clients, and what each run of them must prove.
+
+Three brokers in ZooKeeper mode, three controllers that are there to take over, writers and somebody who asks for producer ids. A story says what
+happens on the way.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.cluster.migrating import ZOOKEEPER, Migration
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.under_load import UnderLoad, while_clients_work
+from kraftsim.cluster.workload import IdAsker
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+IDS_PER_RESTART: Final = 20
+PROVEN: Final = (
+    "producer-id-unique",
+    "producer-id-blocks-disjoint",
+    "acknowledged-records-in-final-log",
+    "one-append-per-sequence",
+    "zookeeper-mirrors-log",
+    "only-retriable-errors",
+)
+WORKLOAD: Final = {"writers": 2, "pause_ms": 100, "crashes": 0, "pauses": 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A cluster on its way with clients at work."""
+
+    stage: Stage
+    migration: Migration
+    asker: IdAsker
+    ask: Callable[[], Awaitable[None]]
+    """New clients ask for producer ids, as after each restart."""
+
+
+def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Restarts are enough."""
+    return ()
+
+
+def migration_story(
+    *,
+    name: str,
+    story: str,
+    go: Callable[[Move], Awaitable[None]],
+    faults: Callable[["Random", Mode], tuple[Fault, ...]] = no_faults,
+    must_exercise: tuple[str, ...] = (),
+    settings: Mapping[str, str] | None = None,
+    workload: Mapping[str, int] | None = None,
+) -> Scenario:
+    """Return a story: its `settings`, knobs and proofs come on top of what all of them have."""
+
+    async def walk(load: UnderLoad) -> None:
+        migration = Migration(stage=load.stage, upgrade=load.upgrade)
+        await go(Move(stage=load.stage, migration=migration, asker=load.asker, ask=load.ask))
+
+    async def play(stage: Stage) -> None:
+        stage.note(PhaseBegan(phase=ZOOKEEPER))
+        await while_clients_work(stage, walk, ids_per_restart=IDS_PER_RESTART)
+
+    return Scenario(
+        name=name,
+        story=story,
+        must_exercise=(*PROVEN, *must_exercise),
+        play=play,
+        faults=faults,
+        controllers=3,
+        brokers=3,
+        zookeeper_mode=True,
+        settings=settings or {},
+        limit_seconds=3600.0,
+        workload={**WORKLOAD, **(workload or {})},
+        fewest_controllers=1,
+        fewest_brokers=3,
+    )

@@ -1,0 +1,63 @@
+"""Clients at work while a story changes the cluster under them: writers, perhaps copiers, and somebody who asks for producer ids after each restart.
+
+What upgrades and migrations share: the story is a walk from one state of the cluster to another, and clients go on until it has come to its end.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.cluster.scenario import Stage
+from kraftsim.cluster.upgrading import LastingCopying, Traffic, Upgrade
+from kraftsim.cluster.workload import IdAsker
+
+TOPIC: Final = "ledger"
+PARTITIONS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderLoad:
+    """What a walk has to do with: `upgrade` restarts nodes, `asker` asks for producer ids."""
+
+    stage: Stage
+    upgrade: Upgrade
+    asker: IdAsker
+    ids_per_restart: int
+
+    async def ask(self) -> None:
+        """Ask for as many ids as after each restart."""
+        await self.asker.ask(self.ids_per_restart)
+
+
+Walk = Callable[[UnderLoad], Awaitable[None]]
+
+
+async def while_clients_work(stage: Stage, walk: Walk, *, ids_per_restart: int, copying: LastingCopying | None = None) -> None:
+    """Do a walk with clients at work, and read what they wrote. Raises StoryFailed unless all of it is there exactly once."""
+    traffic, topics = Traffic(topic=TOPIC, partitions=PARTITIONS), {TOPIC: PARTITIONS}
+    await traffic.open(stage)
+    beside: list[Coroutine[object, object, None]] = []
+    if copying is not None:
+        await copying.open(stage)
+        topics |= {copying.input_topic: copying.partitions, copying.output_topic: copying.partitions}
+        copiers = [copying.copy(stage, number) for number in range(1, stage.workload("copiers") + 1)]
+        beside = [copying.all_copied(stage), copying.watch(stage), *copiers]
+    writers = [traffic.write(stage, f"writer-of-{TOPIC}-{number}") for number in range(1, stage.workload("writers") + 1)]
+
+    async def to_the_end() -> None:
+        asker = stage.id_asker("asker")
+
+        async def ask() -> None:
+            await asker.ask(ids_per_restart)
+
+        upgrade = Upgrade(stage=stage, topics=topics, after_each=ask)
+        await walk(UnderLoad(stage=stage, upgrade=upgrade, asker=asker, ids_per_restart=ids_per_restart))
+        await asker.close()
+        traffic.is_over = True
+        if copying is not None:
+            copying.is_over = True
+
+    await stage.gather(to_the_end(), *beside, *writers)
+    await traffic.audit(stage)
+    if copying is not None:
+        await copying.audit(stage)
