@@ -32,6 +32,7 @@ VERBS = {
     "trace": "Print what each node did, side by side, in order of time.",
     "ingest": "Turn the event logs of a run into one Parquet file.",
     "analyze": "Check the invariants of a run with Spark.",
+    "trail": "Say who was given which producer ids, from the bytes of the metadata log.",
     "report": "Write the HTML report of a run.",
     "decode": "Print what frames say: from hex, a file, or a packet capture.",
     "dump": "Print the files of a log directory: segments, indexes, snapshots, checkpoints.",

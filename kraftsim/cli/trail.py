@@ -1,0 +1,39 @@
+"""`kraftsim trail`: who was given which producer ids, read from the bytes of the metadata log."""
+
+from pathlib import Path
+
+import click
+
+from kraftsim.cli.failure import OK, VIOLATED, fail
+from kraftsim.cli.options import json_option, print_lines, write_json
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim trail runs/seven
+  kraftsim trail runs/seven --id 4242 --id 99000 --node controller-102
+  kraftsim trail /var/lib/kafka/metadata --json trail.json
+
+\b
+Exit codes: 0 ok, 1 the log and the events of the run contradict each other, 3 failed."""
+)
+@click.argument("place", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--id", "asked", multiple=True, type=int, metavar="NUMBER", help="Ask for the owner of this producer id. Repeatable.")
+@click.option("--node", metavar="NAME", help="Read the log of this node; else of the one that has most of it.")
+@json_option
+def trail(place: Path, asked: tuple[int, ...], node: str | None, json_file: Path | None) -> int:
+    """Say who was given which producer ids, from segments and snapshots of the metadata log.
+
+    PLACE is the directory of a run, or any directory of controllers or brokers of KRaft, Apache Kafka's as well. Spark reads the records as an audit
+    trail: blocks by broker, what is lost with the log that a snapshot replaced, what snapshots cost, holes, and how it fits the events of the run.
+    """
+    from kraftsim.analysis.id_audit import audit
+
+    try:
+        found = audit(place, node=node, asked=asked)
+    except (KeyError, ValueError, OSError, RuntimeError) as trouble:
+        fail(trouble)
+    print_lines(found)
+    write_json(json_file, found)
+    return VIOLATED if found.compared is not None and found.compared.contradicted else OK
