@@ -33,6 +33,7 @@ BENCHES = {
     "transactions": "transactions per second and the latency of commits, by librdkafka, beside Apache Kafka",
     "copying": "MB/s of consume-transform-produce, exactly once, by librdkafka, beside Apache Kafka",
     "tasks": "what a producer per task costs beside a producer per thread, at 10, 100 and 1,000 partitions",
+    "fencing": "what KIP-447 says of time and harm: takeovers, members that wake up too late, conditions that are dropped, old brokers",
     "coordinator_failover": "from kill -9 of a transaction coordinator to the next commit, beside Apache Kafka",
     "migration": "from ZooKeeper to KRaft: seconds of each phase, and how long producers wait, beside Apache Kafka's own migration",
     "shrink": "from 40 faults to what a failure needs: faults left, and CPU seconds",

@@ -1,0 +1,97 @@
+"""What KIP-447 says of time and harm, played in virtual time: takeovers, members that wake up too late, conditions that are dropped, old brokers.
+
+python -m bench.bench_fencing [--quick]
+
+Every number follows from the seed of the plays, and is of the simulated network and clock.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable
+
+from bench.fencing.plays import (
+    CONDITIONS,
+    aborted_needlessly,
+    awakening,
+    doubled_where,
+    fetched_after_rebalances,
+    first_commit_to_old_brokers,
+    takeover,
+)
+from kraftsim.cluster.copier import Point, Variant
+
+TIMEOUTS_MS = (1000, 10_000, 60_000)
+PAUSES_MS = (500, 5000, 30_000)
+
+
+def main() -> int:
+    """Play all of it, and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="leave out the takeover that takes a minute")
+    options = parser.parse_args()
+    timeouts = TIMEOUTS_MS[:-1] if options.quick else TIMEOUTS_MS
+    _table(
+        "a member ends, another one goes on (sessions of 6 s)",
+        ("how", "transaction.timeout.ms", "ms", "told to wait", "memberships lost"),
+        _takeovers(timeouts),
+    )
+    _table("a member stands still within a transaction: is it aborted?", ("pause, ms", *(f"timeout {each:,}" for each in TIMEOUTS_MS)), _pauses())
+    _table(
+        "a member wakes up when its partition is another's", ("who", "records doubled of 20", "successor held off", "zombie refused"), _awakenings()
+    )
+    _table("the template, and each condition dropped", ("what holds", "records doubled of 20"), ((each, doubled_where(each)) for each in CONDITIONS))
+    _table(
+        "a first commit for a member at a broker of 2.4",
+        ("downgrades", "outcome"),
+        ((each, first_commit_to_old_brokers(downgrades=each)) for each in (True, False)),
+    )
+    _table("who asks for offsets after a rebalance", ("assignor", "assignments", "followed by a question", "asked for what was kept"), _fetches())
+    return 0
+
+
+def _takeovers(timeouts: Iterable[int]) -> Iterable[tuple[object, ...]]:
+    for timeout_ms in timeouts:
+        found = takeover(dies=True, transaction_ms=timeout_ms)
+        yield "dies", timeout_ms, found.milliseconds, found.times_told_to_wait, found.memberships_lost
+    found = takeover(dies=False, transaction_ms=10_000)
+    yield "ends in good order", 10_000, found.milliseconds, found.times_told_to_wait, found.memberships_lost
+
+
+def _pauses() -> Iterable[tuple[object, ...]]:
+    for pause_ms in PAUSES_MS:
+        yield pause_ms, *("aborted" if aborted_needlessly(pause_ms, timeout_ms) else "-" for timeout_ms in TIMEOUTS_MS)
+
+
+def _awakenings() -> Iterable[tuple[object, ...]]:
+    plays = {
+        "as shipped": awakening(),
+        "the text's fencing": awakening(fencing="document"),
+        "a copy of the assignment, a second late": awakening(fencing="copied-assignment"),
+        "no fencing": awakening(fencing="none"),
+        "an old consumer follows, as shipped": awakening(point=Point.OFFSETS_SENT, old_successor=True),
+        "an old consumer follows, the text's": awakening(point=Point.OFFSETS_SENT, old_successor=True, fencing="document"),
+        "of tasks, then of threads: one bounce": awakening(old_zombie=True, variants=(Variant.PER_TASK, Variant.PER_THREAD)),
+        "of tasks that names its member, then of threads": awakening(variants=(Variant.PER_TASK, Variant.PER_THREAD)),
+        "brokers of 2.4": awakening(release_name="2.4", zookeeper=True),
+        "brokers of 2.5 that speak 2.3 to each other": awakening(
+            release_name="2.5", zookeeper=True, settings={"inter.broker.protocol.version": "2.3"}
+        ),
+    }
+    for who, found in plays.items():
+        yield who, found.doubled, found.held_off, found.refused
+
+
+def _fetches() -> Iterable[tuple[object, ...]]:
+    for assignor in ("range", "cooperative-sticky"):
+        found = fetched_after_rebalances(assignor)
+        yield assignor, found.assignments, found.followed, found.kept_asked
+
+
+def _table(title: str, head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
+    print(f"\n{title}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print(f"| {' | '.join(f'{each:,}' if isinstance(each, int) and not isinstance(each, bool) else str(each) for each in row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

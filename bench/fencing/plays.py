@@ -1,0 +1,212 @@
+"""What KIP-447's document says of time and harm, played once and counted. Times are virtual; a seed gives the same numbers again."""
+
+from dataclasses import dataclass
+
+from bench.fencing.lab import GROUP, INPUT, OUTPUT, PATIENT, FencingLab, Member, Terms
+from kraftsim.cluster.copier import Point, Variant
+from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
+from kraftsim.events.transactional_clients import MembershipLost, MemberStable, OffsetLearned, OffsetsAsked, TransactionEnded
+from kraftsim.node.clients import AbortNeeded, GroupConsumerClient, ProducerFailed, TransactionalClient
+from kraftsim.world.simulated import Host
+from protocol.errors import ErrorCode
+
+OLD_RELEASE = "2.4"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Takeover:
+    """A member ends, and another one goes on: after how long, how often it was told to wait, and whether it lost its membership over that."""
+
+    milliseconds: int
+    times_told_to_wait: int
+    memberships_lost: int
+
+
+def takeover(*, dies: bool, transaction_ms: int, session_ms: int = 6000, is_old: bool = False, fencing: str = "") -> Takeover:
+    """Let a member end with its offsets sent: it dies, or it ends its transaction and leaves. Another one joins at that moment."""
+    with FencingLab(settings={"kraftsim.offset.fencing": fencing} if fencing else {}) as lab:
+        first = Member(lab, "first", Terms(transaction_ms=transaction_ms, session_ms=session_ms))
+        if dies:
+            first.dies_at = Point.OFFSETS_SENT
+        else:
+            lab.until(lambda: lab.first_read_ms("first", 0) is not None)
+            lab.run(lab.write(20, 40))
+            first.close()
+        lab.until(lambda: first.died_ms is not None)
+        died_ms = first.died_ms or 0.0
+        Member(lab, "next", Terms(session_ms=session_ms, is_old=is_old))
+        if not dies:
+            lab.run(lab.write(40, 60))
+        lab.until(lambda: lab.first_read_ms("next", died_ms) is not None)
+        took_ms = (lab.first_read_ms("next", died_ms) or 0.0) - died_ms
+        told = [event for _, event in lab.of(OffsetLearned) if event.client_id.startswith("next")]
+        lost = [event for _, event in lab.of(MembershipLost) if event.client_id.startswith("next")]
+    return Takeover(milliseconds=round(took_ms), times_told_to_wait=sum(event.error_code != 0 for event in told), memberships_lost=len(lost))
+
+
+def aborted_needlessly(pause_ms: int, transaction_ms: int) -> bool:
+    """Let a member stand still for a while within a transaction, and lose no partition over that; tell whether its transaction was aborted."""
+    with FencingLab() as lab:
+        member = Member(lab, "first", Terms(transaction_ms=transaction_ms, session_ms=120_000))
+        member.copier.pause_at(Point.SENT, pause_ms / 1000)
+        lab.until(lambda: any(True for _ in lab.of(TransactionEnded)))
+        (_, ended) = next(iter(lab.of(TransactionEnded)))
+        return ended.outcome != "committed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Awakening:
+    """A member stands still until its partition is another's, wakes up and goes on: records doubled, and what the other one was told meanwhile."""
+
+    doubled: int
+    held_off: int
+    refused: int
+
+
+def awakening(
+    *,
+    fencing: str = "",
+    point: Point = Point.SENT,
+    old_zombie: bool = False,
+    old_successor: bool = False,
+    variants: tuple[Variant, Variant] = (Variant.PER_THREAD, Variant.PER_THREAD),
+    release_name: str = "3.9",
+    zookeeper: bool = False,
+    settings: dict[str, str] | None = None,
+) -> Awakening:
+    """Let a member stand still at a point of its transaction for 12 seconds; its session is over after 6, its transaction after 20."""
+    told = {**(settings or {}), **({"kraftsim.offset.fencing": fencing} if fencing else {})}
+    with FencingLab(settings=told, release_name=release_name, zookeeper=zookeeper) as lab:
+        zombie = Member(lab, "zombie", Terms(transaction_ms=20_000, is_old=old_zombie, variant=variants[0]))
+        zombie.copier.pause_at(point, 12.0)
+        lab.wait(3)
+        successor = Member(lab, "successor", Terms(transaction_ms=20_000, is_old=old_successor, variant=variants[1]))
+        lab.wait(18)
+        zombie.is_done = successor.is_done = True
+        lab.wait(12)
+        doubled = lab.doubled()
+        learned = [event for _, event in lab.of(OffsetLearned) if event.client_id.startswith("successor")]
+        refused = [event for _, event in lab.of(TransactionEnded) if event.client_id.startswith("zombie") and event.outcome != "committed"]
+    return Awakening(doubled=doubled, held_off=sum(event.error_code != ErrorCode.NONE for event in learned), refused=len(refused))
+
+
+# The three conditions --------------------------------------------------------------------------------------------------------------------------
+
+
+CONDITIONS = ("all of them", "offsets are committed by the consumer", "offsets are kept elsewhere", "offsets are sent for no member")
+"""What holds of an application: KIP-447's template, and each of its conditions dropped."""
+
+
+def doubled_where(condition: str) -> int:
+    """Let an application die after it has committed its output, or stand still before; return how many records are there twice."""
+    if condition == "offsets are sent for no member":
+        return awakening(old_zombie=True).doubled
+    with FencingLab() as lab:
+        elsewhere: dict[int, int] = {}
+        for name in ("first", "next"):
+            host = lab.simulation.add_host(name)
+            dies = name == "first"
+            lab.until(lab.simulation.spawn(host, _copy_once(lab, host, condition, elsewhere, dies=dies)).done)
+            lab.wait(10)
+        return lab.doubled()
+
+
+async def _copy_once(lab: FencingLab, host: Host, condition: str, elsewhere: dict[int, int], *, dies: bool) -> None:
+    """Copy what there is in one transaction, and say how far that was; whoever dies does so before it has said it outside of its transaction."""
+    world, bootstrap = lab.simulation.world_of(host), lab.cluster.addresses
+    producer = TransactionalClient(
+        world, bootstrap=bootstrap, client_id=f"{host.name}-producer", settings=TransactionalSettings(transactional_id=host.name, producer=PATIENT)
+    )
+    await producer.init()
+    consumer = GroupConsumerClient(world, bootstrap=bootstrap, client_id=f"{host.name}-consumer", settings=lab.group(Terms()))
+    await consumer.start()
+    records = []
+    for _ in range(400):
+        records = [each for each in await consumer.poll() if each.offset >= elsewhere.get(each.partition, 0)]
+        if records:
+            break
+    group: GroupIdentity = consumer.group
+    if records:
+        await producer.begin()
+        for record in records:
+            await producer.send(OUTPUT, record.partition, record.key, record.value)
+        offsets = {where: consumer.position(where) for where in consumer.assigned}
+        if condition == "all of them":
+            await producer.send_offsets(group, offsets)
+        await producer.commit()
+        if not dies and condition == "offsets are committed by the consumer":
+            await consumer.commit(offsets)
+        if not dies and condition == "offsets are kept elsewhere":
+            elsewhere.update({where.partition: offset for where, offset in offsets.items()})
+    await producer.close()
+    await consumer.close(leaves=not dies)
+
+
+# Old brokers -----------------------------------------------------------------------------------------------------------------------------------
+
+
+def first_commit_to_old_brokers(*, downgrades: bool) -> str:
+    """Let a producer of today commit offsets for a member at a broker of 2.4; return how that went."""
+    with FencingLab(release_name=OLD_RELEASE, zookeeper=True) as lab:
+        world = lab.simulation.world_of(lab.client)
+        settings = TransactionalSettings(transactional_id="x", producer=PATIENT, downgrades_commits=downgrades)
+        producer = TransactionalClient(world, bootstrap=lab.cluster.addresses, client_id="new", settings=settings)
+        consumer = GroupConsumerClient(world, bootstrap=lab.cluster.addresses, client_id="new-consumer", settings=lab.group(Terms()))
+
+        async def commit() -> str:
+            await producer.init()
+            await consumer.start()
+            while not await consumer.poll():
+                pass
+            await producer.begin()
+            try:
+                await producer.send_offsets(consumer.group, {where: consumer.position(where) for where in consumer.assigned})
+                await producer.commit()
+            except (AbortNeeded, ProducerFailed) as refused:
+                return refused.error_code.name
+            return "committed"
+
+        return lab.run(commit())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fetched:
+    """Questions about offsets beside new assignments: `first`: how many assignments were followed by a question before anything was read."""
+
+    assignments: int
+    followed: int
+    kept_asked: int
+
+
+def fetched_after_rebalances(assignor: str) -> Fetched:
+    """Let a second member join one that has two partitions; count who asks where to go on."""
+    with FencingLab(partitions=2, records=10) as lab:
+        members = [Member(lab, "first", Terms(assignor=assignor))]
+        lab.wait(5)
+        members.append(Member(lab, "next", Terms(assignor=assignor)))
+        lab.wait(10)
+        before_ms = lab.now_ms
+        lab.run(lab.write(10, 30))
+        lab.wait(5)
+        for member in members:
+            member.is_done = True
+        lab.wait(10)
+        stable = [(t_ms, event) for t_ms, event in lab.of(MemberStable) if event.group_id == GROUP and event.assignment]
+        asked = [(t_ms, event) for t_ms, event in lab.of(OffsetsAsked) if event.group_id == GROUP]
+        learned = [(t_ms, event) for t_ms, event in lab.of(OffsetLearned) if event.group_id == GROUP and event.topic == INPUT]
+        followed = 0
+        for t_ms, event in stable:
+            later = [at_ms for at_ms, each in asked if each.client_id == event.client_id and t_ms <= at_ms <= before_ms]
+            followed += bool(later)
+        owned: dict[str, set[str]] = {}
+        kept_asked = 0
+        for t_ms, event in stable:
+            now = set(event.assignment.split(","))
+            kept = now & owned.get(event.client_id, set())
+            following = min((at_ms for at_ms, each in stable if each.client_id == event.client_id and at_ms > t_ms), default=before_ms)
+            kept_asked += sum(
+                each.client_id == event.client_id and t_ms <= at_ms < following and f"{each.topic}-{each.partition}" in kept
+                for at_ms, each in learned
+            )
+            owned[event.client_id] = now
+    return Fetched(assignments=len(stable), followed=followed, kept_asked=kept_asked)

@@ -1,0 +1,187 @@
+"""KIP-447's document, statement by statement, in virtual time; `make bench ARGS=fencing` prints the same plays as tables.   Source: KIP-447."""
+
+import pytest
+
+from bench.fencing.lab import INPUT, OUTPUT, PATIENT, FencingLab, Member, Terms
+from bench.fencing.plays import (
+    CONDITIONS,
+    aborted_needlessly,
+    awakening,
+    doubled_where,
+    fetched_after_rebalances,
+    first_commit_to_old_brokers,
+    takeover,
+)
+from kraftsim.cluster.copier import Point, Variant
+from kraftsim.core.clients.document_producer import DocumentProducer
+from kraftsim.core.clients.producer_steps import TopicPartition
+from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
+from kraftsim.core.clients.transactional_producer import TransactionalProducer
+from kraftsim.core.clients.version_probing import OF_TASKS, OF_THREADS, ProbingMember, has_producers_per_thread, settle
+from kraftsim.events.clients import ClientStarted
+from kraftsim.node.clients import TransactionalClient
+from kraftsim.node.clients.generic_consumer import CoordinatorUnavailable, GenericConsumer, OffsetsPending
+
+SESSION_MS, SCAN_MS = 6000, 1000
+
+
+@pytest.mark.parametrize(("fencing", "doubled"), [("", 0), ("document", 0), ("none", 20)])
+def test_a_member_that_wakes_up_too_late_is_fenced_by_its_generation_or_doubles_everything(fencing: str, doubled: int):
+    """447-06, 447-08, 447-27: partitions move between producers that never initialise again."""
+    found = awakening(fencing=fencing)
+    assert (found.doubled, found.refused) == (doubled, int(not doubled))
+
+
+@pytest.mark.parametrize(("fencing", "doubled"), [("", 20), ("document", 0)])
+def test_an_old_consumer_is_told_an_offset_that_is_about_to_change_unless_it_is_held_off(fencing: str, doubled: int):
+    """447-12, 447-09: who stands still has sent its offsets and commits when it wakes up, which its generation does not forbid."""
+    found = awakening(point=Point.OFFSETS_SENT, old_successor=True, fencing=fencing)
+    assert found.doubled == doubled and (found.held_off > 10) is not bool(doubled)
+
+
+def test_who_dies_is_waited_for_as_long_as_its_transaction_lasts_and_who_ends_it_is_not():
+    """447-10, 447-15: a timeout and what the coordinator takes to see it; or a session, where that is longer."""
+    dead, short, good = (
+        takeover(dies=True, transaction_ms=10_000),
+        takeover(dies=True, transaction_ms=1000),
+        takeover(dies=False, transaction_ms=10_000),
+    )
+    assert 10_000 <= dead.milliseconds <= 10_000 + SCAN_MS + 500 and dead.times_told_to_wait > 10
+    assert SESSION_MS - SESSION_MS // 4 <= short.milliseconds <= SESSION_MS + 500 and not short.times_told_to_wait
+    assert good.milliseconds < 1000 and not good.times_told_to_wait
+
+
+def test_who_waits_for_offsets_for_longer_than_its_session_stays_a_member():
+    """447-17: heartbeats go on beside it."""
+    found = takeover(dies=True, transaction_ms=20_000, session_ms=5000)
+    assert found.milliseconds > 3 * 5000 and found.memberships_lost == 0
+
+
+def test_a_short_timeout_aborts_who_only_stood_still_for_a_while():
+    """447-16."""
+    found = {(pause, timeout): aborted_needlessly(pause, timeout) for pause, timeout in ((500, 1000), (5000, 1000), (5000, 10_000), (30_000, 10_000))}
+    assert [each for each, is_aborted in found.items() if is_aborted] == [(5000, 1000), (30_000, 10_000)]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_each_condition_that_is_dropped_doubles_records(condition: str):
+    """447-21, 447-20."""
+    assert doubled_where(condition) == (0 if condition == CONDITIONS[0] else 20)
+
+
+@pytest.mark.parametrize(("downgrades", "outcome"), [(True, "committed"), (False, "UNSUPPORTED_VERSION")])
+def test_a_broker_of_before_is_committed_to_for_nobody_in_particular_or_not_at_all(downgrades: bool, outcome: str):
+    """447-31: the producer finds out by itself; nobody is fenced by version."""
+    assert first_commit_to_old_brokers(downgrades=downgrades) == outcome
+
+
+def test_brokers_fence_since_2_5_whatever_they_say_to_each_other():
+    """447-35: inter.broker.protocol.version makes no difference, the release does."""
+    older = {"inter.broker.protocol.version": "2.3"}
+    found = [awakening(release_name=name, zookeeper=True, settings=older).doubled for name in ("2.4", "2.5")]
+    assert found == [20, 0]
+
+
+def test_producers_of_tasks_beside_producers_of_threads_double_records_unless_they_name_their_member():
+    """447-33, 447-38: the first bounce makes them say it, the second one changes whose they are."""
+    variants = (Variant.PER_TASK, Variant.PER_THREAD)
+    assert awakening(old_zombie=True, variants=variants).doubled == 20
+    assert awakening(variants=variants).doubled == 0
+
+
+@pytest.mark.parametrize(("assignor", "asks_for_all"), [("range", True), ("cooperative-sticky", False)])
+def test_offsets_are_asked_for_after_a_rebalance_and_cooperative_members_ask_for_what_is_new(assignor: str, asks_for_all: bool):
+    """447-23: who keeps a partition all the time asks for it no more."""
+    found = fetched_after_rebalances(assignor)
+    assert found.followed >= 2 and bool(found.kept_asked) is asks_for_all
+
+
+def test_who_is_fenced_starts_again_by_the_text_and_lives_on_by_what_shipped():
+    """447-29: one producer more for each time."""
+    started = {}
+    for rules in (DocumentProducer, TransactionalProducer):
+        with FencingLab() as lab:
+            zombie = Member(lab, "zombie", Terms(transaction_ms=20_000, rules=rules))
+            zombie.copier.pause_at(Point.SENT, 12.0)
+            lab.wait(3)
+            other = Member(lab, "successor", Terms())
+            lab.wait(14)
+            zombie.is_done = other.is_done = True
+            lab.wait(3)
+            started[rules] = sum(event.client_id.startswith("zombie") for _, event in lab.of(ClientStarted))
+    assert started[DocumentProducer] > started[TransactionalProducer] == 2
+
+
+# The consumer that was left open ------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_application_with_a_consumer_of_its_own_comes_again_where_offsets_are_pending():
+    """447-39, 447-40: generation, offsets of all partitions, and waiting for rebalances are its own business; so are both errors."""
+    with FencingLab() as lab:
+        dying = Member(lab, "first", Terms(transaction_ms=5000, session_ms=2000))
+        dying.dies_at = Point.OFFSETS_SENT
+        lab.until(lambda: dying.died_ms is not None)
+        told: list[str] = []
+        host = lab.simulation.add_host("generic")
+        world, bootstrap = lab.simulation.world_of(host), lab.cluster.addresses
+        consumer = GenericConsumer(world, bootstrap=bootstrap, client_id="generic", settings=lab.group(Terms(session_ms=2000)))
+        settings = TransactionalSettings(transactional_id="generic", producer=PATIENT)
+        producer = TransactionalClient(world, bootstrap=bootstrap, client_id="generic-producer", settings=settings)
+
+        async def copy() -> None:
+            await producer.init()
+            await consumer.start()
+            done = 0
+            while done < 20:
+                if not await consumer.block_on_rebalance(1000):
+                    told.append("not settled")
+                    continue
+                try:
+                    offsets = await consumer.fetch_offsets()
+                except (OffsetsPending, CoordinatorUnavailable) as wait:
+                    told.append(type(wait).__name__)
+                    continue
+                assert offsets == {TopicPartition(INPUT, 0): -1}
+                group = GroupIdentity("copiers", consumer.generation_id(), consumer.group.member_id)
+                while records := await consumer.poll():
+                    await producer.begin()
+                    for record in records:
+                        await producer.send(OUTPUT, record.partition, record.key, record.value)
+                    await producer.send_offsets(group, {where: consumer.position(where) for where in consumer.assigned})
+                    await producer.commit()
+                    done += len(records)
+                    lab.simulation.kill("broker-1")
+                    lab.simulation.restart("broker-1")
+            while "CoordinatorUnavailable" not in told:
+                try:
+                    await consumer.fetch_offsets()
+                except CoordinatorUnavailable as wait:
+                    told.append(type(wait).__name__)
+
+        lab.until(lab.simulation.spawn(host, copy()).done)
+        assert {"OffsetsPending", "CoordinatorUnavailable"} <= set(told)
+        lab.wait(10)
+        assert sorted(lab.copies().values()) == [1] * 20
+
+
+# Version probing --------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_members_of_two_versions_agree_on_the_older_one_until_all_are_new():
+    """447-34: three members are restarted one by one; nobody has a producer per thread beside a member of before, whoever leads."""
+    group = [ProbingMember(OF_TASKS) for _ in range(3)]
+    rounds = []
+    for place in (2, 0, 1):
+        group[place] = ProbingMember(OF_THREADS)
+        rounds.append(settle(group))
+        assert len({member.used for member in group}) == 1
+        assert has_producers_per_thread(group[0]) is all(member.latest == OF_THREADS for member in group)
+    assert rounds == [2, 2, 2]
+
+
+def test_a_setting_can_be_changed_too_early_and_probing_cannot():
+    """What shipped: whoever is restarted with processing.guarantee=exactly_once_v2 begins at once, beside members of before."""
+    by_setting = [OF_THREADS, OF_TASKS, OF_TASKS]
+    group = [ProbingMember(latest) for latest in by_setting]
+    settle(group)
+    assert len(set(by_setting)) == 2 and len({has_producers_per_thread(member) for member in group}) == 1
