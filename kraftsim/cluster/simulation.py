@@ -18,6 +18,7 @@ from kraftsim.cluster.workplace import Workplace
 from kraftsim.cluster.zookeeper_mirror import compare
 from kraftsim.cluster.zookeeper_question import take_back
 from kraftsim.core.clients.producer_steps import ProducerSettings
+from kraftsim.core.metadata.activation import ActivationRefused
 from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import NodeFailed
@@ -167,7 +168,7 @@ class SimulatedCluster:
             trouble = failure
         incarnation = host.process.incarnation
         self.simulation.triggers.at(self.simulation.now_ns, lambda occasion: self._end(host, incarnation))
-        if not isinstance(trouble, OSError) and (incarnation == 1 or not isinstance(trouble, ConfigError)):
+        if not isinstance(trouble, OSError) and (incarnation == 1 or not isinstance(trouble, ConfigError | ActivationRefused)):
             self.failures.append(f"{name}: {type(trouble).__name__}: {trouble}")
             self.simulation.violation("nodes-believe-the-truth", self.failures[-1], ())
 
