@@ -223,7 +223,7 @@ def test_a_deposed_controller_that_writes_late_writes_nothing() -> None:
         story.simulation.pause(story.cluster.hosts[former])
         await until(lambda: any(each.mirrored for name, each in story.cluster.migrations() if name != former), "another one writes both")
         story.simulation.resume(story.cluster.hosts[former])
-        late = ZnodeOperation(name="late", writes=[ZnodeWrite(kind=WriteKind.DELETE_TREE, path=topic_path(TOPIC))])
+        late = ZnodeOperation(name="late", writes=(ZnodeWrite(kind=WriteKind.DELETE_TREE, path=topic_path(TOPIC)),))
         for attempt in (side.write(claim, [late]), side.move(claim)):
             with pytest.raises(ControllerMoved):
                 await story.simulation.spawn(story.cluster.hosts[former], attempt)
