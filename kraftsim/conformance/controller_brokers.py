@@ -149,5 +149,20 @@ def duplicate(target: Target) -> None:
         expect_error(broker.heartbeat(offset=CAUGHT_UP).error_code, ErrorCode.NONE, "a heartbeat of the first")
 
 
+@REQUIREMENTS.that(
+    14,
+    "a broker that says it migrates from ZooKeeper is refused with error 102 where controllers are not told to take over",
+    source=f"KIP-866; {REGISTER}",
+    since="3.4",
+)
+def migrates_from_nowhere(target: Target) -> None:
+    with throw_away_broker(target) as broker:
+        asked = broker.request()
+        asked.is_migrating_zk_broker = True
+        answer = broker.register(asked)
+        expect_error(answer.error_code, ErrorCode.BROKER_ID_NOT_REGISTERED, "a broker that migrates")
+        expect_equal(answer.broker_epoch, NO_EPOCH, "the epoch of a refusal")
+
+
 def _state(answer: BrokerHeartbeatResponse) -> tuple[bool, bool, bool]:
     return answer.is_caught_up, answer.is_fenced, answer.should_shut_down
