@@ -17,6 +17,7 @@ from kraftsim.cluster.upgrading import VERSION_KEY, zookeeper_lines
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.terrain import ASKER_APIS, WRITER_APIS, zookeeper_terrain
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
+from kraftsim.node.clients import ProducerIdRefused
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
@@ -25,6 +26,8 @@ LEDGER = Ledger(partitions=3)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 SERVER = "zookeeper-1"
 WORK_SECONDS = 12.0
+IDS_AT_ONCE = 50
+PAUSE_SECONDS = 0.5
 FIRST = "2.3"
 MOMENTS: tuple[tuple[str, int, dict[str, Value]], ...] = (
     ("ZookeeperControllerElected", 2, {}),
@@ -43,17 +46,26 @@ async def play(stage: Stage) -> None:
     """Write, ask for ids and make topics while ZooKeeper fails, heal, and read everything back; what was promised is judged from the events."""
     await LEDGER.open(stage)
     told: list[int] = []
-    writers = [LEDGER.write(stage, number) for number in LEDGER.writers(stage)]
+    writers = [(number, stage.producer(f"writer-{number}")) for number in LEDGER.writers(stage)]
+    for _, writer in writers:
+        await writer.start()
+    filling = [LEDGER.fill(stage, writer, number) for number, writer in writers]
     askers = [_ask(stage, f"asker-{number}", told) for number in range(1, stage.workload("askers") + 1)]
-    await under_faults(stage, *writers, *askers, _make_topics(stage), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(stage, *filling, *askers, _make_topics(stage), seconds=stage.workload("work_ms") / 1000)
     if len(set(told)) != len(told):
         raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
     await LEDGER.audit(stage)
 
 
 async def _ask(stage: Stage, client_id: str, told: list[int]) -> None:
+    """Ask for ids, and again where a broker lost its session while it took a block: it says UNKNOWN_SERVER_ERROR then, as Kafka's do."""
     asker = stage.id_asker(client_id)
-    told += await asker.ask(stage.workload("ids_per_asker"))
+    last = len(told) + stage.workload("ids_per_asker")
+    while len(told) < last:
+        try:
+            told += await asker.ask(min(IDS_AT_ONCE, last - len(told)))
+        except ProducerIdRefused:
+            await stage.sleep(PAUSE_SECONDS)
     await asker.close()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kraftsim.cluster.phases import CALLS_SECONDS, replicas_settle
 from kraftsim.cluster.scenario import LivenessLost, Stage, StoryFailed
+from kraftsim.cluster.workload import ProducerDriver
 
 TOPIC = "ledger"
 WORKLOAD = {"writers": 3, "records_per_writer": 120, "pause_ms": 40}
@@ -55,6 +56,10 @@ class Ledger:
         """Be one writer: send every record, and wait until the fate of all is known."""
         writer = stage.producer(f"writer-{number}")
         await writer.start()
+        await self.fill(stage, writer, number)
+
+    async def fill(self, stage: Stage, writer: ProducerDriver, number: int) -> None:
+        """Send every record of a writer that has its producer id, and wait until the fate of all is known."""
         for index in range(stage.workload("records_per_writer")):
             await writer.send(TOPIC, index % self.partitions, f"{number}.{index}", f"line {index} of writer {number}".encode())
             await stage.sleep(stage.workload("pause_ms") / 1000)

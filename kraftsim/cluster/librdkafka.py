@@ -117,11 +117,7 @@ class LibrdkafkaReader:
 
     async def read_all(self, topic: str, partitions: Sequence[int]) -> list[ReadRecord]:
         """Return every record up to the high watermarks that the partitions have now."""
-        ends = {}
-        for partition in partitions:
-            _, ends[partition] = await asyncio.to_thread(
-                self._consumer.get_watermark_offsets, confluent_kafka.TopicPartition(topic, partition), timeout=READ_LIMIT_SECONDS
-            )
+        ends = {partition: await self._end_of(topic, partition) for partition in partitions}
         waiting = {partition for partition in partitions if ends[partition] > 0}
         self._consumer.assign([confluent_kafka.TopicPartition(topic, partition, confluent_kafka.OFFSET_BEGINNING) for partition in partitions])
         records: list[ReadRecord] = []
@@ -141,6 +137,21 @@ class LibrdkafkaReader:
         if waiting:
             raise TimeoutError(f"{self._client_id} did not reach the end of {topic} partitions {sorted(waiting)} within {READ_LIMIT_SECONDS:g} s")
         return records
+
+    async def _end_of(self, topic: str, partition: int) -> int:
+        """Return the high watermark of a partition. What it is asked may have led a moment ago: the library tells that, and does not ask again."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + READ_LIMIT_SECONDS
+        while True:
+            place = confluent_kafka.TopicPartition(topic, partition)
+            try:
+                _, end_offset = await asyncio.to_thread(self._consumer.get_watermark_offsets, place, timeout=READ_LIMIT_SECONDS)
+            except confluent_kafka.KafkaException:
+                if loop.time() > give_up_at:
+                    raise
+                await asyncio.sleep(SERVE_SECONDS)
+            else:
+                return end_offset
 
     async def close(self) -> None:
         """End the client."""

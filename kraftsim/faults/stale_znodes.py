@@ -91,6 +91,8 @@ class LaggingFollower:
             return
         told = keeper.follow(self._replica, zxid)
         ready = [held for held in self._held.values() if held.zxid <= self._replica.zxid]
+        if told.frames or ready:
+            self._bite("a client heard late of a change")
         for held in ready:
             del self._held[held.connection.number]
         self._server.tell([told, *(Step(frames=held.frames) for held in ready)])
@@ -128,7 +130,7 @@ def _path(frame: bytes) -> str | None:
 
 
 def strike(strike: Strike) -> None:
-    """Let so many of a thousand clients that are connected now be the follower's; it bites when one of them reads what is not so any more."""
+    """Let so many of a thousand clients that are connected now be the follower's; it bites when one reads what is not so any more, or hears late."""
 
     def put(server: ZookeeperServer) -> LaggingFollower:
         there = [number for number in sorted(server.connections) if server.keeper.session_of(number) is not None]

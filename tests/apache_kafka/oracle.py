@@ -1,16 +1,25 @@
-"""Puts every requirement to Apache Kafka itself, 3.9 and the newest that starts here: `make oracle`.
+"""Puts every requirement to Apache Kafka itself, 3.9, the newest that starts here, and a broker of 3.9 in ZooKeeper mode: `make oracle`.
 
-What it does not meet is a mistake of ours. Options of `kraftsim conformance` may follow: `make oracle ARGS="--only wire"`.
+What it does not meet is a mistake of ours. Options of `kraftsim conformance` may follow: `make oracle ARGS="--only wire"`. A broker in ZooKeeper
+mode, beside a controller that may take over from it, is judged by the chapter on ZooKeeper alone. With --tiered brokers have a remote store:
+`make oracle ARGS="--tiered --only tiered-storage"`.
 """
 
 import subprocess
 import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
 from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.tiered import tiered_settings
+from tests.apache_kafka.zookeeper_target import zookeeper_mode
 
+CHAPTER = "zookeeper"
 RELEASES = (DEFAULT_RELEASE, NEWEST_RELEASE)
 MET, FAILED = 0, 3
+TIERED = "--tiered"
 WORDS = {MET: "meets every requirement", 1: "does not meet some requirements", FAILED: "could not be judged"}
 
 
@@ -21,6 +30,9 @@ def main(options: list[str]) -> int:
         print(f"\n=== Apache Kafka {release}", flush=True)
         try:
             found[release] = _judge(release, options)
+            if release == DEFAULT_RELEASE and (not options or any(CHAPTER in each for each in options)):
+                print(f"\n=== Apache Kafka {release} in ZooKeeper mode", flush=True)
+                found[f"{release} in ZooKeeper mode"] = _judge_zookeeper_mode(options)
         except Missing as lack:
             print(lack)
             return FAILED
@@ -31,9 +43,21 @@ def main(options: list[str]) -> int:
 
 
 def _judge(release: str, options: list[str]) -> int:
-    with ApacheKafka(release) as kafka:
-        verb = [sys.executable, "-m", "kraftsim", "conformance", "--bootstrap", kafka.bootstrap, "--controller", kafka.controller]
-        return subprocess.run([*verb, *options], check=False).returncode
+    with ExitStack() as stack:
+        store = Path(stack.enter_context(TemporaryDirectory(prefix="kraftsim-tiered-")))
+        settings = tiered_settings(store, release) if TIERED in options else {}
+        kafka = stack.enter_context(ApacheKafka(release, settings))
+        return _ask(kafka.bootstrap, kafka.controller, options)
+
+
+def _judge_zookeeper_mode(options: list[str]) -> int:
+    with zookeeper_mode() as (broker, controller):
+        return _ask(broker, controller, options or ["--only", CHAPTER])
+
+
+def _ask(broker: str, controller: str, options: list[str]) -> int:
+    verb = [sys.executable, "-m", "kraftsim", "conformance", "--bootstrap", broker, "--controller", controller]
+    return subprocess.run([*verb, *(each for each in options if each != TIERED)], check=False).returncode
 
 
 if __name__ == "__main__":

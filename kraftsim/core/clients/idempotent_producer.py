@@ -74,6 +74,11 @@ class IdempotentProducer:
         return self._identity
 
     @property
+    def refusal(self) -> ErrorCode | None:
+        """What ended it: InitProducerId was answered with an error that no retry heals."""
+        return None if self._fatal is None else self._fatal[0]
+
+    @property
     def record_count(self) -> int:
         """How many records are neither delivered nor given up."""
         return self._record_count

@@ -2,7 +2,7 @@
 
 from kraftsim.node.clients.group_consumer import GroupConsumerClient, MembershipFailed
 from kraftsim.node.clients.id_asker import InitProducerIdClient
-from kraftsim.node.clients.producer import ProducerClient
+from kraftsim.node.clients.producer import ProducerClient, ProducerIdRefused
 from kraftsim.node.clients.reader import ReaderClient, ReadRecord
 from kraftsim.node.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
 
@@ -13,6 +13,7 @@ __all__ = [
     "MembershipFailed",
     "ProducerClient",
     "ProducerFailed",
+    "ProducerIdRefused",
     "ReadRecord",
     "ReaderClient",
     "TransactionalClient",

@@ -8,17 +8,13 @@ from collections.abc import Sequence
 
 from kraftsim.events.clients import ClientInitialized, ClientStarted, ClientStopped
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections, error_of
-from kraftsim.node.clients.producer import LIBRARY, TRANSACTION_TIMEOUT_MS
+from kraftsim.node.clients.producer import LIBRARY, TRANSACTION_TIMEOUT_MS, ProducerIdRefused
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 RETRY_BACKOFF_MS = 100
 """Kafka's retry.backoff.ms."""
-
-
-class ProducerIdRefused(OSError):
-    """InitProducerId was answered with an error that no retry heals."""
 
 
 class InitProducerIdClient:

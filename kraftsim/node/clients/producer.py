@@ -43,6 +43,10 @@ TRANSACTION_TIMEOUT_MS = 60_000
 """Sent along by every client, also without a transactional id."""
 
 
+class ProducerIdRefused(OSError):
+    """InitProducerId was answered with an error that no retry heals."""
+
+
 class ProducerClient:
     """An idempotent producer with acks=all. `start`, then `send` and `flush`, then `close`."""
 
@@ -82,10 +86,12 @@ class ProducerClient:
         )
 
     async def start(self) -> None:
-        """Obtain a producer id, with as much patience as it takes. Raises what ended the client, if anything did."""
+        """Obtain a producer id, with as much patience as it takes. Raises ProducerIdRefused, and what ended the client, if anything did."""
         self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(Started())
         while self._rules.identity is None:
+            if self._rules.refusal is not None:
+                raise ProducerIdRefused(f"InitProducerId was answered with {self._rules.refusal.name}")
             await self._loop.change()
 
     async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:

@@ -32,6 +32,7 @@ from protocol.zookeeper.kafka_znodes import (
     REASSIGN_PARTITIONS,
     TOPICS,
     ControllerZnode,
+    parse_controller_epoch,
 )
 from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError
 
@@ -106,6 +107,8 @@ class ZookeeperController:
                 self._looks_again = False
                 try:
                     await self._look()
+                except MalformedMessage as malformed:
+                    self._not_understood(malformed)
                 except ZookeeperRefused as refused:
                     if refused.error == ZookeeperError.SESSION_EXPIRED:
                         return  # the next session does it
@@ -117,7 +120,10 @@ class ZookeeperController:
             self._is_electing = False
 
     async def _look(self) -> None:
-        """Look once. Raises ZookeeperRefused."""
+        """Look once. Raises ZookeeperRefused, and MalformedMessage: nobody is controller until the znode says something else.
+
+        Source: ControllerZNode.decode (no id in what cannot be read), KafkaController.elect.
+        """
         client = self.mode.client
         if await client.exists(CONTROLLER, watch=True) is not None:
             try:
@@ -127,7 +133,12 @@ class ZookeeperController:
                     raise
                 self._looks_again = True
                 return
-            self.controller_id = ControllerZnode.parse(data or b"").broker_id
+            try:
+                self.controller_id = ControllerZnode.parse(data or b"").broker_id
+            except MalformedMessage:
+                self._resign("nobody can tell who is controller")
+                self.controller_id = NOBODY
+                raise
             if self.reign is not None and (self.controller_id != self.config.node_id or stat.ephemeral_owner != self.reign.client.session):
                 self._resign("somebody else is controller")
             elif self.reign is None and self.controller_id == self.config.node_id and stat.ephemeral_owner == client.session:
@@ -138,7 +149,7 @@ class ZookeeperController:
         await self._stand()
 
     async def _stand(self) -> None:
-        """Make /controller and count /controller_epoch up, both or neither. Raises ZookeeperRefused."""
+        """Make /controller and count /controller_epoch up, both or neither. Raises ZookeeperRefused, MalformedMessage."""
         client = self.mode.client
         if await client.exists(CONTROLLER_EPOCH) is None:
             try:
@@ -146,8 +157,8 @@ class ZookeeperController:
             except ZookeeperRefused as refused:
                 if refused.error != ZookeeperError.NODE_EXISTS:
                     raise
-        data, stat = await client.get(CONTROLLER_EPOCH)
-        epoch = int(data or b"0") + 1
+        data, stat = await client.get(CONTROLLER_EPOCH, watch=True)
+        epoch = parse_controller_epoch(data) + 1
         znode = ControllerZnode(
             broker_id=self.config.node_id, timestamp_ms=self.world.clock.wall_ms(), kraft_epoch=NOBODY if self.protocol.can_migrate else None
         )
@@ -166,8 +177,8 @@ class ZookeeperController:
 
     async def _take_up(self) -> None:
         """Begin the reign of an election of which it was not known how it ended. Raises ZookeeperRefused."""
-        data, stat = await self.mode.client.get(CONTROLLER_EPOCH)
-        await self._reign(int(data or b"0"), stat.version)
+        data, stat = await self.mode.client.get(CONTROLLER_EPOCH, watch=True)
+        await self._reign(parse_controller_epoch(data), stat.version)
 
     async def _reign(self, epoch: int, epoch_version: int) -> None:
         self.world.note(ZookeeperControllerElected(controller_epoch=epoch))
@@ -176,7 +187,7 @@ class ZookeeperController:
             await reign.begin()
         except (ControllerMoved, MalformedMessage, ZookeeperRefused) as failure:
             if isinstance(failure, MalformedMessage):
-                self.world.note(ZnodeNotUnderstood(path=failure.path or "", reason=failure.reason))
+                self._not_understood(failure)
             if self.reign is reign:
                 await self._step_down(f"{type(failure).__name__}: {failure}")
 
@@ -188,7 +199,7 @@ class ZookeeperController:
             if self.reign is not reign or self._is_over:
                 return
             if isinstance(failure, MalformedMessage):
-                self.world.note(ZnodeNotUnderstood(path=failure.path or "", reason=failure.reason))
+                self._not_understood(failure)
             self.shell.tasks.spawn(self._step_down(f"{type(failure).__name__}: {failure}"), "controller-resignation")
 
     async def _step_down(self, reason: str) -> None:
@@ -205,6 +216,9 @@ class ZookeeperController:
                 pass  # somebody else's, or the session's end takes it
             await self.elect()
 
+    def _not_understood(self, malformed: MalformedMessage) -> None:
+        self.world.note(ZnodeNotUnderstood(path=malformed.path, reason=malformed.reason))
+
     def _resign(self, reason: str) -> None:
         reign, self.reign = self.reign, None
         if reign is not None:
@@ -214,15 +228,15 @@ class ZookeeperController:
     def _on_event(self, event_type: EventType, path: str) -> None:
         if self._is_over:
             return
-        if path == CONTROLLER:
+        if path == CONTROLLER or (path == CONTROLLER_EPOCH and self.reign is None):
             self.shell.tasks.spawn(self.elect(), "controller-election")
         elif self.reign is not None:
             if path in WATCHED:
                 self.reign.has_happened(WATCHED[path])
             elif path.startswith(f"{BROKER_IDS}/") and event_type == EventType.NODE_DATA_CHANGED:
                 self.reign.has_happened("broker", path.removeprefix(f"{BROKER_IDS}/"))
-            elif path.startswith(f"{TOPICS}/") and "/" not in path.removeprefix(f"{TOPICS}/") and event_type == EventType.NODE_DATA_CHANGED:
-                self.reign.has_happened("topic", path.removeprefix(f"{TOPICS}/"))
+            elif path.startswith(f"{TOPICS}/") and event_type == EventType.NODE_DATA_CHANGED:
+                self.reign.has_happened("topic", path.removeprefix(f"{TOPICS}/").partition("/")[0])
 
     # The end ---------------------------------------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.topic_table import PartitionKey
 from kraftsim.core.zookeeper_mode.partition_rules import NOT_MADE, Assignment, assigned, assignment_of, elected_of, renewed
+from kraftsim.core.zookeeper_mode.znode_checking import read_at
 from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
 from protocol.errors import ErrorCode
 from protocol.zookeeper.kafka_admin_znodes import build_reassignments, parse_partitions, parse_reassignments
@@ -73,7 +74,8 @@ class Moves:
         data = await self._reign.reading.asked(REASSIGN_PARTITIONS)
         if data is None:
             return
-        asked = parse_reassignments(data)
+        with read_at(REASSIGN_PARTITIONS):
+            asked = parse_reassignments(data)
         done = [each for each, target in asked.items() if self._is_done(each, target)]
         await self._take_out(asked, done)
 
@@ -106,7 +108,9 @@ class Moves:
         data = await self._reign.reading.asked(PREFERRED_REPLICA_ELECTION)
         if data is None:
             return
-        for topic, number in parse_partitions(data):
+        with read_at(PREFERRED_REPLICA_ELECTION):
+            asked = parse_partitions(data)
+        for topic, number in asked:
             key = self._key(topic, number)
             partition = None if key is None else self._reign.partition(key)
             if key is not None and partition is not None and not partition.has_preferred_leader and not self._reign.is_going(key):

@@ -27,6 +27,7 @@ from kraftsim.core.zookeeper_mode.request_batch import ControlRequest, Sender
 from kraftsim.core.zookeeper_mode.request_versions import request_versions
 from kraftsim.core.zookeeper_mode.topic_ids import told_topic_id
 from kraftsim.events.zookeeper_controllers import BrokerCame, BrokerWent, ZookeeperControllerReady
+from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.node.controller.mutation_quotas import MutationQuotas
 from kraftsim.node.zookeeper.client import ZookeeperClient
 from kraftsim.node.zookeeper_mode.fenced_writes import FencedWrites
@@ -36,6 +37,7 @@ from kraftsim.node.zookeeper_mode.reign_reading import ReignReading
 from kraftsim.node.zookeeper_mode.topic_deletions import TopicDeletions
 from kraftsim.node.zookeeper_mode.znode_ledger import ZnodeLedger
 from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from protocol.messages.k05_stop_replica import StopReplicaRequest, StopReplicaResponse
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
@@ -158,10 +160,16 @@ class Reign:
             while self._events:
                 event, about = next(iter(self._events))
                 del self._events[event, about]
-                await act[event](about)  # type: ignore[misc]
+                try:
+                    await act[event](about)  # type: ignore[misc]
+                except MalformedMessage as malformed:  # what was known before goes on to hold
+                    self._not_understood(malformed)
                 await self.world.breathe("seen in ZooKeeper, and the next not looked at")
             self._has_events.clear()
             await self._has_events.wait()
+
+    def _not_understood(self, malformed: MalformedMessage) -> None:
+        self.world.note(ZnodeNotUnderstood(path=malformed.path, reason=malformed.reason))
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         self._tasks.append(self.shell.tasks.spawn(self.controller.guarded(self, work), name))
@@ -372,7 +380,10 @@ class Reign:
                 self.ledger.learn([self.reading.removal(topic)])
 
     async def _take_topic(self, name: str) -> None:
-        records = await self.reading.topic(name)
+        try:
+            records = await self.reading.topic(name)
+        except MalformedMessage as malformed:
+            return self._not_understood(malformed)
         self.ledger.learn(records)
         topic = self.ledger.state.replication.topics.topic_named(name)
         if topic is not None:
@@ -382,7 +393,7 @@ class Reign:
         """Somebody has given a topic more partitions by hand."""
         topic = self.ledger.state.replication.topics.topic_named(about)
         if topic is None:
-            return
+            return await self._take_topic(about)  # it could not be read before
         records = [record for record in await self.reading.partitions(topic) if record.partition_id not in topic.partitions]
         if about in self.deletions.queued or not records:
             return

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.metadata.topic_table import Topic
 from kraftsim.core.zookeeper_mode.topic_ids import is_derived
+from kraftsim.core.zookeeper_mode.znode_checking import read_at, readable, topic_of
 from kraftsim.core.zookeeper_mode.znode_reading import broker_record, not_made_yet, partition_record, records_of_znodes, topic_records
 from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
+from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
@@ -17,7 +19,6 @@ from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.m09_remove_topic import RemoveTopicRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.schema import Message
 from protocol.zookeeper.kafka_admin_znodes import parse_log_directory_event, parse_partitions
 from protocol.zookeeper.kafka_znodes import (
@@ -27,6 +28,7 @@ from protocol.zookeeper.kafka_znodes import (
     ISR_CHANGES,
     LOG_DIRECTORY_EVENTS,
     PREFERRED_REPLICA_ELECTION,
+    PRODUCER_ID_BLOCK,
     REASSIGN_PARTITIONS,
     TOPICS,
     FeatureZnode,
@@ -82,15 +84,22 @@ class ReignReading:
                 if refused.error != ZookeeperError.NO_NODE:
                     raise
                 continue
-            found.append(broker_record(broker_id, data or b"", stat))
+            with read_at(broker_path(broker_id)):
+                found.append(broker_record(broker_id, data or b"", stat))
         return found
 
     async def everything(self) -> list[Message]:
         """Return what the cluster's metadata is but for brokers. Topics without ids get some, if there are such at this level."""
-        znodes = await self._reader.everything()
+        found = await self._reader.everything()
+        found.pop(PRODUCER_ID_BLOCK, None)  # who needs a block reads it then
+        znodes, unreadable = readable(found)
+        for path, reason in unreadable:
+            self._reign.world.note(ZnodeNotUnderstood(path=path, reason=reason))
+            if path.startswith(f"{TOPICS}/"):
+                await self._watch(topic_of(path))
+                await self._client.exists(path, watch=True)
         drawn = self._reign.world.random("access rules")
-        records = [each for piece in records_of_znodes(znodes, lambda: drawn.randbytes(ID_BYTES), absent_state=not_made_yet) for each in piece]
-        kept = [record for record in records if not isinstance(record, ProducerIdsRecord)]
+        kept = [each for piece in records_of_znodes(znodes, lambda: drawn.randbytes(ID_BYTES), absent_state=not_made_yet) for each in piece]
         for record in [record for record in kept if isinstance(record, TopicRecord)]:
             await self._watch(record.name)
         if self._reign.protocol.has_topic_ids:
@@ -121,7 +130,8 @@ class ReignReading:
         await self._watch(name)
         reader = self._reader
         znodes = {**await reader.tree(topic_path(name)), **await reader.some([config_path("topics", name)])}
-        records = topic_records(znodes, name, absent_state=not_made_yet) if topic_path(name) in znodes else []
+        with read_at(topic_path(name)):
+            records = topic_records(znodes, name, absent_state=not_made_yet) if topic_path(name) in znodes else []
         return await self._with_ids(records) if self._reign.protocol.has_topic_ids else records
 
     async def partitions(self, topic: Topic) -> list[PartitionRecord]:
@@ -132,12 +142,13 @@ class ReignReading:
             if refused.error != ZookeeperError.NO_NODE:
                 raise
             return []
-        found = TopicZnode.parse(data or b"")
-        states = await self._reader.some([state_path(topic.name, number) for number in sorted(found.partitions)])
-        return [
-            partition_record(topic.topic_id, found, number, states.get(state_path(topic.name, number)), not_made_yet)
-            for number in sorted(found.partitions)
-        ]
+        with read_at(topic_path(topic.name)):
+            found = TopicZnode.parse(data or b"")
+            states = await self._reader.some([state_path(topic.name, number) for number in sorted(found.partitions)])
+            return [
+                partition_record(topic.topic_id, found, number, states.get(state_path(topic.name, number)), not_made_yet)
+                for number in sorted(found.partitions)
+            ]
 
     async def reload(self, path: str) -> Sequence[Message]:
         """Return what a znode says that somebody else has written."""
@@ -159,8 +170,10 @@ class ReignReading:
         """Return the partitions whose leaders say that they have written their ISR, and forget that they said so."""
         paths = await self._names(ISR_CHANGES)
         found = []
-        for data, _ in (await self._reader.some(paths)).values():
-            for name, number in parse_partitions(data or b""):
+        for path, (data, _) in (await self._reader.some(paths)).items():
+            with read_at(path):
+                changed = parse_partitions(data or b"")
+            for name, number in changed:
                 topic = self._reign.ledger.state.replication.topics.topic_named(name)
                 if topic is not None:
                     found += [record for record in await self.partitions(topic) if record.partition_id == number]
@@ -170,7 +183,10 @@ class ReignReading:
     async def directory_events(self) -> list[int]:
         """Return the brokers that say that a directory has failed, and forget that they said so."""
         paths = await self._names(LOG_DIRECTORY_EVENTS)
-        found = [parse_log_directory_event(data or b"") for data, _ in (await self._reader.some(paths)).values()]
+        found = []
+        for path, (data, _) in (await self._reader.some(paths)).items():
+            with read_at(path):
+                found.append(parse_log_directory_event(data or b""))
         await self._forget(paths)
         return sorted(dict.fromkeys(found))
 
