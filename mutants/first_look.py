@@ -27,6 +27,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (
         "core/test_raft_log.py",
         "core/test_following.py",
+        "core/test_elections.py",
         "core/test_quorum_scripts.py",
         "core/test_quorum.py",
         "core/test_leader_epochs.py",

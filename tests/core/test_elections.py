@@ -1,0 +1,75 @@
+"""A candidate, moment by moment: whom it asks, when it gives up, how long it pauses, and what it does then.   Source: KIP-595, KIP-996."""
+
+import pytest
+
+from kraftsim.core.raft import effects as do
+from kraftsim.core.raft import elections
+from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.raft.roles import Candidate, Leader, Prospective
+from kraftsim.core.raft.settings import RaftSettings
+from tests.core.quorum_lab import Lab
+
+OWN, OTHER, THIRD = 2, 1, 3
+REQUEST_MS = 700
+
+
+def candidate(*, has_pre_vote: bool = False, retries: int = 1) -> tuple[Quorum, Candidate]:
+    """One of three voters that has just opened an election; its pauses are as long as they may be."""
+    lab = Lab(1, settings=RaftSettings(has_pre_vote=has_pre_vote, request_timeout_ms=REQUEST_MS, election_backoff_max_ms=10_000))
+    lab.nodes[OWN].start()
+    replica = lab.nodes[OWN].replica
+    assert replica is not None
+    quorum = replica.quorum
+    quorum.draw = lambda slots: slots - 1
+    quorum.become_candidate(0, retries=retries)
+    assert isinstance(quorum.role, Candidate)
+    quorum.effects.clear()
+    return quorum, quorum.role
+
+
+def asked(quorum: Quorum) -> list[int]:
+    """Who was asked since the last look."""
+    effects, quorum.effects = quorum.effects, []
+    return [effect.node_id for effect in effects if isinstance(effect, do.Send)]
+
+
+def test_everybody_who_has_not_answered_is_asked_until_a_majority_has_said_yes() -> None:
+    """Each once; the next look is when an answer is overdue, or the election is over, whichever comes first."""
+    quorum, role = candidate()
+    assert role.election_at_ms > REQUEST_MS
+    assert elections.poll_candidate(quorum, role, 0) == REQUEST_MS
+    assert asked(quorum) == [OTHER, THIRD]
+    assert elections.poll_candidate(quorum, role, 1) == 1 + REQUEST_MS
+    assert asked(quorum) == []
+    late_ms = role.election_at_ms - 1
+    assert elections.poll_candidate(quorum, role, late_ms) == role.election_at_ms, "nobody is waited for longer than that"
+    role.canvass.grant(THIRD)
+    elections.poll_candidate(quorum, role, late_ms)
+    assert isinstance(quorum.role, Leader)
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+@pytest.mark.parametrize(("retries", "pause_ms"), [(1, 100), (2, 300), (3, 700)])
+def test_a_defeat_is_followed_by_a_pause_that_doubles_with_each_one(is_refused: bool, retries: int, pause_ms: int) -> None:
+    """Two have refused, or the time is up: at that very millisecond. Then a new epoch is opened, and counted as the next attempt."""
+    quorum, role = candidate(retries=retries)
+    now_ms = 10 if is_refused else role.election_at_ms
+    if is_refused:
+        role.canvass.reject(OTHER)
+        role.canvass.reject(THIRD)
+    assert elections.poll_candidate(quorum, role, now_ms) == now_ms + pause_ms
+    assert asked(quorum) == []
+    assert elections.poll_candidate(quorum, role, now_ms + pause_ms - 1) == now_ms + pause_ms
+    assert quorum.role is role, "it pauses"
+    elections.poll_candidate(quorum, role, now_ms + pause_ms)
+    assert isinstance(quorum.role, Candidate)
+    assert (quorum.role.epoch, quorum.role.retries) == (role.epoch + 1, retries + 1)
+
+
+def test_with_pre_votes_a_defeat_is_followed_by_a_question() -> None:
+    """Whether another election would be won: no epoch is raised for it (KIP-996)."""
+    quorum, role = candidate(has_pre_vote=True)
+    pause_ends_ms = elections.poll_candidate(quorum, role, role.election_at_ms)
+    elections.poll_candidate(quorum, role, pause_ends_ms)
+    assert isinstance(quorum.role, Prospective)
+    assert quorum.role.epoch == role.epoch
