@@ -16,8 +16,9 @@ from kraftsim.faults.trigger import OnEvent
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
-IDS_IN_DUAL_WRITE = 4000
-"""So many that every broker asks for another block while both are written."""
+IDS_IN_DUAL_WRITE = 2800
+"""So many that every broker asks for another block while both are written: it does so when nine tenths of one are used."""
+IDS_AFTERWARDS = 900
 WHILE_IT_FAILS_SECONDS = 5.0
 
 
@@ -34,7 +35,7 @@ async def go(move: Move) -> None:
     await migration.compare()
     await migration.to_kraft(brokers=stage.workload("brokers_of_kraft"))
     await migration.go_back()
-    await move.asker.ask(IDS_IN_DUAL_WRITE)
+    await move.asker.ask(IDS_AFTERWARDS)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
