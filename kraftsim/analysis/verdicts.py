@@ -6,7 +6,7 @@ Source: `kraftsim.invariants.invariant.Invariant` says what the SQL of an invari
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraftsim.analysis.views import make_views
+from kraftsim.analysis.views import EVENTS_VIEW, make_views
 from kraftsim.invariants.invariant import Invariant
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX
 
@@ -54,8 +54,9 @@ SETTINGS: Final = {
     "spark.sql.codegen.wholeStage": ("false", "true"),
     "spark.sql.codegen.factoryMode": ("NO_CODEGEN", "FALLBACK"),
     "spark.sql.shuffle.partitions": ("1", "2"),
+    "spark.sql.autoBroadcastJoinThreshold": ("-1", "10485760"),
 }
-"""Settings for small runs and for large ones: below this many events, generating and compiling code takes longer than running without."""
+"""Settings for small runs and for large ones: below this many events, what shall make a query fast takes longer than the query."""
 
 
 def find_verdicts(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]) -> Mapping[str, Found]:
@@ -73,13 +74,20 @@ def find_verdicts_of_all(spark: "SparkSession", parquet: str, event_count: int, 
 
 
 def _ask(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant], *, are_many: bool) -> list[Row]:
+    is_small = event_count <= SMALL_RUN_EVENTS_MAX
     for key, (small, large) in SETTINGS.items():
-        spark.conf.set(key, small if event_count <= SMALL_RUN_EVENTS_MAX else large)
+        spark.conf.set(key, small if is_small else large)
     if are_many:
         spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
     kinds = sorted({kind.__name__ for invariant in invariants for kind in invariant.watches})
     make_views(spark, parquet, kinds, are_many=are_many)
-    return [Row(*row) for row in spark.sql(verdict_query(invariants)).collect()]
+    noted = {row.kind for row in spark.sql(f"SELECT DISTINCT kind FROM {EVENTS_VIEW}").collect()}
+    asked = [invariant for invariant in invariants if any(kind.__name__ in noted for kind in invariant.watches)]
+    if not asked:
+        return []
+    # Every task is sent the plan of the whole, and reading that takes longer than what is to be done: so there are few tasks.
+    tasks = 1 if is_small else max(2, spark.sparkContext.defaultParallelism)
+    return [Row(*row) for row in spark.sql(verdict_query(asked)).coalesce(tasks).collect()]
 
 
 def verdict_query(invariants: Iterable[Invariant]) -> str:

@@ -22,9 +22,19 @@ def found_by_duckdb(parquet: Path, invariants: Sequence[Invariant]) -> Mapping[s
 def found_of_all_by_duckdb(parquets: Mapping[str, Path], invariants: Sequence[Invariant]) -> Mapping[str, Mapping[str, Found]]:
     """Return what is found in each of several runs, asked about all of them at once; the keys are what `run` says in the views."""
     with duckdb.connect() as connection:
-        runs = [f"SELECT * REPLACE ('{run}' AS run) FROM read_parquet('{parquet}')" for run, parquet in parquets.items()]
-        connection.execute(f"CREATE TABLE {EVENTS_VIEW} AS {' UNION ALL '.join(runs)}")
+        connection.execute(f"CREATE TABLE {EVENTS_VIEW} AS {_all_of(parquets)}")
         for name, query in view_queries(are_many=True):
             connection.execute(f"CREATE VIEW {name} AS {query}")
         rows = [Row(*row) for row in connection.execute(verdict_query(invariants)).fetchall()]
     return {run: gather([row for row in rows if row.run == run], invariants) for run in parquets}
+
+
+def as_one(parquets: Mapping[str, Path], target: Path) -> Path:
+    """Write the events of several runs to one Parquet file, in which `run` is their keys, and return it."""
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({_all_of(parquets)}) TO '{target}' (FORMAT parquet)")
+    return target
+
+
+def _all_of(parquets: Mapping[str, Path]) -> str:
+    return " UNION ALL ".join(f"SELECT * REPLACE ('{run}' AS run) FROM read_parquet('{parquet}')" for run, parquet in parquets.items())

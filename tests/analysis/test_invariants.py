@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kraftsim.analysis.ingest import ingest_run
-from kraftsim.analysis.verdicts import Found, find_verdicts
+from kraftsim.analysis.verdicts import Found, find_verdicts_of_all
 from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import INVARIANTS
@@ -43,7 +43,7 @@ from tests.analysis.happenings import (
 )
 from tests.analysis.history import History
 from tests.analysis.migration_cases import note_migration
-from tests.analysis.oracle_by_duckdb import found_by_duckdb, found_of_all_by_duckdb
+from tests.analysis.oracle_by_duckdb import as_one, found_by_duckdb, found_of_all_by_duckdb
 from tests.analysis.replica_cases import note_replicas
 from tests.analysis.tiered_cases import note_tiering
 from tests.analysis.transaction_notes import note_transactions
@@ -273,18 +273,19 @@ def test_many_runs_at_once_are_judged_each_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> None:
-    """Histories that violate each invariant, and clean ones; the table is shown to Spark as one query per history."""
+    """Histories that violate each invariant, and clean ones, asked about all at once; the rest of the table is DuckDB's."""
     chosen = [random_history(seed) for seed in (0, 5)]
     chosen += [case.history() for case in CASES if case.name in ("hostile names", "the final log was not read")]
-    for number, history in enumerate(chosen):
-        found = by_sql(history, tmp_path / str(number), lambda parquet: find_verdicts(spark, str(parquet), 1, INVARIANTS.all()))
-        again = by_sql(history, tmp_path / str(number), duckdb)
-        assert found == again
-        for name, verdict in online(history).items():
-            assert (found[name].outcome, found[name].examined, found[name].violation_count) == (
-                verdict.outcome,
-                verdict.examined,
-                verdict.violation_count,
+    parquets = {f"run-{number}": ingested(history, tmp_path / str(number)) for number, history in enumerate(chosen)}
+    found = find_verdicts_of_all(spark, str(as_one(parquets, tmp_path / "all.parquet")), 1, INVARIANTS.all())
+    assert found == found_of_all_by_duckdb(parquets, INVARIANTS.all())
+    for run, history in zip(parquets, chosen, strict=True):
+        for name, verdict in verdicts_of(parquets[run], found[run]).items():
+            expected = online(history)[name]
+            assert (verdict.outcome, verdict.examined, verdict.violation_count) == (
+                expected.outcome,
+                expected.examined,
+                expected.violation_count,
             )
 
 
