@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from kraftsim.campaign.comparison_page import html_page, markdown_page
+from kraftsim.campaign.comparison_page import html_page, markdown_page, picture
 from kraftsim.cluster.comparison.outcome import Outcome
 from kraftsim.cluster.comparison.play import plan_of, play
 from kraftsim.cluster.comparison.systems import SYSTEMS, system_named
@@ -138,10 +138,11 @@ def write_outcomes(played: Played, directory: Path) -> Path:
 
 
 def write_report(rows: Sequence[Row], memory: dict[str, float], command: str, directory: Path) -> tuple[Path, Path]:
-    """Write the report for browsers, and its tables as Markdown; return both files."""
+    """Write the report for browsers, its tables as Markdown, and a picture beside them; return the first two files."""
     directory.mkdir(parents=True, exist_ok=True)
     html, markdown = directory / "comparison.html", directory / "comparison.md"
     titles = {system.name: system.title for system in SYSTEMS}
     html.write_text(html_page(rows, titles, memory, command))
+    (directory / "comparison.svg").write_text(picture(rows, titles))
     markdown.write_text(markdown_page(rows, titles, memory, command))
     return html, markdown

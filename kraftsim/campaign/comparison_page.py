@@ -81,6 +81,23 @@ def bars(title: str, values: Sequence[tuple[str, int]], colour: str) -> str:
     return "\n".join(parts)
 
 
+def picture(rows: "Sequence[Row]", titles: Mapping[str, str]) -> str:
+    """Return one picture for pages: what is doubled, what is lost, requests, and silence after a kill, one below the other."""
+    columns: list[tuple[str, list[int]]] = [
+        ("records doubled", [row.totals["doubled"] for row in rows]),
+        ("records acknowledged and lost", [row.totals["lost"] for row in rows]),
+        ("requests", [row.totals["requests"] for row in rows]),
+        ("silence after a broker was killed, median, ms", [max(row.silence_ms(0.5), 0) for row in rows]),
+    ]
+    names = [titles[row.system] for row in rows]
+    panel = TOP + ROW_HEIGHT * len(rows) + 20
+    width, height = LABEL_WIDTH + BAR_WIDTH + 100, panel * len(columns)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">', f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
+    for number, ((title, values), colour) in enumerate(zip(columns, COLOURS, strict=True)):
+        parts.append(bars(title, list(zip(names, values, strict=True)), colour).replace("<svg ", f'<svg y="{number * panel}" ', 1))
+    return "\n".join([*parts, "</svg>", ""])
+
+
 def _plotted() -> list[tuple[tuple[str, str], str]]:
     chosen = [each for each in COLUMNS if each[0] in PLOTS]
     return list(zip(chosen, COLOURS, strict=True))

@@ -84,6 +84,7 @@ def test_one_command_writes_the_report(tmp_path: Path):
     assert done.exit_code == 0 and done.return_value == 0, done.output
     assert "kraftsim compare --seeds 1 --first-seed 1 --system=lease-pid" in (tmp_path / "comparison.md").read_text()
     html = (tmp_path / "comparison.html").read_text()
+    assert (tmp_path / "comparison.svg").read_text().count("<svg") == 5
     assert html.count("<svg") == 6 and "lease_pid, in the reading that keeps its promises" in html
 
 

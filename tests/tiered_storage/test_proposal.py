@@ -10,6 +10,7 @@ import pytest
 
 from kraftsim.core.tiered_storage.remedies import EmptyAtArchive, SnapshotRemedy
 from kraftsim.events.tiered_storage import RebuiltFromRemote, RemoteCopyFailed, RemoteCopyFinished, RemoteCopyStarted
+from kraftsim.node.log import PartitionLog
 from protocol.errors import ErrorCode
 from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
@@ -236,3 +237,20 @@ def test_a_leader_that_moves_in_good_order_is_enough_for_a_duplicate():
         lab.set_replicas(2)
         lab.wait(5)
         assert lab.hosted(2).replica.is_leader and repeats(lab) == (ErrorCode.NONE, 9)
+
+
+def test_the_right_snapshot_costs_a_reading_of_all_that_lies_before_it(monkeypatch: pytest.MonkeyPatch):
+    """TS-28: for each segment without one the log is read from its beginning, so that k of them cost k(k+1)/2; the leader's own depth is lost."""
+    read: list[tuple[int, int | None]] = []
+    replay = PartitionLog.replay
+
+    def noted(log: PartitionLog, on_batch, *, first_offset: int = 0, end_offset: int | None = None) -> None:
+        read.append((first_offset, end_offset))
+        replay(log, on_batch, first_offset=first_offset, end_offset=end_offset)
+
+    monkeypatch.setattr(PartitionLog, "replay", noted)
+    with lab_with("replay-before-upload") as lab:
+        come_to_the_boundary(lab)
+        assert [each for each in read if each in ((0, 2), (0, 4))] == [(0, 2), (0, 4)]
+        copied = [event for event in lab.of(RemoteCopyFinished) if isinstance(event, RemoteCopyFinished)]
+        assert [event.producer_count for event in copied] == [1, 2, 3, 4]
