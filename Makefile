@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle migration probes streams tools lint types doors bench identity raft-properties every-order fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle migration probes streams tools lint types doors bench identity raft-properties every-order clients client-upgrades fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -76,6 +76,13 @@ oracle: setup ## Put every requirement to Apache Kafka itself, 3.9 and the newes
 
 migration: setup ## Migrate a broker of Apache Kafka by a controller of ours and by its own, and compare what both wrote and said field by field
 	KRAFTSIM_MIGRATION=1 $(PYTEST) -m interop tests/apache_kafka/test_migration.py tests/apache_kafka/test_migration_on_apache_zookeeper.py $(ARGS)
+
+clients: setup ## Put clients of many releases, from PyPI and Maven, to every release and to Apache Kafka: docs/client-matrix.md; ARGS="--lines 4.4" asks a part
+	$(BIN)/python -m tests.clients.versions.matrix $(ARGS)
+	$(BIN)/python -m docs.generate
+
+client-upgrades: setup ## Let them work in processes while a cluster goes from 2.3 on ZooKeeper to KRaft and 4.4; ARGS="-k zookeeper" chooses
+	KRAFTSIM_CLIENT_UPGRADES=1 $(PYTEST) -m interop tests/clients/test_upgrades_under_old_clients.py $(ARGS)
 
 probes: setup ## Ask Apache Kafka and kraftsim the same about transactions, and write the answers down: docs/probes.md; ARGS="--only WORDS" shows some
 	$(BIN)/python -m tests.apache_kafka.probes $(ARGS)

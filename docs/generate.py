@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from docs.claims_page import claims_page
+from docs.clients_page import clients_page
 from docs.mutants_page import mutants_page
 from docs.personas_page import personas_page
 from docs.probes_page import probes_page
@@ -186,6 +187,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "requirements.md": requirements,
     "catalogue.md": catalogue,
     "command-line.md": command_line,
+    "client-matrix.md": clients_page,
     "mutants.md": mutants_page,
     "personas.md": personas_page,
     "probes.md": probes_page,

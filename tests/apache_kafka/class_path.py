@@ -26,7 +26,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <version>1</version>
   <dependencies>
     <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{release}</version>{server_exclusions}
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_{scala}</artifactId><version>{release}</version>{server_exclusions}
     </dependency>{tools}
     <dependency><groupId>org.slf4j</groupId><artifactId>{log_binding}</artifactId><version>1.7.36</version></dependency>
   </dependencies>
@@ -47,6 +47,10 @@ SHELL_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
+OLD_LINE = "2.3."
+"""It was not built for Scala 2.13, and its ZooKeeper client 3.4 takes hosts' names out of words that Java writes otherwise since 14."""
+NEWER_ZOOKEEPER = """
+    <dependency><groupId>org.apache.zookeeper</groupId><artifactId>zookeeper</artifactId><version>3.5.9</version></dependency>"""
 NO_TOOLS = """
       <exclusions><exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId></exclusion></exclusions>"""
 
@@ -111,8 +115,10 @@ def _one_at_a_time() -> Iterator[None]:
 def _bring(release: str, remembered: Path) -> list[Path]:
     program = maven()
     log_binding = "slf4j-reload4j" if release.startswith("3.") else "slf4j-simple"
-    whole = POM.format(release=release, log_binding=log_binding, tools=TOOLS.format(release=release), server_exclusions="")
-    server_only = POM.format(release=release, log_binding=log_binding, tools="", server_exclusions=NO_TOOLS)
+    scala, more = ("2.12", NEWER_ZOOKEEPER) if release.startswith(OLD_LINE) else ("2.13", "")
+    both = {"release": release, "scala": scala, "log_binding": log_binding}
+    whole = POM.format(**both, tools=TOOLS.format(release=release) + more, server_exclusions="")
+    server_only = POM.format(**both, tools="", server_exclusions=NO_TOOLS)
     words = _resolve(program, whole, remembered)
     if f"kafka-tools:jar:{release}" in words:
         words = _resolve(program, server_only, remembered)

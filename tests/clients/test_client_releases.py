@@ -1,0 +1,34 @@
+"""Clients of many releases do on our brokers what docs/client-matrix.md says, which is what they do on Apache Kafka."""
+
+import pytest
+
+from docs.clients_page import OURS, THEIRS, WORKS, kept, line_of
+from tests.clients.versions.brokers import ours
+from tests.clients.versions.catalogue import client
+from tests.clients.versions.matrix import ask, brought
+
+LINES = ("2.3", "4.4")
+SOME = ("java 2.0.1", "java 2.8.2", "librdkafka 1.0.1", "librdkafka 1.9.2", "kafka-python 2.0.2", "kafka-python 2.2.21", "aiokafka 0.8.1")
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("line", LINES)
+def test_clients_of_many_releases_do_their_works_on_ours(line: str):
+    """All of them, on all lines, and beside Apache Kafka: `make clients`."""
+    clients = brought([client(name) for name in SOME])
+    cells = kept()
+    with ours(line) as bootstrap:
+        found = ask(bootstrap, clients)
+    assert found == {each.name: cells[each.name][f"{OURS} {line}"] for each in clients}
+
+
+def test_what_was_found_on_ours_was_found_on_apache_kafka_of_the_same_line():
+    """Refusals as well: with the same error."""
+    compared = 0
+    for name, row in kept().items():
+        beside = {line_of(broker): outcomes for broker, outcomes in row.items() if broker.startswith(THEIRS)}
+        for broker, outcomes in row.items():
+            if broker.startswith(OURS) and line_of(broker) in beside:
+                assert outcomes == beside[line_of(broker)], f"{name} on {broker}"
+                compared += sum(outcome == WORKS for outcome in outcomes.values())
+    assert compared > 100

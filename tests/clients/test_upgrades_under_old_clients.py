@@ -1,0 +1,50 @@
+"""Clients that were built between 2018 and today go on working while the cluster under them is upgraded and migrated, in processes.
+
+It takes minutes, so it is a target of its own: `make client-upgrades`.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.scenario import Mode
+from kraftsim.explore.over_sockets import play_over_sockets
+from kraftsim.explore.request import RunRequest
+from tests.clients.versions.upgrading import BY_NAME, COPIERS, Journey
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(not os.environ.get("KRAFTSIM_CLIENT_UPGRADES"), reason="takes minutes: `make client-upgrades`"),
+]
+JOURNEYS = (
+    Journey(
+        name="from_2_3_to_3_9_under_old_clients",
+        story="Brokers in ZooKeeper mode go from 2.3 to 3.9, binaries first and levels in a second round.",
+        first="2.3",
+        on_zookeeper=("2.8", "3.2", "3.9"),
+        by_name=BY_NAME,
+    ),
+    Journey(
+        name="zookeeper_to_kraft_under_old_clients",
+        story="A cluster of 3.9 goes from ZooKeeper to KRaft, and on to 4.4.",
+        first="3.9",
+        migrates=True,
+        on_kraft=("4.4",),
+        copiers=(*COPIERS, "java 4.4.0"),
+    ),
+)
+
+
+@pytest.mark.parametrize("journey", JOURNEYS, ids=[each.name for each in JOURNEYS])
+def test_clients_lose_and_double_nothing_and_are_told_what_passes_by_itself(journey: Journey, tmp_path: Path):
+    """Every record that was acknowledged is there once, every copier has copied each once, and all invariants hold."""
+    kept = os.environ.get("KRAFTSIM_CLIENT_UPGRADES_OUT")
+    directory = RunDirectory((Path(kept) if kept else tmp_path) / journey.name)
+    journey.logs = directory.root / "logs"
+    result = play_over_sockets(RunRequest(scenario=journey.scenario(), mode=Mode.PROCESSES, seed=1), directory)
+    (at_work,) = journey.found
+    print(f"{journey.name}: {result.seconds:.0f} s, {len(at_work.acknowledged)} records, {at_work.copied.total()} copied; told: {at_work.told()}")
+    assert result.outcome == "ok", "\n".join([*result.lines(), at_work.told()])
+    assert {name for name, verdict in result.verdicts.items() if verdict.startswith("violated")} == set()

@@ -1,0 +1,176 @@
+"""Clients of many releases at work, each in a process that is never restarted, while a story changes the cluster under them.
+
+Writers fill one topic, each record with a key of its own; copiers copy it in transactions, each for a group and into a topic of its own. What they
+are told goes into the event log of the run, so that the invariants judge it and the report shows it by phase.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from kraftsim.cluster.scenario import LivenessLost, Stage, StoryFailed
+from kraftsim.events.clients import ClientStarted, RecordAcknowledged, RecordFailed
+from kraftsim.events.transactional_clients import CopyExpected, CopyRead, TransactionErred
+from protocol.errors import ErrorCode
+from tests.clients.versions.catalogue import client
+from tests.clients.versions.program import OK, Program
+from tests.clients.versions.works import word_of
+
+TOPIC, PARTITIONS, REPLICAS = "ledger", 3, 3
+PAUSE_MS = 250
+PATIENCE_MS = 120_000
+END_SECONDS = 180.0
+LOOK_SECONDS = 0.3
+SAME_AS = {
+    "TIMED_OUT": ErrorCode.REQUEST_TIMED_OUT,
+    "TIMED_OUT_QUEUE": ErrorCode.REQUEST_TIMED_OUT,
+    "TIMEOUT": ErrorCode.REQUEST_TIMED_OUT,
+    "TRANSPORT": ErrorCode.NETWORK_EXCEPTION,
+    "DISCONNECT": ErrorCode.NETWORK_EXCEPTION,
+    "WAIT_COORD": ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What clients say of themselves, without a broker's word."""
+Counted = Counter[tuple[str, str, str]]
+"""Client, error, kind of error -> how often."""
+
+
+def code_of(name: str) -> int:
+    """Return the code of an error by the name that a client has for it: NotCoordinatorException, NOT_COORDINATOR, _TIMED_OUT."""
+    words = name.removesuffix("Exception").strip("_")
+    if words != words.upper():
+        words = "".join(f"_{letter}" if letter.isupper() else letter for letter in words).strip("_").upper()
+    known = {each.name: each for each in ErrorCode}
+    for spelled in (words, words.removesuffix("_FOR_PARTITION"), f"{words}_ERROR"):
+        if spelled in SAME_AS or spelled in known:
+            return int(SAME_AS.get(spelled, known.get(spelled, ErrorCode.UNKNOWN_SERVER_ERROR)))
+    return int(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class AtWork:
+    """Writers and copiers, by the names of clients; copiers in `by_name` name their group only, and not the member.
+
+    `open`, `start`, then `finish`, which judges what came of it; at last `close`.
+    """
+
+    def __init__(self, stage: Stage, writers: Sequence[str], copiers: Sequence[str], by_name: Sequence[str], logs: Path) -> None:
+        self._stage = stage
+        self._writers, self._copiers = [client(name) for name in writers], [client(name) for name in copiers]
+        self._by_name = by_name
+        self._logs = logs
+        self._programs: dict[str, Program] = {}
+        self._stack = ExitStack()
+        self.acknowledged: dict[str, tuple[int, int]] = {}
+        """Key -> partition and offset."""
+        self.errors: Counted = Counter()
+        self.copied: Counter[str] = Counter()
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """Topic -> partitions."""
+        return {TOPIC: PARTITIONS, **{output_of(word_of(each)): PARTITIONS for each in self._copiers}}
+
+    async def open(self) -> None:
+        """Create the topics."""
+        for topic, partitions in self.topics.items():
+            await self._stage.create_topic(topic, partitions, REPLICAS)
+        for each in self._copiers:
+            self._stage.note(CopyExpected(input_topic=TOPIC, output_topic=output_of(word_of(each))))
+
+    async def start(self) -> None:
+        """Let all begin. Raises Missing."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        for each in self._copiers:
+            word, more = word_of(each), ["by-name"] if each.name in self._by_name else []
+            await self._begin(f"copier-{word}", each.name, "copying", TOPIC, output_of(word), f"copiers-{word}", f"copier-{word}", *more)
+        for each in self._writers:
+            await self._begin(f"writer-{word_of(each)}", each.name, "write", TOPIC, PARTITIONS, PAUSE_MS)
+
+    async def finish(self) -> None:
+        """Let the writers end, then the copiers when they have copied everything; read all of it. Raises StoryFailed, LivenessLost."""
+        sent = 0
+        for name in [name for name in self._programs if name.startswith("writer")]:
+            sent += int(await self._end(name) or 0)
+        if len(self.acknowledged) != sent:
+            raise StoryFailed(f"{sent} records were sent and {len(self.acknowledged)} acknowledged: {self.told()}")
+        await self._audit_ledger()
+        for each in self._copiers:
+            await self._audit_copy(word_of(each))
+
+    def close(self) -> None:
+        """End all processes."""
+        self._stack.close()
+
+    def told(self) -> str:
+        """Return what clients were told, for people."""
+        rows = [f"{name}: {error} ({kind}) {count} times" for (name, error, kind), count in sorted(self.errors.items())]
+        return "; ".join(rows) or "no error at all"
+
+    async def _begin(self, name: str, of: str, *words: object) -> None:
+        loop = asyncio.get_running_loop()
+
+        def hear(line: str) -> None:
+            loop.call_soon_threadsafe(self._hear, name, line.split(" "))
+
+        program = Program(client(of), self._stage.spec.bootstrap, name, patience_ms=PATIENCE_MS, log=self._logs / f"{name}.log", told=hear)
+        self._programs[name] = await asyncio.to_thread(self._stack.enter_context, program)
+        self._stage.note(ClientStarted(client_id=name, library=of))
+        program.tell(*words)
+
+    async def _end(self, name: str) -> str:
+        program = self._programs[name]
+        program.tell("stop")
+        answer = await asyncio.to_thread(program.answer, END_SECONDS)
+        if answer.kind != OK:
+            raise LivenessLost(f"{name} did not come to an end: {answer.words}")
+        return answer.words
+
+    def _hear(self, name: str, words: list[str]) -> None:
+        match words:
+            case ["sent", key, partition, offset]:
+                self.acknowledged[key] = (int(partition), int(offset))
+                self._stage.note(RecordAcknowledged(client_id=name, topic=TOPIC, partition=int(partition), record_key=key, offset=int(offset)))
+            case ["lost", key, partition, error, kind]:
+                self.errors[name, error, kind] += 1
+                lost = RecordFailed(
+                    client_id=name, topic=TOPIC, partition=int(partition), record_key=key, error_code=code_of(error), reason=f"{error}, {kind}"
+                )
+                self._stage.note(lost)
+            case ["trouble", error, kind]:
+                self.errors[name, error, kind] += 1
+                erred = TransactionErred(client_id=name, transactional_id=name, transaction="", error_code=code_of(error), is_fatal=kind == "fatal")
+                self._stage.note(erred)
+            case ["copied", count]:
+                self.copied[name] += int(count)
+            case _:
+                raise AssertionError(f"{name} says {words}")
+
+    async def _audit_ledger(self) -> None:
+        reader = self._stage.reader("reader-of-ledger", read_committed=True)
+        found = [(record.key, (record.partition, record.offset)) for record in await reader.read_all(TOPIC, range(PARTITIONS))]
+        await reader.close()
+        if len(found) != len(self.acknowledged) or dict(found) != self.acknowledged:
+            raise StoryFailed(
+                f"{len(self.acknowledged)} records were acknowledged, {len(found)} are there, {len(dict(found))} of them different ones"
+            )
+
+    async def _audit_copy(self, word: str) -> None:
+        give_up_at = self._stage.now_seconds() + END_SECONDS
+        output = output_of(word)
+        while self.copied[f"copier-{word}"] < len(self.acknowledged):
+            if self._stage.now_seconds() > give_up_at:
+                raise LivenessLost(f"copier-{word} has copied {self.copied[f'copier-{word}']} of {len(self.acknowledged)}: {self.told()}")
+            await self._stage.sleep(LOOK_SECONDS)
+        await self._end(f"copier-{word}")
+        reader = self._stage.reader(f"reader-of-{output}", read_committed=True)
+        found = [record.key for record in await reader.read_all(output, range(PARTITIONS))]
+        await reader.close()
+        self._stage.note(CopyRead(client_id=f"reader-of-{output}", topic=output))
+        if len(found) != len(set(found)) or set(found) != set(self.acknowledged):
+            raise StoryFailed(f"{output} has {len(found)} records, {len(set(found))} different ones; the input has {len(self.acknowledged)}")
+
+
+def output_of(word: str) -> str:
+    """Return the topic into which a copier copies."""
+    return f"copied-by-{word}"

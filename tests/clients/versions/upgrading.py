@@ -1,0 +1,123 @@
+"""Clients of many releases at work, from a cluster of 2.3 on ZooKeeper to one of KRaft and 4.4, in processes.
+
+The steps are those of the stories of upgrades and migrations (`kraftsim.cluster.upgrading`, `migrating`); only who works meanwhile is another: what
+real applications have, which are not upgraded when brokers are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.migrating import Migration
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
+from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
+from kraftsim.faults.fault import Fault
+from tests.clients.versions.at_work import AtWork
+
+if TYPE_CHECKING:
+    from random import Random
+
+WRITERS = ("java 2.3.1", "java 2.8.2", "java 4.4.0", "librdkafka 1.0.1", "librdkafka 1.4.2", "librdkafka newest")
+COPIERS = ("java 2.3.1", "java 2.8.2", "java 3.4.1", "librdkafka 1.9.2", "librdkafka newest")
+"""As docs/client-matrix.md says, librdkafka before 1.9 cannot read from brokers since 4.0."""
+BY_NAME = ("java 2.8.2", "java 3.4.1")
+"""Copiers that begin on 2.3: it does not know members in transactions, so an application names its group only, which Java since 4.0 cannot."""
+IDS_PER_RESTART = 5
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+}
+FIRST_KRAFT = "3.9"
+"""The controllers that take over are of this line from the beginning on; before they do, they only wait."""
+PROVEN = (
+    "producer-id-unique",
+    "producer-id-blocks-disjoint",
+    "acknowledged-records-in-final-log",
+    "one-append-per-sequence",
+    "every-input-copied-once",
+    "only-retriable-errors",
+)
+
+
+@dataclass(kw_only=True, slots=True)
+class Journey:
+    """Where a cluster begins, and where it goes: lines in ZooKeeper mode, then, where it migrates, lines of KRaft."""
+
+    name: str
+    story: str
+    first: str
+    on_zookeeper: Sequence[str] = ()
+    migrates: bool = False
+    on_kraft: Sequence[str] = ()
+    writers: Sequence[str] = WRITERS
+    copiers: Sequence[str] = COPIERS
+    by_name: Sequence[str] = ()
+    logs: Path = Path()
+    found: list[AtWork] = field(default_factory=list)
+    """Who was at work, when it is over."""
+
+    def scenario(self) -> Scenario:
+        """Return it as a story."""
+        begins = {"kraftsim.release": self.first, VERSION_KEY: self.first}
+        starts_in_zookeeper = self.migrates or bool(self.on_zookeeper)
+        controllers = {f"controller-{number}": {"kraftsim.release": FIRST_KRAFT, VERSION_KEY: FIRST_KRAFT} for number in (101, 102, 103)}
+        return Scenario(
+            name=self.name,
+            story=self.story,
+            must_exercise=(*PROVEN, *(("zookeeper-mirrors-log",) if self.migrates else ())),
+            play=self.play,
+            faults=_no_faults,
+            controllers=3 if self.migrates or not starts_in_zookeeper else 0,
+            brokers=3,
+            zookeeper_mode=starts_in_zookeeper,
+            settings={**SETTINGS, **(begins if starts_in_zookeeper else {"kraftsim.release": self.first})},
+            node_settings=controllers if self.migrates else {},
+            limit_seconds=3600.0,
+            fewest_brokers=3,
+        )
+
+    async def play(self, stage: Stage) -> None:
+        """Go all the way with clients at work, and judge what they did."""
+        at_work = AtWork(stage, self.writers, self.copiers, self.by_name, self.logs)
+        self.found.append(at_work)
+        try:
+            await at_work.open()
+            stage.note(OnlyRetriableErrorsExpected(story=stage.spec.run))
+            await at_work.start()
+            await self._go(stage, at_work)
+            stage.note(PhaseBegan(phase="there"))
+            await at_work.finish()
+        finally:
+            at_work.close()
+
+    async def _go(self, stage: Stage, at_work: AtWork) -> None:
+        asker = stage.id_asker("asker")
+
+        async def ask() -> None:
+            await asker.ask(IDS_PER_RESTART)
+
+        upgrade = Upgrade(stage=stage, topics=at_work.topics, after_each=ask)
+        for line in self.on_zookeeper:
+            await upgrade.brokers_to(line)
+            await upgrade.raise_version(line)
+        if self.migrates:
+            migration = Migration(stage=stage, upgrade=upgrade)
+            await migration.take_over()
+            await migration.to_kraft()
+            await migration.end()
+        for line in self.on_kraft:
+            await upgrade.roll_all(line)
+            await upgrade.finalize(line)
+        await ask()
+        await asker.close()
+
+
+def _no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    return ()

@@ -1,0 +1,69 @@
+"""Libraries of PyPI in directories of their own, each with the hashes that its file in requirements/ pins, and the programs that run on them."""
+
+import importlib.util
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.apache_kafka.class_path import HOUSE, Missing
+
+BUILT = HOUSE / "build" / "clients" / "python"
+REQUIREMENTS = Path(__file__).parent / "requirements"
+PROGRAMS = Path(__file__).parent / "programs"
+PLATFORMS = ("manylinux1_x86_64", "manylinux2010_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+PIP_SECONDS = 300
+
+
+def python_command(program: str, pinned: str) -> Sequence[str]:
+    """Return the command of a program on the library that is pinned, or on that of this environment where none is. Raises Missing."""
+    file = str(PROGRAMS / f"{program}.py")
+    if not pinned:
+        return [sys.executable, file]
+    return ["env", f"PYTHONPATH={_directory(pinned)}", sys.executable, "-S", "-s", "-W", "ignore", file]
+
+
+def librdkafka_command(version: str, tag: str) -> Sequence[str]:
+    """Return the command of the program on the librdkafka in a wheel for another Python, or on that of this environment. Raises Missing."""
+    if version:
+        if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+            raise Missing(f"librdkafka {version} has a wheel for Linux on x86-64 only")
+        abi = f"{tag}m" if tag == "cp37" else tag
+        other = [word for each in PLATFORMS for word in ("--platform", each)]
+        where = _directory(f"librdkafka-{version}", "--python-version", tag.removeprefix("cp"), "--implementation", "cp", "--abi", abi, *other)
+    else:
+        found = importlib.util.find_spec("confluent_kafka")
+        assert found is not None and found.origin is not None, "confluent-kafka is pinned in requirements.lock"
+        where = Path(found.origin).parents[1]
+    for directory in (where / "confluent_kafka.libs", where / "confluent_kafka" / ".libs"):
+        if directory.is_dir():
+            return [sys.executable, str(PROGRAMS / "by_librdkafka.py"), str(directory)]
+    raise Missing(f"there is no librdkafka of its own in {where}")
+
+
+def _directory(pinned: str, *options: str) -> Path:
+    """Return where a library lies; pip brings it the first time, or when its pins have changed. Raises Missing."""
+    pins = REQUIREMENTS / f"{pinned}.txt"
+    directory = BUILT / pinned
+    brought = directory / "pins.txt"
+    if brought.exists() and brought.read_text() == pins.read_text():
+        return directory
+    BUILT.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=BUILT))
+    words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
+    words += ["--require-hashes", "--target", str(fresh), "-r", str(pins), *options]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PIP_SECONDS, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        shutil.rmtree(fresh)
+        raise Missing(f"pip could not bring {pinned}: {done.stderr.strip()[-300:]}")
+    (fresh / "pins.txt").write_text(pins.read_text())
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        fresh.rename(directory)
+    except OSError:
+        assert brought.exists(), "whoever brings it at the same time may be quicker"
+        shutil.rmtree(fresh)
+    return directory
