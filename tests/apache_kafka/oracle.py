@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
 from tests.apache_kafka.harness import ApacheKafka
-from tests.apache_kafka.tiered import tiered_settings
+from tests.apache_kafka.tiered import TIERED_RELEASES, tiered_settings
 from tests.apache_kafka.zookeeper_target import zookeeper_mode
 
 CHAPTER = "zookeeper"
@@ -26,7 +26,7 @@ WORDS = {MET: "meets every requirement", 1: "does not meet some requirements", F
 def main(options: list[str]) -> int:
     """Judge each release in turn and return the worst exit code."""
     found = {}
-    for release in RELEASES:
+    for release in TIERED_RELEASES if TIERED in options else RELEASES:
         print(f"\n=== Apache Kafka {release}", flush=True)
         try:
             found[release] = _judge(release, options)

@@ -22,8 +22,8 @@ def sentence(requirement: Requirement) -> str:
     return f"{requirement.label} {requirement.sentence}"
 
 
-ASKED_ELSEWHERE = {"security", "zookeeper", "describe/4"}
-"""Of nodes with authentication (test_security.py), with several log directories (test_directories.py), and of brokers in ZooKeeper mode."""
+ASKED_ELSEWHERE = {"security", "tiered-storage", "zookeeper", "describe/4"}
+"""Of nodes with authentication (test_security.py), a remote store (test_tiered_storage.py), several log directories, and in ZooKeeper mode."""
 
 
 def target_of(kafka: ApacheKafka) -> Target:

@@ -14,6 +14,7 @@ from tests.apache_kafka.class_path import CACHE, MAVEN_SECONDS, Missing, java, m
 RELEASE = "2.6.0"
 ACCESS_KEY, SECRET_KEY, BUCKET = "kraftsim", "kraftsim-secret", "segments"
 START_SECONDS = 60.0
+PRINTED, LINES_SHOWN = "printed.txt", 20
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>kraftsim</groupId>
@@ -24,8 +25,15 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 
 
+class S3ServerFailed(RuntimeError):
+    """S3Proxy is there and did not come up: a failure, and no reason to skip a test."""
+
+
 class S3Server:
-    """One bucket in a directory that goes with it. Use as a context manager; raises Missing where there is no Java or Maven."""
+    """One bucket in a directory that goes with it. Use as a context manager.
+
+    Raises Missing where there is no Java or Maven, and S3ServerFailed where both are and the server does not come up.
+    """
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory()
@@ -58,11 +66,19 @@ class S3Server:
         )
         (home / "s3proxy.conf").write_text("\n".join(lines))
         command = [str(java()), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", _class_path(), "org.gaul.s3proxy.Main", "--properties", "s3proxy.conf"]
-        self._process = subprocess.Popen(command, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._make_bucket()
+        with (home / PRINTED).open("wb") as printed:
+            self._process = subprocess.Popen(command, cwd=home, stdout=printed, stderr=subprocess.STDOUT)
+        try:
+            self._make_bucket()
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -82,9 +98,15 @@ class S3Server:
                 client.create_bucket(Bucket=BUCKET)
                 return
             except Exception as failure:  # not there yet
-                if time.monotonic() > deadline:
-                    raise Missing(f"S3Proxy did not come up: {failure}") from failure
+                assert self._process is not None
+                ended = self._process.poll()
+                if ended is not None or time.monotonic() > deadline:
+                    how = f"ended with {ended}" if ended is not None else f"did not answer within {START_SECONDS:g} s ({failure})"
+                    raise S3ServerFailed(f"S3Proxy {how}, and printed:\n{self._printed()}") from failure
                 time.sleep(0.2)
+
+    def _printed(self) -> str:
+        return "\n".join((Path(self._directory.name) / PRINTED).read_text(errors="replace").splitlines()[-LINES_SHOWN:])
 
 
 def _free_port() -> int:

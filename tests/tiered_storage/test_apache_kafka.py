@@ -12,47 +12,22 @@ from protocol.disk.leader_epoch_checkpoint import EpochStart, parse_leader_epoch
 from protocol.disk.producer_snapshot import parse_producer_rows
 from protocol.errors import ErrorCode
 from protocol.records import Record
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, MAVEN_SECONDS, Missing, class_path, java, maven
+from tests.apache_kafka.class_path import class_path, java
 from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.tiered import tiered_settings
 from tests.tiered_storage.asking import Asker
 
 pytestmark = pytest.mark.interop
 TOPIC, METADATA_TOPIC = "tiered", "__remote_log_metadata"
-STORE_CLASS = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 SEGMENTS = 4
 CONFIGS = {"remote.storage.enable": "true", "segment.bytes": "1000", "local.retention.bytes": "1", "index.interval.bytes": "1", "retention.ms": "-1"}
-
-
-def storage_test_jar() -> Path:
-    """Return the jar of the tests of Kafka's storage, which LocalTieredStorage is in. Raises Missing."""
-    name = f"kafka-storage-{DEFAULT_RELEASE}-test.jar"
-    jar = Path.home() / ".m2/repository/org/apache/kafka/kafka-storage" / DEFAULT_RELEASE / name
-    if not jar.exists():
-        artifact = f"org.apache.kafka:kafka-storage:{DEFAULT_RELEASE}:jar:test"
-        command = [maven(), "-B", "-q", "dependency:get", f"-Dartifact={artifact}", "-Dtransitive=false"]
-        subprocess.run(command, capture_output=True, timeout=MAVEN_SECONDS, check=False, stdin=subprocess.DEVNULL)
-    if not jar.exists():
-        raise Missing(f"Maven could not bring {name}")
-    return jar
 
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> object:
     """A broker of Apache Kafka that has copied four segments of two records each to a directory."""
     store = tmp_path_factory.mktemp("store")
-    settings = {
-        "remote.log.storage.system.enable": "true",
-        "remote.log.storage.manager.class.name": STORE_CLASS,
-        "remote.log.storage.manager.class.path": str(storage_test_jar()),
-        "rsm.config.dir": str(store),
-        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-        "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
-        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
-        "remote.log.manager.task.interval.ms": "300",
-        "log.retention.check.interval.ms": "300",
-        "log.initial.task.delay.ms": "300",
-    }
-    with ApacheKafka(settings=settings) as kafka:
+    with ApacheKafka(settings=tiered_settings(store)) as kafka:
         asker = Asker("127.0.0.1", kafka.port, TOPIC)
         asker.create(CONFIGS)
         for index in range(2 * SEGMENTS + 1):

@@ -68,6 +68,8 @@ class TieredStorage:
         self._reader = RemoteReader(store, self.catalogue_of)
         self._rebuild = FollowerRebuild(shell.world, node_id, self._reader, remedy)
         self._busy: dict[tuple[str, int], None] = {}
+        """Partitions that are being looked at, or wait for their turn."""
+        self._looks = asyncio.Semaphore(shell.config.remote_log_manager_thread_pool_size)
         self._reads_under_way = 0
 
     # Coming up and going down --------------------------------------------------------------------------------------------------------------
@@ -88,14 +90,15 @@ class TieredStorage:
         while True:
             self.metadata.look_for_leaders()
             for hosted in self._hosted():
-                if hosted.log.is_tiered and hosted.key not in self._busy and len(self._busy) < self._config.remote_log_manager_thread_pool_size:
+                if hosted.log.is_tiered and hosted.key not in self._busy:
                     self._busy[hosted.key] = None
                     self._shell.tasks.spawn(self._look_at(hosted), f"tiering of {hosted.topic}-{hosted.partition}")
             await asyncio.sleep(self._config.remote_log_manager_task_interval_ms / 1000)
 
     async def _look_at(self, hosted: HostedPartition) -> None:
         try:
-            await self._look(hosted)
+            async with self._looks:
+                await self._look(hosted)
         except OSError:
             return  # the store, or who keeps the metadata, does not answer: there is a next time
         finally:

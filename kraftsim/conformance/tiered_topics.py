@@ -1,0 +1,107 @@
+"""Topics in a remote store, for the checks of tiered storage: made, filled, and looked at until what is closed lies there alone."""
+
+from collections.abc import Mapping
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from kraftsim.conformance.batches import produce
+from kraftsim.conformance.expect import Inapplicable, expect_error
+from kraftsim.conformance.k32_describe_configs import told
+from kraftsim.conformance.settle import own_broker_id, settled
+from kraftsim.conformance.target import Target, Topic
+from protocol.api_keys import ApiKey
+from protocol.batches import build_batch
+from protocol.config_resources import ConfigResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.k02_list_offsets import (
+    CONSUMER_REPLICA_ID,
+    EARLIEST_LOCAL_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from protocol.records import Record
+
+SYSTEM: Final = "remote.log.storage.system.enable"
+ENABLE: Final = "remote.storage.enable"
+SEGMENTS, BATCHES_EACH = 4, 2
+END: Final = SEGMENTS * BATCHES_EACH
+"""Where the last segment begins, which is written to and is never copied; it has one record."""
+FIRST_TIMESTAMP: Final = 1000
+TIERED: Final = {
+    ENABLE: "true",
+    "segment.bytes": "1048576",
+    "local.retention.bytes": "1",
+    "retention.ms": "-1",
+    "index.interval.bytes": "1",
+}
+PADDING: Final = b"x" * 400_000
+"""Two of them fill the smallest segment that there is since 4.0 (KIP-1030)."""
+_ARCHIVED: "WeakKeyDictionary[Target, Topic]" = WeakKeyDictionary()
+
+
+def has_remote_store(target: Target) -> bool:
+    """Tell whether the node has a remote store; one that never heard of such a thing has none."""
+    if ApiKey.DESCRIBE_CONFIGS not in target.ranges():
+        return False
+    row = told(target, ConfigResourceType.BROKER, str(own_broker_id(target)), SYSTEM)
+    return row.value == "true"
+
+
+def need_remote_store(target: Target) -> None:
+    """Raise Inapplicable where there is none."""
+    if not has_remote_store(target):
+        raise Inapplicable(f"the node has no remote store: tell it {SYSTEM}=true, and where that is")
+
+
+def created(target: Target, configs: Mapping[str, str]) -> tuple[str, int, str | None]:
+    """Ask for a topic; return its name and what is said of it: an error and a message."""
+    name = target.fresh_name("tiered")
+    rows = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=rows)
+    with target.peer() as peer:
+        answer = peer.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=15000), target.newest(ApiKey.CREATE_TOPICS), CreateTopicsResponse)
+    return name, answer.topics[0].error_code, answer.topics[0].error_message
+
+
+def listed(target: Target, topic: Topic, timestamp: int) -> ListOffsetsPartitionResponse:
+    """Ask ListOffsets in the newest version."""
+    rows = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    asked = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(name=topic.name, partitions=rows)])
+    with target.peer(topic.leader) as peer:
+        answer = peer.ask(asked, target.newest(ApiKey.LIST_OFFSETS), ListOffsetsResponse)
+    row = answer.topics[0].partitions[0]
+    expect_error(row.error_code, ErrorCode.NONE, f"timestamp {timestamp}")
+    return row
+
+
+def fill(target: Target, topic: Topic, first: int, count: int) -> None:
+    """Write batches of one record; two of them fill a segment. Their timestamps are FIRST_TIMESTAMP + offset."""
+    with target.peer(topic.leader) as peer:
+        for index in range(first, first + count):
+            written = produce(peer, topic.name, build_batch([Record(timestamp=FIRST_TIMESTAMP + index, value=PADDING)]))
+            expect_error(written.error_code, ErrorCode.NONE, "filling a tiered topic")
+
+
+def wait_for_local_start(target: Target, topic: Topic, offset: int) -> None:
+    """Wait until what lies before an offset is in the remote store alone. Raises Unmet if it never is."""
+    settled(lambda: listed(target, topic, EARLIEST_LOCAL_TIMESTAMP).offset, lambda seen: seen >= offset, f"a local log from {offset} on")
+
+
+def new_archived_topic(target: Target, configs: Mapping[str, str] | None = None) -> Topic:
+    """Make a topic of four closed segments that are in the remote store alone, and an active one. Raises Inapplicable without a store."""
+    need_remote_store(target)
+    topic = target.topic(configs={**TIERED, **(configs or {})}, name=target.fresh_name("tiered"))
+    fill(target, topic, 0, END + 1)
+    wait_for_local_start(target, topic, END)
+    return topic
+
+
+def archived_topic(target: Target) -> Topic:
+    """Return such a topic that nobody changes; it is made once."""
+    if target not in _ARCHIVED:
+        _ARCHIVED[target] = new_archived_topic(target)
+    return _ARCHIVED[target]
