@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle migration probes streams tools lint types doors bench identity raft-properties every-order clients client-upgrades fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties every-order clients client-upgrades fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -83,6 +83,9 @@ clients: setup ## Put clients of many releases, from PyPI and Maven, to every re
 
 client-upgrades: setup ## Let them work in processes while a cluster goes from 2.3 on ZooKeeper to KRaft and 4.4; ARGS="-k zookeeper" chooses
 	KRAFTSIM_CLIENT_UPGRADES=1 $(PYTEST) -m interop tests/clients/test_upgrades_under_old_clients.py $(ARGS)
+
+upgrades: setup ## Play every story of upgrades and migrations in processes and within one process: about twenty minutes
+	KRAFTSIM_UPGRADES=1 $(PYTEST) -m interop tests/cluster/test_upgrade_stories.py $(ARGS)
 
 probes: setup ## Ask Apache Kafka and kraftsim the same about transactions, and write the answers down: docs/probes.md; ARGS="--only WORDS" shows some
 	$(BIN)/python -m tests.apache_kafka.probes $(ARGS)
