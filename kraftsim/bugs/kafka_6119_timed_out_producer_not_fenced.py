@@ -6,6 +6,7 @@ Source: KAFKA-6119, fixed by raising the epoch with the abort (TransactionCoordi
 """
 
 from kraftsim.bugs.bug import Bug
+from kraftsim.core.decision import Refusal
 from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_rules import EPOCH_BUMPING_VERSION, NeedsProducerId, TransactionRules
 
@@ -15,7 +16,7 @@ class AbortsWithoutFence(TransactionRules):
 
     def decide_forced_abort(
         self, entry: TransactionEntry, transaction_version: int, now_ms: int, fresh_producer_id: int | None = None
-    ) -> TransactionFacts | NeedsProducerId:
+    ) -> TransactionFacts | NeedsProducerId | Refusal:
         """Abort over the producer's head, and do not tell it."""
         if transaction_version >= EPOCH_BUMPING_VERSION:
             return super().decide_forced_abort(entry, transaction_version, now_ms, fresh_producer_id)

@@ -115,6 +115,8 @@ class ApacheKafka:
     started_seconds: float = 0.0
     _launched: float = 0.0
     _process: subprocess.Popen[bytes] | None = None
+    _writes_properties: bool = False
+    """Whether the property file is the harness's own: else somebody else wrote it, and may change it between two lives."""
 
     @property
     def bootstrap(self) -> str:
@@ -175,6 +177,8 @@ class ApacheKafka:
             _identify(self.data, self.settings.get("node.id", NODE_ID), is_controller="controller" in self.settings.get("process.roles", ROLES))
             free = _free_ports(2)
             self.port, self.controller_port = self.port or free[0], self.controller_port or free[1]
+            self._writes_properties = True
+        if self._writes_properties:
             (self.directory / "server.properties").write_text(_properties(self.data, self.port, self.controller_port, self.settings))
         self._launched = time.monotonic()
         with open(self.directory / "server.log", "ab") as log:

@@ -7,10 +7,10 @@ explanation of no difference.
 """
 
 import argparse
+import asyncio
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 from docs.generate import DOCS, text_of
 from docs.probes_page import FILE, keep
@@ -20,7 +20,8 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.group_talk import GroupTalk, patiently
 from kraftsim.conformance.probes.compare import Answers, compare, unexplained
 from kraftsim.conformance.probes.probe import Probe
-from kraftsim.conformance.probes.table import probes, put_all
+from kraftsim.conformance.probes.table import by_settings, probes, put_all, worn_names
+from kraftsim.conformance.probes.worn_steps import wear_out
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_talk import find_transaction_coordinator
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -52,17 +53,56 @@ def subjects() -> dict[str, str]:
     return {name: release for release in RELEASES for name in (f"Apache Kafka {release}", f"kraftsim {line_of(release)}") for release in [release]}
 
 
-@contextmanager
-def running(name: str) -> Iterator[Target]:
-    """Run one subject, alone, and give its address. Raises Missing where there is no Java or no Maven."""
-    release = subjects()[name]
-    if name.startswith("kraftsim"):
+class Ours:
+    """A node of ours."""
+
+    def __init__(self, release: str) -> None:
         spec = ClusterSpec(brokers=1, release=line_of(release), port=free_port_range(1), settings=SETTINGS)
-        with EmbeddedCluster(spec) as cluster:
-            yield warmed_up(Target(cluster.bootstrap))
-        return
-    with ApacheKafka(release, SETTINGS) as kafka:
-        yield warmed_up(Target(kafka.bootstrap, kafka.controller))
+        self._cluster, self._names = EmbeddedCluster(spec), (*spec.controller_names, *spec.broker_names)
+        self._own: dict[str, str | None] = {}
+
+    def __enter__(self) -> Target:
+        self._cluster.start()
+        return Target(self._cluster.bootstrap)
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.stop()
+
+    def start_again(self, settings: Mapping[str, str]) -> None:
+        """End the node and start it with other settings."""
+        for name in reversed(self._names):  # a broker takes its leave of a controller
+            self._cluster.tell(name, {**dict.fromkeys(self._own), **settings})
+            asyncio.run(self._cluster.stop_node(name))
+        self._own = dict(settings)
+        for name in self._names:
+            self._cluster.restart(name)
+        self._cluster.wait_until_ready()
+
+
+class Theirs:
+    """An Apache Kafka. Raises Missing where there is no Java or no Maven."""
+
+    def __init__(self, release: str) -> None:
+        self._kafka = ApacheKafka(release, SETTINGS)
+
+    def __enter__(self) -> Target:
+        self._kafka.start()
+        return Target(self._kafka.bootstrap, self._kafka.controller)
+
+    def __exit__(self, *_: object) -> None:
+        self._kafka.remove()
+
+    def start_again(self, settings: Mapping[str, str]) -> None:
+        """End the node and start it with other settings."""
+        self._kafka.stop()
+        self._kafka.settings = {**SETTINGS, **settings}
+        self._kafka.start()
+
+
+def subject(name: str) -> Ours | Theirs:
+    """Return one subject, alone, not started yet."""
+    release = subjects()[name]
+    return Ours(release) if name.startswith("kraftsim") else Theirs(release)
 
 
 def warmed_up(target: Target) -> Target:
@@ -83,11 +123,21 @@ def ask(name: str, chosen: Sequence[tuple[str, Probe]], *, tells: bool = True) -
     """Put probes to one subject; say how far it is."""
     began = time.monotonic()
     answers: dict[str, list[str]] = {}
-    with running(name) as target:
-        for title, told in put_all(target, chosen):
-            answers[title] = told
-            if tells and sys.stderr.isatty():
-                print(f"\r{name}: {len(answers)} of {len(chosen)} probes\033[K", end="", file=sys.stderr, flush=True)
+    node = subject(name)
+    with node as target:
+        warmed_up(target)
+        present: dict[str, str] = {}
+        for settings, group in by_settings(chosen):
+            names = worn_names(group)
+            wear_out(target, names)
+            if names or settings != present:
+                node.start_again(settings)
+                warmed_up(target)
+                present = settings
+            for title, told in put_all(target, group):
+                answers[title] = told
+                if tells and sys.stderr.isatty():
+                    print(f"\r{name}: {len(answers)} of {len(chosen)} probes\033[K", end="", file=sys.stderr, flush=True)
     if tells:
         print(f"\r{name}: {len(answers)} probes in {time.monotonic() - began:.0f} s\033[K", file=sys.stderr, flush=True)
     return answers

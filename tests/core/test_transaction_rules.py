@@ -89,7 +89,8 @@ LAST = LAST_GIVEN_EPOCH
         (entry(EMPTY, epoch=LAST), None, FRESH, (EMPTY, FRESH, 0)),
         (entry(COMPLETE_ABORT, epoch=FENCING_EPOCH), None, FRESH, (EMPTY, FRESH, 0)),
         (entry(EMPTY, epoch=LAST), (PID, LAST), FRESH, (EMPTY, FRESH, 0)),
-        (entry(EMPTY, epoch=LAST), (PID, 3), None, FENCED),
+        (entry(EMPTY, epoch=LAST), (PID, 3), None, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (entry(EMPTY, epoch=LAST, last_producer_epoch=LAST - 1), (PID, LAST - 1), None, ErrorCode.UNKNOWN_SERVER_ERROR),
         (entry(EMPTY, epoch=0, previous_producer_id=OTHER, last_producer_epoch=LAST), (OTHER, LAST), None, (EMPTY, PID, 0)),
         (entry(EMPTY, epoch=0, previous_producer_id=OTHER, last_producer_epoch=3), (OTHER, 3), None, FENCED),
     ],
@@ -265,6 +266,35 @@ def test_an_epoch_that_is_used_up_can_still_be_fenced():
     assert RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 2, NOW) is NEEDS_PRODUCER_ID
     facts = RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 2, NOW, FRESH)
     assert isinstance(facts, TransactionFacts) and facts.next_producer_id == FRESH
+
+
+@pytest.mark.parametrize(
+    ("rules", "version", "fresh", "outcome"),
+    [
+        (RULES, 0, None, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (PatientTransactionRules(), 0, None, (PREPARE_ABORT, PID, FENCING_EPOCH)),
+        (PatientTransactionRules(), 2, None, NEEDS_PRODUCER_ID),
+        (PatientTransactionRules(), 2, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
+    ],
+)
+def test_at_the_coordinators_own_epoch_nothing_is_left_to_fence_with(rules, version, fresh, outcome):
+    """Only a record that somebody else wrote can say so: 3.9.1 refuses, 4.4.0 aborts at the same epoch (asked of both)."""
+    known = entry(ONGOING, epoch=FENCING_EPOCH)
+    assert spelt(rules.decide_forced_abort(known, version, NOW, fresh)) == outcome
+
+
+@pytest.mark.parametrize(
+    ("is_commit", "fresh", "outcome"),
+    [
+        (True, FRESH, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (False, None, NEEDS_PRODUCER_ID),
+        (False, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
+    ],
+)
+def test_from_the_coordinators_own_epoch_only_an_abort_leads_on(is_commit, fresh, outcome):
+    """With transaction.version 2; asked of 4.4.0."""
+    asked = EndAsked(producer_id=PID, producer_epoch=FENCING_EPOCH, is_commit=is_commit, transaction_version=2)
+    assert spelt(RULES.decide_end(entry(ONGOING, epoch=FENCING_EPOCH), asked, NOW, fresh)) == outcome
 
 
 @pytest.mark.parametrize(("state", "over"), [(PREPARE_COMMIT, COMPLETE_COMMIT), (PREPARE_ABORT, COMPLETE_ABORT)])

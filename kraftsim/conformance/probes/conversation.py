@@ -4,6 +4,7 @@ Names are fresh for each probe, so that probes do not meet. All requests go to o
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kraftsim.conformance.expect import Unmet, error_name
@@ -52,6 +53,8 @@ class Conversation:
     producers: dict[str, Producer] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
     ids: list[int] = field(default_factory=list)
+    at_end: list[Callable[[], object]] = field(default_factory=list)
+    """What is to be done when the talk is over, so that the next one finds the node as this one did."""
     _topic: Topic | None = None
     _group: GroupTalk | None = None
 
@@ -61,7 +64,9 @@ class Conversation:
         return cls(target, target.peer(), target.fresh_name("probe"))
 
     def close(self) -> None:
-        """Hang up."""
+        """Leave the node as it was, and hang up."""
+        for undo in self.at_end:
+            undo()
         self.peer.close()
 
     def connect_again(self) -> None:

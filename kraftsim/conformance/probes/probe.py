@@ -4,8 +4,8 @@ A requirement says what must be; a probe only asks. Two nodes that should answer
 why: a difference that nobody explains is a mistake of somebody's.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kraftsim.conformance.expect import Unmet
@@ -48,10 +48,11 @@ def probe(title: str, *steps: Step, since_4: str = "", ours: str = "") -> Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """Probes about one thing, in their order."""
+    """Probes about one thing, in their order. `settings` are those of the node that is asked, on top of what it has for the others."""
 
     title: str
     probes: Sequence[Probe]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def put(asked: Probe, talk: Conversation) -> list[str]:

@@ -15,6 +15,8 @@ from kraftsim.core.transactions.transaction_rules import BUSY, Already, Expected
 class PatientTransactionRules(TransactionRules):
     """The rules of 4.0 and later."""
 
+    fences_with_the_last_epoch_again = True
+
     def decide_add(
         self, entry: TransactionEntry, producer: Expected, partitions: Collection[TopicPartition], transaction_version: int, now_ms: int
     ) -> TransactionFacts | Already | Refusal:

@@ -69,6 +69,7 @@ NEEDS_PRODUCER_ID: Final = NeedsProducerId()
 MUST_ABORT: Final = MustAbort()
 BUSY: Final = Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction before has not ended yet")
 FENCED: Final = Refusal(ErrorCode.PRODUCER_FENCED, "another producer has taken over")
+NO_EPOCH_LEFT: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer id has no epoch left")
 OTHER_PRODUCER: Final = Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id belongs to another producer id")
 Expected = tuple[int, int]
 """The producer id and epoch that a producer names as its own (KIP-360)."""
@@ -77,6 +78,9 @@ Expected = tuple[int, int]
 class TransactionRules:
     """Decisions about one transactional id. `fresh_producer_id` is given where a decision came back with NeedsProducerId."""
 
+    fences_with_the_last_epoch_again = False
+    """Whether a transaction at the coordinator's own epoch, where nothing is left to fence with, is aborted all the same."""
+
     # InitProducerId ------------------------------------------------------------------------------------------------------------------------
 
     def decide_init(
@@ -84,7 +88,7 @@ class TransactionRules:
     ) -> TransactionFacts | NeedsProducerId | MustAbort | Refusal:
         """Give the id to whoever asks: with a higher epoch, or with another producer id where the epochs are used up.
 
-        Refuses with CONCURRENT_TRANSACTIONS or PRODUCER_FENCED.
+        Refuses with CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, or UNKNOWN_SERVER_ERROR where a last epoch is asked for again (asked of 3.9.1, 4.4.0).
         """
         facts = entry.facts
         if is_busy(entry):
@@ -99,6 +103,8 @@ class TransactionRules:
                 return NEEDS_PRODUCER_ID
             last_epoch = NO_PRODUCER_EPOCH if expected is None else facts.producer_epoch
             return self._initialised(facts, (fresh_producer_id, 0), last_epoch, timeout_ms, now_ms)
+        if is_exhausted(facts.producer_epoch):
+            return NO_EPOCH_LEFT
         return self._next_epoch(facts, expected, timeout_ms, now_ms)
 
     def _next_epoch(self, facts: TransactionFacts, expected: Expected | None, timeout_ms: int, now_ms: int) -> TransactionFacts | Refusal:
@@ -216,14 +222,19 @@ class TransactionRules:
 
     def _decided_with_bump(
         self, facts: TransactionFacts, asked: EndAsked, now_ms: int, fresh_producer_id: int | None
-    ) -> TransactionFacts | NeedsProducerId:
-        """Decide, and raise the epoch with it; after the last epoch of an id the producer goes on with another id."""
+    ) -> TransactionFacts | NeedsProducerId | Refusal:
+        """Decide, and raise the epoch with it; after the last epoch of an id the producer goes on with another id.
+
+        Nobody is given the coordinator's own epoch; where a record says it all the same, only an abort gets out of it (asked of 4.4.0).
+        """
+        if facts.producer_epoch >= FENCING_EPOCH and asked.is_commit:
+            return NO_EPOCH_LEFT
         if is_exhausted(facts.producer_epoch) and fresh_producer_id is None:
             return NEEDS_PRODUCER_ID
         return replace(
             facts,
             state=PREPARE_COMMIT if asked.is_commit else PREPARE_ABORT,
-            producer_epoch=facts.producer_epoch + 1,
+            producer_epoch=min(facts.producer_epoch + 1, FENCING_EPOCH),
             last_producer_epoch=facts.producer_epoch,
             next_producer_id=NO_PRODUCER_ID if fresh_producer_id is None else fresh_producer_id,
             previous_producer_id=facts.producer_id,
@@ -237,13 +248,14 @@ class TransactionRules:
     def fence(self, entry: TransactionEntry) -> int:
         """Return the epoch with which a producer is fenced. One that was raised before, and could not be written, is not raised again."""
         epoch = entry.facts.producer_epoch
-        assert epoch < FENCING_EPOCH, f"{entry.transactional_id} has no epoch left to be fenced with"
         return epoch if entry.has_failed_epoch_fence else epoch + 1
 
     def decide_forced_abort(
         self, entry: TransactionEntry, transaction_version: int, now_ms: int, fresh_producer_id: int | None = None
-    ) -> TransactionFacts | NeedsProducerId:
+    ) -> TransactionFacts | NeedsProducerId | Refusal:
         """Abort a transaction over its producer's head: it took too long, or another producer came. Its epoch is raised, so that it is fenced.
+
+        Refuses with UNKNOWN_SERVER_ERROR where there is no epoch to fence it with.
 
         With transaction.version 2 that is the bump that every end brings (KAFKA-19367), and a new producer id after the last epoch (KAFKA-20090).
         """
@@ -254,7 +266,9 @@ class TransactionRules:
                 producer_id=facts.producer_id, producer_epoch=facts.producer_epoch, is_commit=False, transaction_version=transaction_version
             )
             return self._decided_with_bump(facts, asked, now_ms, fresh_producer_id)
-        entry.take(replace(facts, producer_epoch=self.fence(entry), last_producer_epoch=NO_PRODUCER_EPOCH))
+        if facts.producer_epoch >= FENCING_EPOCH and not self.fences_with_the_last_epoch_again:
+            return NO_EPOCH_LEFT
+        entry.take(replace(facts, producer_epoch=min(self.fence(entry), FENCING_EPOCH), last_producer_epoch=NO_PRODUCER_EPOCH))
         return self._decided(entry.facts, is_commit=False, now_ms=now_ms)
 
     def on_forced_abort_failed(self, entry: TransactionEntry) -> None:

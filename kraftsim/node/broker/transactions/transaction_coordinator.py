@@ -216,6 +216,9 @@ class TransactionCoordinator:
         if isinstance(facts, NeedsProducerId):
             self._claim_for(led, lambda fresh: self.force_abort(led, entry, reason, on_end, fresh), lambda refused: on_end(_error_of(refused)))
             return
+        if isinstance(facts, Refusal):
+            on_end(facts.error)
+            return
         self._world.note(
             TransactionAbortForced(
                 transactional_id=entry.transactional_id,

@@ -1,0 +1,89 @@
+"""Probes of transactional ids that nobody uses for transactional.id.expiration.ms: when they are forgotten, and what their producers are told then.
+
+Source: KIP-98; TransactionStateManager.enableTransactionalIdExpiration, KAFKA-8710.
+"""
+
+from kraftsim.conformance.probes.group_steps import offsets
+from kraftsim.conformance.probes.of_identities import STUCK_COMMIT
+from kraftsim.conformance.probes.partition_steps import DescribeProducers, Read, produce
+from kraftsim.conformance.probes.probe import Chapter, probe
+from kraftsim.conformance.probes.transaction_steps import Add, AddOffsets, Describe, Verify, abort, commit, init, once
+from kraftsim.conformance.probes.worn_steps import Gone, Pause, Twin
+
+EXPIRATION_MS = 1_200
+SETTINGS = {
+    "transactional.id.expiration.ms": str(EXPIRATION_MS),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "100",
+}
+LONGER_MS = EXPIRATION_MS + 800
+
+CHAPTER = Chapter(
+    title="Names that are forgotten",
+    settings=SETTINGS,
+    probes=(
+        probe(
+            "a name is taken and not used, by several",
+            init(),
+            Twin(who="old"),
+            init("b"),
+            init("c"),
+            Gone(),
+            Gone(who="b"),
+            Gone(who="c"),
+            init(keeps=True),
+            Describe(),
+            init("old", keeps=True),
+            init("b"),
+            init("c", keeps=True, epoch=3),
+            init("c", version=3, keeps=True),
+        ),
+        probe(
+            "a name that was forgotten: everything else that its producer asks",
+            init(),
+            Gone(),
+            Add(),
+            AddOffsets(),
+            Verify(),
+            Verify(adds=True),
+            commit(),
+            abort(version=1),
+            commit(version=5),
+            abort(version=5),
+            produce(),
+            produce(version=12),
+            offsets(version=3),
+            offsets(version=5),
+            Describe(),
+        ),
+        probe(
+            "a transaction that is over: the name is forgotten, what it wrote is not",
+            init(),
+            Add(),
+            produce(),
+            commit(),
+            once("CompleteCommit"),
+            Gone(),
+            Read(),
+            DescribeProducers(),
+            produce(1),
+            init(),
+            Add(),
+            produce(),
+            abort(),
+            Gone(),
+            Read(),
+        ),
+        probe(
+            "a transaction is open for longer: its name is not forgotten",
+            init(),
+            Add(),
+            produce(),
+            Pause(ms=LONGER_MS),
+            Describe(),
+            commit(),
+            Gone(),
+            Read(),
+        ),
+        probe("a decision that does not get done: its name is not forgotten", *STUCK_COMMIT, Pause(ms=LONGER_MS), Describe()),
+    ),
+)
