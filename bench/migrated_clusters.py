@@ -84,6 +84,8 @@ class MigratedCluster:
         self._controller_ports = [first + 100 + number for number in range(controllers)]
         self.brokers = [self._broker(number, first + number - 1, brokers, settings) for number in range(1, brokers + 1)]
         self.controllers: list[Node] = []
+        self._told: dict[str, str] = {}
+        """What nodes of ours are told of the cluster's id, which those of Apache Kafka find in their directories."""
 
     @property
     def bootstrap(self) -> str:
@@ -97,6 +99,7 @@ class MigratedCluster:
 
     def start_controllers(self, cluster_id: str) -> None:
         """Start controllers that are to take over, and return when all answer."""
+        self._told = {"kraftsim.cluster.id": cluster_id} if self._is_ours else {}
         for place, port in enumerate(self._controller_ports):
             properties = {
                 "process.roles": "controller",
@@ -106,7 +109,7 @@ class MigratedCluster:
                 **LISTENERS,
                 "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
                 **MIGRATES,
-                **({"kraftsim.cluster.id": cluster_id} if self._is_ours else {}),
+                **self._told,
             }
             node = Node(self._directory / f"controller-{place + 1}", port, properties, self._command(CONTROLLER_JVM))
             if not self._is_ours:
@@ -124,7 +127,7 @@ class MigratedCluster:
     def let_be_kraft(self, node: Node) -> None:
         """Give a broker what makes it one of KRaft."""
         kept = {key: value for key, value in node.properties.items() if not key.startswith(("zookeeper.", "broker.id"))}
-        node.properties = {**kept, "process.roles": "broker", "node.id": node.properties["broker.id"]}
+        node.properties = {**kept, **self._told, "process.roles": "broker", "node.id": node.properties["broker.id"]}
 
     def let_end(self, node: Node) -> None:
         """Take from a controller what it needs to migrate."""
