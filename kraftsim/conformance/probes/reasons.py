@@ -15,7 +15,9 @@ NO_GROUP_FOR_A_GENERATION = (
 LEVEL_TWO = (
     "A new cluster of 4.x has transaction.version 2 (KIP-890); ApiVersions 3 cannot say that a feature may be at 0, so it leaves the range out."
 )
-ID_BEFORE_IS_FORGOTTEN = "4.x forgets the id before the present one when a transaction begins, so that whoever still has it is fenced; to 3.9 it is the same producer still."
+ID_BEFORE_IS_FORGOTTEN = (
+    "4.x forgets the id before the present one when a transaction begins, and fences whoever still has it; to 3.9 it is the same producer."
+)
 ANOTHER_ID_AT_ONCE = (
     "With transaction.version 2 an abort over a producer's head after its last epoch gives the name another id at once (KAFKA-20090); 3.9 stops at"
     " 32767, and whoever asks next gets the id."
