@@ -67,7 +67,7 @@ async def let_migrate(story: Story, *names: str, **settings: str) -> None:
         await story.restart_with(name, {**story.spec.migrating_settings(host_is_name=True), **told})
 
 
-def played(play: Callable[[Story], Awaitable[None]], *, brokers: int = 1, controllers: int = 1) -> Story:
+def played(play: Callable[[Story], Awaitable[None]], *, brokers: int = 1, controllers: int = 1, release: str = "3.9") -> Story:
     """Play a story that begins with a topic that somebody has written to."""
 
     async def begun(story: Story) -> None:
@@ -76,7 +76,7 @@ def played(play: Callable[[Story], Awaitable[None]], *, brokers: int = 1, contro
         await story.produce("before", 15)
         await play(story)
 
-    story = Story(controllers=controllers, brokers=brokers)
+    story = Story(controllers=controllers, brokers=brokers, release=release)
     story.play(begun)
     return story
 
@@ -94,6 +94,39 @@ def test_a_broker_without_the_setting_is_waited_for() -> None:
         assert len(await story.read()) == 30
 
     played(play, brokers=2)
+
+
+@pytest.mark.parametrize(
+    ("release", "why"),
+    [
+        ("3.5", "Nodes don't enable `zookeeper.metadata.migration.enable`: [103]"),
+        ("3.9", "Controller 103 has not enabled zookeeper.metadata.migration.enable"),
+    ],
+)
+def test_a_controller_without_the_setting_is_waited_for(release: str, why: str) -> None:
+    """Up to 3.6 by what it answers to ApiVersions, since 3.7 by its registration (KIP-919)."""
+
+    async def play(story: Story) -> None:
+        told = story.cluster.hosts["controller-103"].told
+        await story.stop("controller-103")
+        told.update({"zookeeper.connect": "", "zookeeper.metadata.migration.enable": "false"})
+        story.start("controller-103")
+        await asyncio.sleep(5)
+        story.kill("controller-101")
+        story.kill("controller-102")
+        story.start("controller-101")
+        story.start("controller-102")
+        await until(lambda: waits(story) and why in waits(story)[-1], "it says who is missing")
+        await let_migrate(story, "broker-1")
+        await asyncio.sleep(5)
+        assert migration(story).driver.state is DriverState.WAIT_FOR_CONTROLLER_QUORUM
+        await story.stop("controller-103")
+        told.clear()
+        story.start("controller-103")
+        await both_are_written(story)
+        assert len(await story.read()) == 15
+
+    played(play, controllers=3, release=release)
 
 
 def test_a_broker_of_another_level_is_refused_and_serves_on() -> None:
