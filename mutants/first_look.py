@@ -39,6 +39,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
         "node/test_log.py",
         "node/test_log_recovery.py",
         "node/test_metadata_store.py",
+        "node/test_raft_node.py",
         "core/test_metadata_log.py",
         "node/test_controller_power_loss.py",
     ),

@@ -50,7 +50,11 @@ class Log:
 
 
 class Replica:
-    """A store and what it must remember. `might_be`: logs that a power loss may bring back, because what replaced them is not flushed."""
+    """A store and what it must remember.
+
+    `might_be`: logs that were cut. A power loss may bring one back as far as nothing was flushed that contradicts it: its records were good ones of
+    their epochs, and the next leader cuts them again.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -87,9 +91,13 @@ class Replica:
             assert self.store.log_end_offset == self.log.end_offset
 
     async def flush(self) -> None:
-        end_offset, said = self.log.end_offset, await self.store.flush()
-        assert said == end_offset, "everything that was written is flushed"
-        self.flushed, self.might_be = end_offset, []
+        """Others may be written meanwhile; what it says is flushed is held to that."""
+        end_offset, flushing = self.log.end_offset, asyncio.create_task(self.store.flush())
+        for _ in range(self.random.randint(0, 2)):
+            await asyncio.sleep(0)
+            await self.append()
+        self.flushed = await flushing
+        assert self.flushed >= end_offset, "everything that was written is flushed"
 
     async def cut(self) -> None:
         """Back to a batch that nobody has committed; others come in its place, of a later epoch."""
@@ -146,7 +154,7 @@ class Replica:
         self.perhaps.clear()
         self.snapshots.append(snapshot)
         self.log = Log({}, snapshot.end_offset, snapshot.end_offset)
-        self.flushed, self.might_be = snapshot.end_offset, []
+        self.flushed = snapshot.end_offset
 
     # What must be found ---------------------------------------------------------------------------------------------------------------------
 
@@ -166,7 +174,7 @@ class Replica:
         assert any(self._begins(each, rows, log.end_offset) for each in (self.log, *self.might_be)), "these are not the records that were written"
         assert log.end_of_epoch(log.last_epoch).end_offset == log.end_offset
         assert all(log.epochs.epoch_at(offset) == epoch for offset, (_, epoch) in rows.items()), "epochs are told otherwise than they are written"
-        self.log, self.might_be = Log(rows, log.end_offset, log.start_offset), []
+        self.log = Log(rows, log.end_offset, log.start_offset)
         self.flushed = log.end_offset
         self.epoch = max(self.epoch, log.last_epoch)
 
@@ -180,7 +188,7 @@ class Replica:
         self.snapshots, self.perhaps = sorted(there), []
         latest = found.log.latest_snapshot
         if latest is not None and latest.end_offset > self.log.end_offset:
-            self.log, self.might_be, self.flushed = Log({}, latest.end_offset, latest.end_offset), [], latest.end_offset
+            self.log, self.flushed = Log({}, latest.end_offset, latest.end_offset), latest.end_offset
         return latest
 
     def _read(self, first_offset: int, end_offset: int) -> list[RecordBatch]:
@@ -201,8 +209,10 @@ class Replica:
         assert expected == end_offset
 
     def _begins(self, log: Log, rows: dict[int, tuple[int, int]], end_offset: int) -> bool:
-        """Whether a log begins with these rows."""
-        return end_offset <= log.end_offset and all(log.rows.get(offset) == row for offset, row in rows.items())
+        """Whether a log begins with these rows, and what is flushed of the present one is the same in it."""
+        flushed = (offset for offset in rows if offset < self.flushed)
+        is_same = all(log.rows.get(offset) == row for offset, row in rows.items())
+        return end_offset <= log.end_offset and is_same and all(self.log.rows.get(offset) == rows[offset] for offset in flushed)
 
 
 def play(seed: int, config: NodeConfig = CONFIG) -> Replica:

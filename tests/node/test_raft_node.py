@@ -1,0 +1,317 @@
+"""A replica at work on a simulated disk: in which order it carries out what the rules want, and what it hands on.   Source: KafkaRaftClient."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+import pytest
+
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.raft import effects as do
+from kraftsim.core.raft.following import on_fetch_response
+from kraftsim.core.raft.raft_log import SnapshotId
+from kraftsim.core.raft.settings import RaftSettings
+from kraftsim.core.raft.voter_set import Address, VoterNode
+from kraftsim.node.raft.metadata_store import MetadataStore
+from kraftsim.node.raft.quorum_settings import static_voters
+from kraftsim.node.raft.raft_node import APPLY_BYTES, RaftNode
+from kraftsim.node.raft.snapshotting import Snapshotting
+from kraftsim.node.raft.waiting_fetches import WaitingFetches
+from kraftsim.node.shell import NodeShell
+from kraftsim.world.simulated import Simulation
+from protocol.batches import RecordBatch, build_batch
+from protocol.disk.quorum_state import QuorumState, parse_quorum_state
+from protocol.messages import k01_fetch as fetch
+from protocol.metadata.m20_no_op import NoOpRecord
+from protocol.metadata.registry import build_record
+from protocol.records import Record
+from tests.node.controllers import controller_config
+
+HOST, LISTENER = "controller-101", "CONTROLLER"
+ALONE = f"101@{HOST}:9193"
+OF_THREE = f"{ALONE},102@controller-102:9193,103@controller-103:9193"
+EPOCH = 5
+
+
+class Ears:
+    """Hears what a replica hands on, and does what a leader is to do: it notes both. `slowly` is awaited while committed batches are taken."""
+
+    def __init__(self) -> None:
+        self.heard: list[RecordBatch] = []
+        self.led: list[tuple[int, int]] = []
+        """(epoch, offset up to which everything was heard by then)."""
+        self.slowly: Callable[[], Coroutine[object, object, None]] | None = None
+
+    @property
+    def end_offset(self) -> int:
+        return self.heard[-1].next_offset if self.heard else 0
+
+    async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
+        self.heard += batches
+        if self.slowly is not None:
+            await self.slowly()
+
+    async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
+        raise AssertionError("there is none")
+
+    def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
+        pass
+
+    def on_lead(self, leader_epoch: int) -> None:
+        self.led.append((leader_epoch, self.end_offset))
+
+    def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
+        pass
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        pass
+
+    def on_readable(self, *, is_committed: bool) -> None:
+        pass
+
+    def on_lost(self, reason: str, high_watermark: int) -> None:
+        pass
+
+
+class Lab:
+    """One replica on a host of its own. Use as a context manager; `up` in the host's process."""
+
+    def __init__(self, voters: str) -> None:
+        self.sim = Simulation(1)
+        self.sim.add_host(HOST)
+        self.ears = Ears()
+        self.shell = NodeShell(self.sim.world_of(HOST), controller_config(HOST, 9193, controller_quorum_voters=voters), lambda: self.raft.abort())
+        self.raft = RaftNode(
+            self.shell,
+            directory_id=bytes(16),
+            own_versions={},
+            settings=RaftSettings(),
+            listener=self.ears,
+            duties=self.ears,  # type: ignore[arg-type]
+        )
+
+    def __enter__(self) -> "Lab":
+        return self
+
+    def __exit__(self, *trouble: object) -> None:
+        self.sim.close()
+
+    def run(self, story: Coroutine[object, object, object]) -> None:
+        """Play a story in the process of the replica."""
+        self.sim.run_until(self.sim.spawn(HOST, story))
+
+    async def up(self, *before: bytes) -> RaftNode:
+        """Bring the replica up, on a log that has these batches already."""
+        if before:
+            store = MetadataStore(self.shell.world, self.shell.config, has_recovery_point=True)
+            await store.load(static_voters(self.shell.config))
+            for each in before:
+                store.append(each)
+            await store.flush()
+            store.close()
+        await self.raft.load()
+        self.raft.own_endpoints[LISTENER] = Address(HOST, 9193)
+        self.raft.begin()
+        self.raft.run()
+        return self.raft
+
+    async def up_as_follower(self, *before: bytes) -> RaftNode:
+        """The same, behind controller 102 in epoch 5."""
+        raft = await self.up(*before)
+        raft.quorum.see_epoch(EPOCH, 102, {LISTENER: Address("controller-102", 9193)}, raft.now_ms())
+        raft.run()
+        await self.pass_ms(50)
+        return raft
+
+    async def pass_ms(self, milliseconds: int) -> None:
+        """Let others do something."""
+        await asyncio.sleep(milliseconds / 1000)
+
+
+def batch(first_offset: int, epoch: int = 1, value: bytes = b"x") -> bytes:
+    return build_batch([Record(value=value)], base_offset=first_offset, leader_epoch=epoch)
+
+
+def no_op(first_offset: int, epoch: int = 1) -> bytes:
+    return batch(first_offset, epoch, build_record(NoOpRecord(), 0))
+
+
+def answer(raft: RaftNode, *batches: bytes, high_watermark: int = -1, diverging: tuple[int, int] | None = None) -> None:
+    """Let the leader of epoch 5 answer a Fetch."""
+    data = fetch.PartitionData(
+        high_watermark=high_watermark, current_leader=fetch.LeaderIdAndEpoch(leader_id=102, leader_epoch=EPOCH), records=b"".join(batches)
+    )
+    if diverging is not None:
+        data.diverging_epoch = fetch.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+    on_fetch_response(raft.quorum, 102, fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(partitions=[data])]), raft.now_ms())
+    raft.run()
+
+
+def test_nothing_is_handed_on_before_it_is_committed() -> None:
+    """Neither what was found on the disk, nor what the leader sent, until it says up to where it is."""
+    with Lab(OF_THREE) as lab:
+
+        async def story() -> None:
+            raft = await lab.up_as_follower(batch(0), batch(1))
+            answer(raft, batch(2, EPOCH), batch(3, EPOCH), high_watermark=1)
+            await lab.pass_ms(100)
+            assert lab.ears.end_offset == 1
+            answer(raft, high_watermark=3)
+            await lab.pass_ms(100)
+            assert lab.ears.end_offset == 3
+
+        lab.run(story())
+
+
+def test_what_was_cut_is_not_handed_on_though_it_was_at_hand() -> None:
+    """Other records stand in its place by the time they are committed."""
+    with Lab(OF_THREE) as lab:
+
+        async def story() -> None:
+            raft = await lab.up_as_follower()
+            answer(raft, batch(0, 4, b"cut"), batch(1, 4, b"cut"))
+            await lab.pass_ms(100)
+            answer(raft, diverging=(0, 0))
+            await lab.pass_ms(100)
+            answer(raft, batch(0, EPOCH, b"kept"), batch(1, EPOCH, b"kept"))
+            await lab.pass_ms(100)
+            answer(raft, high_watermark=2)
+            await lab.pass_ms(100)
+            assert [record.value for each in lab.ears.heard for record in each.records()] == [b"kept", b"kept"]
+
+        lab.run(story())
+
+
+def test_a_leader_has_read_all_that_is_committed_before_it_acts() -> None:
+    """The log is handed on in pieces; the last of them first of all must have come."""
+    count = 4
+    large = [batch(offset, 1, b"x" * (APPLY_BYTES // 2)) for offset in range(count)]
+    with Lab(ALONE) as lab:
+
+        async def story() -> None:
+            await lab.up(*large)
+            await lab.pass_ms(3000)
+            assert [end_offset >= count for _, end_offset in lab.ears.led] == [True]
+
+        lab.run(story())
+
+
+def test_who_leads_no_more_by_the_time_it_could_act_does_not() -> None:
+    """It hears of another epoch while it still reads what is committed, and is told so only when its own state is durable."""
+    with Lab(ALONE) as lab:
+
+        async def story() -> None:
+            raft = await lab.up(batch(0))
+
+            async def lose() -> None:
+                raft.quorum.become_unattached(raft.quorum.epoch + 1, raft.now_ms())
+
+            lab.ears.slowly = lose
+            while not lab.ears.heard:
+                await lab.pass_ms(1)
+            await lab.pass_ms(5)
+            assert lab.ears.led == []
+
+        lab.run(story())
+
+
+def test_a_flush_commits_what_was_written_before_it_and_no_more() -> None:
+    """A record that comes meanwhile has to wait for the next one."""
+    with Lab(ALONE) as lab:
+
+        async def story() -> None:
+            raft = await lab.up()
+            while not lab.ears.led:
+                await lab.pass_ms(10)
+            seen: list[tuple[int | None, int]] = []
+            flush = raft.store.flush
+
+            async def flushed() -> int:
+                before = raft.log_end_offset
+                raft.append(batch(raft.log_end_offset, raft.leader_epoch), 1, "")
+                done = await flush()
+                seen.append((done, before))
+                return before
+
+            raft.store.flush = flushed  # type: ignore[method-assign]
+            await raft.flush()
+            (_, before) = seen[0]
+            assert raft.quorum.log.flushed_end_offset == before
+
+        lab.run(story())
+
+
+def test_a_disk_that_refuses_a_flush_takes_the_node_down() -> None:
+    """What it had not flushed may be gone, whatever the next flush says."""
+    with Lab(ALONE) as lab:
+
+        async def story() -> None:
+            raft = await lab.up()
+
+            async def refuse() -> int:
+                raise OSError(5, "the disk refuses")
+
+            raft.store.flush = refuse  # type: ignore[method-assign]
+            await raft.flush()
+            assert isinstance(lab.shell.failure, OSError)
+
+        lab.run(story())
+
+
+def test_nobody_hears_of_a_state_that_is_not_on_the_disk() -> None:
+    """Of two states that are written one after the other the first may be passed over; not if somebody is answered in between."""
+    with Lab(OF_THREE) as lab:
+
+        async def story() -> None:
+            raft = await lab.up_as_follower()
+            told: list[int] = []
+
+            def tell(body: object) -> None:
+                told.append(parse_quorum_state(lab.shell.world.disk.read("__cluster_metadata-0/quorum-state")).leader_epoch)
+
+            first, second = (QuorumState(leader_epoch=epoch, voted_id=101) for epoch in (8, 9))
+            raft.quorum.effects += [do.Persist(first, 0), do.Reply(tell, None), do.Persist(second, 0), do.Persist(second, 0), do.Reply(tell, None)]  # type: ignore[arg-type]
+            raft.run()
+            await lab.pass_ms(200)
+            assert told == [8, 9]
+
+        lab.run(story())
+
+
+def test_replicas_that_ask_the_same_are_told_how_it_is_now() -> None:
+    """An answer is built once for all of them, as long as nothing in it has changed: not the high watermark either."""
+    with Lab(OF_THREE) as lab:
+
+        async def story() -> None:
+            raft = await lab.up_as_follower(batch(0), batch(1))
+            fetches = WaitingFetches(raft)
+            said = [fetches.give(17, 0, 7), fetches.give(17, 0, 8)]
+            assert said[0] is said[1]
+            raft.quorum.log.high_watermark = 1
+            said.append(fetches.give(17, 0, 7))
+            raft.quorum.log.high_watermark = 2
+            said.append(fetches.give(17, 0, 7))
+            raft.quorum.see_epoch(EPOCH + 1, 103, {LISTENER: Address("controller-103", 9193)}, raft.now_ms())
+            said.append(fetches.give(17, 0, 7))
+            assert len({each.rest for each in said}) == 4
+
+        lab.run(story())
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_no_snapshot_is_written_of_a_log_that_a_snapshot_of_the_leader_has_replaced(is_installed: bool) -> None:
+    """What was read so far is of a log that is gone."""
+    with Lab(OF_THREE) as lab:
+
+        async def story() -> None:
+            raft = await lab.up_as_follower(no_op(0), no_op(1))
+            answer(raft, high_watermark=2)
+            await lab.pass_ms(100)
+
+            class Image(MetadataImage):
+                def replay(self, record: object, offset: int) -> None:
+                    raft.installed_count += is_installed
+
+            written = await Snapshotting(lab.shell, raft, Image).write()
+            assert (written is None) is is_installed
+
+        lab.run(story())
