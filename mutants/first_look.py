@@ -36,10 +36,10 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
         "core/test_voter_changes.py",
     ),
     "raft stores": (
+        "node/test_raft_node.py",
+        "node/test_metadata_store.py",
         "node/test_log.py",
         "node/test_log_recovery.py",
-        "node/test_metadata_store.py",
-        "node/test_raft_node.py",
         "core/test_metadata_log.py",
         "node/test_controller_power_loss.py",
     ),
