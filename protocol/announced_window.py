@@ -1,7 +1,8 @@
-"""How a leader of KIP-758's second phase tells producers its window: a tagged field of its own in each answer to Produce, since version 9.
+"""How a leader of KIP-758's second phase tells producers its window: a tagged field of its own, in each answer to Produce or in that to ApiVersions.
 
-The document wants a version of Produce of its own, so that a producer knows what kind of broker it faces. Version numbers are Kafka's to give away; a
-tag that nobody else uses says the same, is skipped by every other client, and comes with each answer, so that a window that changes is heard of.
+The document wants a version of Produce of its own, so that a producer knows what kind of broker it faces before it sends anything, and leaves open
+which answer carries the value. One far above Kafka's is offered for that, which no other client asks in; requests stay in Kafka's versions. An answer
+to Produce carries the window each time, so that one that changes is heard of; the one to ApiVersions once for each connection.
 Source: KIP-758 (never adopted), KIP-482.
 """
 
@@ -14,6 +15,8 @@ WINDOW_TAG: Final = 758
 FIRST_VERSION: Final = 9
 """Of Produce: since then answers have tagged fields."""
 WINDOW_BYTES: Final = 4
+PRODUCE_VERSION: Final = 758
+"""The last version of Produce that a broker offers which announces its window as soon as it is asked for its versions."""
 
 
 def window_tag(sequences: int) -> dict[int, bytes]:

@@ -45,6 +45,8 @@ from kraftsim.node.zookeeper_mode.settings import check_zookeeper, with_node_id
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"
+BY_PRODUCE, BY_API_VERSIONS = "produce", "api-versions"
+"""Which answers announce a window: each to Produce, or the one to ApiVersions, together with a version of Produce of its own."""
 FIVE_BATCHES, LATEST_BATCH, ANNOUNCED_WINDOW = "five-batches", "latest-batch", "latest-batch-announced"
 UNKNOWN_PRODUCERS = ("as-released", "accepted", "unknown-producer-id", "out-of-order")
 """What becomes of a producer that is not known: the first goes by the release."""
@@ -282,6 +284,7 @@ class NodeConfig:
     cluster_id: str = setting("kraftsim.cluster.id", text_value, DEFAULT_CLUSTER_ID)
     run: str = setting("kraftsim.run", text_value, "run")
     node_name: str = setting("kraftsim.node.name", text_value)
+    window_carrier: str = setting("kraftsim.window.carrier", choice(BY_PRODUCE, BY_API_VERSIONS), BY_PRODUCE)
     run_started_ns: int | None = setting("kraftsim.run.started.ns", optional_long(at_least=0))
     events_dir: str | None = setting("kraftsim.events.dir", optional_text)
     seed: int = setting("kraftsim.seed", long_integer(), "0")

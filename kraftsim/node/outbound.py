@@ -17,6 +17,7 @@ from kraftsim import __version__
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent
 from kraftsim.node.security.login import RENEWED_AFTER, LinkSecurity, log_in
 from kraftsim.world.interface import Chunk, World
+from protocol.announced_window import PRODUCE_VERSION, announced_window
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.frames import FrameReader
@@ -105,6 +106,8 @@ class PeerConnection(asyncio.Protocol):
         self._own_versions = own_versions
         self._peer_versions: dict[int, VersionRange] = {}
         self._peer_features: dict[str, int] = {}
+        self.announced_window: int | None = None
+        """How many sequence numbers the peer lets a producer have under way, if its offer says so (KIP-758)."""
         self.is_migration_ready = False
         """Whether the peer said that it can take part in a migration from ZooKeeper (KIP-866)."""
         self._versions: dict[int, int] = {}
@@ -283,6 +286,8 @@ class PeerConnection(asyncio.Protocol):
         if answer.error_code != ErrorCode.NONE:
             raise Disconnected(f"{self._peer} answered ApiVersions with error {answer.error_code}")
         self._peer_versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        knows_windows = self._peer_versions.get(ApiKey.PRODUCE, (0, 0))[1] >= PRODUCE_VERSION
+        self.announced_window = announced_window(getattr(answer, "_tags", None)) if knows_windows else None
         self._peer_features = {row.name: row.max_version_level for row in answer.finalized_features}
         self.is_migration_ready = answer.zk_migration_ready
 

@@ -33,7 +33,7 @@ from kraftsim.node.broker.tiered_storage.tiered_storage import TieredStorage
 from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kraftsim.node.call import Handler
-from kraftsim.node.config import NodeConfig
+from kraftsim.node.config import ANNOUNCED_WINDOW, BY_API_VERSIONS, NodeConfig
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
@@ -88,6 +88,8 @@ class Broker:
         self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, guarded(self.shell, BROKER_GUARDS, broker_handlers())))
         self.offer = ApiOffer(self.source.apis, [handler.key for handler in self._handlers], self.source.supported_features)
         self.offer.is_migration_ready = config.is_migrating
+        if config.producer_state == ANNOUNCED_WINDOW and config.window_carrier == BY_API_VERSIONS:
+            self.offer.announce(config.max_in_flight_sequence_number_per_connection)
         self._listeners = Listeners(self.shell)
 
     def _make_source(self) -> MetadataSource:
@@ -187,6 +189,7 @@ class Broker:
             self.shell,
             lambda: self.image,
             self.partitions.hosted,
+            self.settings,
             self.parts.snapshot_remedy(self.config),
             own_versions=spoken_versions(self.source.apis),
             create_topic=lambda: self.creation.create([METADATA_TOPIC]),

@@ -3,6 +3,7 @@
 Source: org.apache.kafka.clients.producer.internals.Sender.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -58,6 +59,8 @@ class ProduceOutbox:
         """Hears after each answer which window the broker announces (KIP-758)."""
         self._waiting: dict[int, deque[tuple[SendProduce, bool]]] = {}
         self.is_closed = False
+        self._heard: dict[int, PeerConnection] = {}
+        """Over which connection the present window of each broker was heard of, where the offer says it."""
 
     def put(self, request: SendProduce, *, is_implicit: bool = False) -> None:
         """Send now if there is a connection; else queue up for one."""
@@ -82,7 +85,20 @@ class ProduceOutbox:
             for request, is_implicit in self._waiting.pop(broker_id):
                 self._send(connection, request, is_implicit)
 
+    def _hear_offer(self, broker_id: int, connection: PeerConnection) -> None:
+        """Tell what a connection's offer says of windows, once, and when the present step is over."""
+        if self._on_window is None or connection.announced_window is None or self._heard.get(broker_id) is connection:
+            return
+        self._heard[broker_id] = connection
+        asyncio.get_running_loop().call_soon(self._tell_window, broker_id, connection)
+
+    def _tell_window(self, broker_id: int, connection: PeerConnection) -> None:
+        if self._on_window is not None and not self.is_closed and connection.is_open:
+            self._on_window(broker_id, connection.announced_window)
+
     def _send(self, connection: PeerConnection, request: SendProduce, is_implicit: bool) -> None:
+        self._hear_offer(request.broker_id, connection)
+
         def take(answer: Message | OSError) -> None:
             if self.is_closed:
                 return
@@ -91,7 +107,8 @@ class ProduceOutbox:
             else:
                 assert isinstance(answer, ProduceResponse), "Produce was asked"
                 if self._on_window is not None:
-                    self._on_window(request.broker_id, announced_window(getattr(answer, "_tags", None)))
+                    told = announced_window(getattr(answer, "_tags", None))
+                    self._on_window(request.broker_id, connection.announced_window if told is None else told)
                 self._settle(ProduceAnswered(request.request_id, _partition_answers(answer)))
 
         try:

@@ -21,7 +21,7 @@ from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
 from kraftsim.node.broker.partitions import PartitionKey
 from kraftsim.node.broker.transactions.produce_verification import ProduceVerification, Verified
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler
-from kraftsim.node.config import ANNOUNCED_WINDOW
+from kraftsim.node.config import ANNOUNCED_WINDOW, BY_PRODUCE
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
@@ -93,7 +93,8 @@ class ProduceWork:
         self.first_error = ErrorCode.NONE
         self.leader_endpoints: dict[int, NodeEndpoint] = {}
         self.response = ProduceResponse()
-        if broker.config.producer_state == ANNOUNCED_WINDOW and self.version >= FIRST_VERSION_WITH_WINDOW:
+        announces = broker.config.producer_state == ANNOUNCED_WINDOW and broker.config.window_carrier == BY_PRODUCE
+        if announces and self.version >= FIRST_VERSION_WITH_WINDOW:
             announce_window(self.response, broker.config.max_in_flight_sequence_number_per_connection)
 
     def run(self, request: ProduceRequest) -> None:
