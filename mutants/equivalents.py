@@ -6,5 +6,9 @@ from typing import Final
 EQUIVALENT: Final[Mapping[str, str]] = {
     "log.PartitionLog.flush/bound-1": "the segments that are looked at then have been flushed, and are passed over two lines below",
     "log.PartitionLog.flush/bound-2": "a segment that was flushed to its end is flushed once more, which changes nothing",
+    "snapshot_files.SnapshotFiles._name/left-out-2": "a file that stays open breaks no promise",
+    "snapshot_files.SnapshotFiles._name/left-out-3": "what is still open under this name is another copy of the same snapshot",
+    "snapshot_files.SnapshotFiles._name/swapped-2": "two files are closed, whichever is first",
+    "snapshot_files.SnapshotFiles._name/swapped-3": "what is still open under this name is another copy of the same snapshot",
     "manager.ProducerStateManager._check_sequence/bound-3": "equal epochs have returned three lines above: only lower ones come here",
 }
