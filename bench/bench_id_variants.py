@@ -1,8 +1,9 @@
 """Producer ids as KIP-730 has them, and as it might have: ids burned by crashes and lost answers, stalls with and without prefetch, block sizes.
 
-python -m bench.bench_id_variants [--seed 1] [--seconds 60] [--spark 'local[2]']
+python -m bench.bench_id_variants [--seed 1] [--seconds 60] [--nodes [--plot FILE]] [--spark 'local[2]']
 
-Counts follow from the seed alone. With --spark the allocations of the first table are read as an audit trail: who owns which id.
+Counts follow from the seed alone. The rules are played by themselves, with --nodes by clusters in virtual time.
+With --spark the allocations of the first table are read as an audit trail: who owns which id.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from bench.id_variants.lab import Found, Terms, play
+from bench.id_variants.node_tables import print_all
 from kraftsim.core.decision import Decision
 from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
@@ -106,7 +108,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--spark", metavar="MASTER")
+    parser.add_argument("--nodes", action="store_true", help="play clusters")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="with --nodes: draw what clients wait for")
     options = parser.parse_args()
+    if options.nodes:
+        print_all(options.seed, options.plot)
+        return 0
     print(f"seed {options.seed}, {options.seconds:g} virtual seconds, 3 brokers, 100 ids a second each, 50 ms until a block is there")
     found = crash_loops(options.seed, options.seconds)
     prefetch(options.seed, options.seconds)
