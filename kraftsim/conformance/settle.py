@@ -14,9 +14,9 @@ SETTLE_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 0.02
 
 
-def settled(look: Callable[[], T], is_there: Callable[[T], bool], what: str) -> T:
+def settled(look: Callable[[], T], is_there: Callable[[T], bool], what: str, seconds: float = SETTLE_SECONDS) -> T:
     """Look again and again until it is there, and return what was seen. Raises Unmet if it never is."""
-    give_up_at = time.monotonic() + SETTLE_SECONDS
+    give_up_at = time.monotonic() + seconds
     while True:
         seen = look()
         if is_there(seen):

@@ -1,15 +1,17 @@
 """Tiered storage: which topics may be tiered, where their logs begin, here and in the remote store, and how they are read and cut there.
 
 Held to it is a node that has a remote store, and copies what is closed within seconds (remote.log.manager.task.interval.ms).
-Source: KIP-405, KIP-950, KIP-1005; asked of Apache Kafka 3.9.1 and 4.1.2 with LocalTieredStorage.
+Source: KIP-405, KIP-950, KIP-956, KIP-1005; asked of Apache Kafka 3.9.1 and 4.1.2 with LocalTieredStorage.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error
 from kraftsim.conformance.k32_describe_configs import told
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import settled
+from kraftsim.conformance.settle import own_broker_id, settled
 from kraftsim.conformance.target import Target, Topic
 from kraftsim.conformance.throw_away import throw_away_broker
 from kraftsim.conformance.tiered_topics import (
@@ -64,6 +66,10 @@ FETCH_BY_NAME = 12
 NEWEST_OF_FOLLOWERS = 14
 """The last version of Fetch in which a follower stands in the request itself, and not in a tagged field."""
 TIMEOUT_MS = 10_000
+UNLIMITED = str(2**63 - 1)
+HELD_SECONDS = 1.5
+QUOTA_SECONDS = 25.0
+"""So long at least what was copied before the limit is held against a node: eleven windows of a second, unless it was told otherwise."""
 REMOTE = 3
 """An offset in the middle of what is in the remote store only."""
 
@@ -214,7 +220,7 @@ def three_beginnings(target: Target) -> None:
 @REQUIREMENTS.that(11, "of a topic that is not tiered the local log is the whole one (-4), and the store has nothing (-5: offset -1)", source=OFFSETS)
 def not_tiered(target: Target) -> None:
     need_remote_store(target)
-    topic = target.topic()
+    topic = target.topic(configs={"retention.ms": "-1"})
     fill(target, topic, 0, 3)
     expect_equal([listed(target, topic, each).offset for each in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)], [0, 0], "both beginnings")
     expect_equal(listed(target, topic, LATEST_TIERED_TIMESTAMP).offset, -1, "the last offset in the store")
@@ -333,3 +339,58 @@ def created_again(target: Target, name: str) -> int:
         answer = peer.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=15000), target.newest(ApiKey.CREATE_TOPICS), CreateTopicsResponse)
     code: int = answer.topics[0].error_code
     return code
+
+
+@contextmanager
+def _limited(target: Target, key: str) -> Iterator[None]:
+    """Let all brokers move a byte a second while the block lasts, and be without limit behind it."""
+    _set_for_brokers(target, key, "1")
+    try:
+        yield
+    finally:
+        _set_for_brokers(target, key, UNLIMITED)
+
+
+def _set_for_brokers(target: Target, key: str, value: str) -> None:
+    resource = AlterConfigsResource(
+        resource_type=ConfigResourceType.BROKER, resource_name="", configs=[AlterableConfig(name=key, config_operation=SET, value=value)]
+    )
+    with target.peer() as peer:
+        asked = IncrementalAlterConfigsRequest(resources=[resource])
+        answer = peer.ask(asked, target.newest(ApiKey.INCREMENTAL_ALTER_CONFIGS), IncrementalAlterConfigsResponse)
+    expect_error(answer.responses[0].error_code, ErrorCode.NONE, f"{key}={value}")
+    broker = str(own_broker_id(target))
+    settled(lambda: told(target, ConfigResourceType.BROKER, broker, key).value, lambda seen: seen == value, f"{key}={value}")
+
+
+@REQUIREMENTS.that(
+    21, "copies are held back by a rate that can be changed at any time; the first one is made all the same", source="KIP-956", since="3.9"
+)
+def copies_held_back(target: Target) -> None:
+    need_remote_store(target)
+    with _limited(target, "remote.log.manager.copy.max.bytes.per.second"):
+        topic = target.topic(configs=TIERED, name=target.fresh_name("tiered"))
+        fill(target, topic, 0, END + 1)
+        settled(
+            lambda: listed(target, topic, LATEST_TIERED_TIMESTAMP).offset,
+            lambda seen: seen >= BATCHES_EACH - 1,
+            "the copy of one segment",
+            QUOTA_SECONDS,
+        )
+        time.sleep(HELD_SECONDS)
+        seen = listed(target, topic, LATEST_TIERED_TIMESTAMP).offset
+        expect(seen < END - 1, f"all that is closed was copied at once, up to {seen}")
+    wait_for_local_start(target, topic, END)
+
+
+@REQUIREMENTS.that(
+    22, "reads from the store are held back by a rate: who is too fast gets nothing for now, and no error", source="KIP-956", since="3.9"
+)
+def reads_held_back(target: Target) -> None:
+    topic = archived_topic(target)
+    with _limited(target, "remote.log.manager.fetch.max.bytes.per.second"):
+        expect_equal(_read_from(target, topic, 0)[0], 0, "the first read")
+        row = _read(target, topic, BATCHES_EACH)
+        expect_equal((row.error_code, bytes(row.records or b"")), (0, b""), "error and records of the second one")
+        expect_equal(_offsets(_read(target, topic, END)), [END], "what is in the local log")
+    expect_equal(_read_from(target, topic, BATCHES_EACH)[0], BATCHES_EACH, "the same without a limit")

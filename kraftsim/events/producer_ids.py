@@ -7,7 +7,8 @@ class ProducerIdBlockAllocated(Event):
     """The ids first_producer_id .. next_producer_id - 1 belong to a broker from now on.
 
     `given_by` says whose decision that is: 'quorum' for a record of the metadata log at `offset`; where a znode was set, the
-    'controller' that answers AllocateProducerIds, or the 'broker' itself (offset and broker_epoch are -1 then).
+    'controller' that answers AllocateProducerIds, or the 'broker' itself; a broker that asks nobody, a variant of KIP-730, gives them to 'itself'
+    (offset and broker_epoch are -1 in both).
     """
 
     broker_id: int

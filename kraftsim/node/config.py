@@ -221,6 +221,16 @@ class NodeConfig:
     remote_log_manager_thread_pool_size: int = setting("remote.log.manager.thread.pool.size", integer(at_least=1), "10")
     remote_log_reader_max_pending_tasks: int = setting("remote.log.reader.max.pending.tasks", integer(at_least=1), "100")
     remote_fetch_max_wait_ms: int = setting("remote.fetch.max.wait.ms", integer(at_least=1), "500")
+    remote_log_manager_copy_max_bytes_per_second: int = setting(
+        "remote.log.manager.copy.max.bytes.per.second", long_integer(at_least=1), str(INT64_MAX)
+    )
+    remote_log_manager_copy_quota_window_num: int = setting("remote.log.manager.copy.quota.window.num", integer(at_least=1), "11")
+    remote_log_manager_copy_quota_window_size_seconds: int = setting("remote.log.manager.copy.quota.window.size.seconds", integer(at_least=1), "1")
+    remote_log_manager_fetch_max_bytes_per_second: int = setting(
+        "remote.log.manager.fetch.max.bytes.per.second", long_integer(at_least=1), str(INT64_MAX)
+    )
+    remote_log_manager_fetch_quota_window_num: int = setting("remote.log.manager.fetch.quota.window.num", integer(at_least=1), "11")
+    remote_log_manager_fetch_quota_window_size_seconds: int = setting("remote.log.manager.fetch.quota.window.size.seconds", integer(at_least=1), "1")
     tiering_remedy: str = setting("kraftsim.tiering.remedy", text_value)
     producer_snapshots: str = setting("kraftsim.producer.snapshots", choice(AS_RELEASED, EVERY_SEGMENT, NEWEST_TWO, REPLAY_YOUNGER), AS_RELEASED)
 
@@ -234,6 +244,7 @@ class NodeConfig:
     group_consumer_heartbeat_interval_ms: int = setting("group.consumer.heartbeat.interval.ms", integer(at_least=1), "5000")
     group_consumer_max_size: int = setting("group.consumer.max.size", integer(at_least=1), "2147483647")
     group_consumer_assignors: tuple[str, ...] = setting("group.consumer.assignors", names, "uniform,range")
+    group_consumer_migration_policy: str = setting("group.consumer.migration.policy", choice("", "bidirectional", "upgrade", "downgrade", "disabled"))
     group_consumer_assignment_interval_ms: int | None = setting("group.consumer.assignment.interval.ms", optional_long(at_least=0))
     offset_metadata_max_bytes: int = setting("offset.metadata.max.bytes", integer(), "4096")
     offsets_retention_minutes: int = setting("offsets.retention.minutes", integer(at_least=1), "10080")
@@ -273,6 +284,7 @@ class NodeConfig:
 
     # ours
     release: str = setting("kraftsim.release", text_value, "3.9")
+    window_carrier: str = setting("kraftsim.window.carrier", choice(BY_PRODUCE, BY_API_VERSIONS), BY_PRODUCE)
     producer_state: str = setting("kraftsim.producer.state", choice(FIVE_BATCHES, LATEST_BATCH, ANNOUNCED_WINDOW), FIVE_BATCHES)
     offset_fencing: str = setting("kraftsim.offset.fencing", text_value)
     unknown_producer: str = setting("kraftsim.unknown.producer", choice(*UNKNOWN_PRODUCERS), UNKNOWN_PRODUCERS[0])
@@ -284,7 +296,6 @@ class NodeConfig:
     cluster_id: str = setting("kraftsim.cluster.id", text_value, DEFAULT_CLUSTER_ID)
     run: str = setting("kraftsim.run", text_value, "run")
     node_name: str = setting("kraftsim.node.name", text_value)
-    window_carrier: str = setting("kraftsim.window.carrier", choice(BY_PRODUCE, BY_API_VERSIONS), BY_PRODUCE)
     run_started_ns: int | None = setting("kraftsim.run.started.ns", optional_long(at_least=0))
     events_dir: str | None = setting("kraftsim.events.dir", optional_text)
     seed: int = setting("kraftsim.seed", long_integer(), "0")

@@ -119,6 +119,7 @@ CASES = [
     Case("next ids grow", MONOTONIC, broker(allocated(0, 1000), allocated(1000, 2000)), OK, 2),
     Case("a next id again", MONOTONIC, [("a", allocated(0, 1000)), ("b", allocated(0, 1000))], VIOLATED, 2, ("b.1.0",), (("a.1.0", "b.1.0"),)),
     Case("back and on from there", MONOTONIC, broker(allocated(0, 9), allocated(5, 8), allocated(8, 9)), VIOLATED, 3, ("b.1.1",)),
+    Case("what a broker counts off by itself", MONOTONIC, broker(allocated(0, 9), allocated(90, 99, given_by="itself"), allocated(9, 12)), OK, 2),
     Case("nothing allocated", MONOTONIC, broker(received(0, 1000)), VACUOUS, 0),
     # --- owned blocks
     Case("ids of own blocks", OWNED, broker(received(0, 3), returned(0), returned(2), received(5, 8), returned(5), returned(1)), OK, 4),

@@ -37,5 +37,6 @@ def tiered_settings(store: Path, release: str = DEFAULT_RELEASE) -> dict[str, st
         "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
         "remote.log.manager.task.interval.ms": "300",
         "log.retention.check.interval.ms": "300",
+        "remote.log.manager.copy.quota.window.num": "6",
         "log.initial.task.delay.ms": "300",
     }

@@ -26,6 +26,7 @@ OURS = {
     "remote.log.manager.task.interval.ms": "100",
     "remote.log.manager.thread.pool.size": "1",
     "log.retention.check.interval.ms": "100",
+    "remote.log.manager.copy.quota.window.num": "6",
     "log.initial.task.delay.ms": "100",
 }
 

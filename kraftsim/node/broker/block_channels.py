@@ -126,7 +126,7 @@ class BlocksOnOwnDisk:
                 first_producer_id=block.first_producer_id,
                 next_producer_id=block.next_producer_id,
                 offset=NO_OFFSET,
-                given_by="broker",
+                given_by="itself",
             )
         )
         on_answer(AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size))

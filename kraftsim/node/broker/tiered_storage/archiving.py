@@ -16,6 +16,7 @@ from kraftsim.events.tiered_storage import EmptySnapshotWritten, ProducerStateCo
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.deleting import RemoteDeletion
 from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
+from kraftsim.node.broker.tiered_storage.remote_quotas import RemoteQuota
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
 from kraftsim.world.interface import Chunk, File, FileSlice, World
 from protocol.disk.file_names import LOG, OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
@@ -47,6 +48,7 @@ class Archivist:
         metadata: RemoteMetadataLog,
         remedy: SnapshotRemedy,
         deletion: RemoteDeletion,
+        quota: RemoteQuota,
         *,
         custom_metadata_max_bytes: int,
     ) -> None:
@@ -57,6 +59,7 @@ class Archivist:
         self._remedy = remedy
         self._custom_metadata_max_bytes = custom_metadata_max_bytes
         self._deletion = deletion
+        self._quota = quota
         self._ids = world.random("remote segment ids")
 
     async def copy_due(self, hosted: HostedPartition) -> int:
@@ -71,9 +74,10 @@ class Archivist:
         if self._remedy.at_archive is AtArchive.HOLD and any(each.next_offset not in hosted.snapshots.offsets for each in due):
             return 0
         for count, each in enumerate(due):
-            reign = replica.reign
-            if reign is None or not hosted.log.is_open:
+            await self._quota.wait()
+            if replica.reign is None or not hosted.log.is_open:
                 return count
+            self._quota.record(each.segment.size_bytes)
             try:
                 await self._copy(hosted, each)
             except (CopyFailed, OSError) as failure:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.partitions.following import Following
 from kraftsim.core.tiered_storage.copying import highest_copied_offset
@@ -19,6 +20,7 @@ from kraftsim.node.broker.tiered_storage.archiving import Archivist
 from kraftsim.node.broker.tiered_storage.deleting import TOPIC_IS_GONE, RemoteDeletion
 from kraftsim.node.broker.tiered_storage.follower_rebuild import FollowerRebuild
 from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
+from kraftsim.node.broker.tiered_storage.remote_quotas import COPY, FETCH, RemoteQuota
 from kraftsim.node.broker.tiered_storage.remote_reader import RemoteReader, RemoteRecords
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteStore
 from kraftsim.node.broker.tiered_storage.store_settings import store_location
@@ -39,6 +41,7 @@ class TieredStorage:
         shell: NodeShell,
         image: Callable[[], MetadataImage],
         hosted: Callable[[], list[HostedPartition]],
+        settings: Callable[[], BrokerSettings],
         remedy: SnapshotRemedy,
         *,
         own_versions: Mapping[int, VersionRange],
@@ -56,6 +59,21 @@ class TieredStorage:
         node_id = shell.config.node_id
         self.metadata = RemoteMetadataLog(shell, image, own_versions=own_versions, create_topic=create_topic)
         self._deletion = RemoteDeletion(shell.world, node_id, store, self.metadata)
+        clock, config = shell.world.clock, shell.config
+        copies = RemoteQuota(
+            COPY,
+            windows=config.remote_log_manager_copy_quota_window_num,
+            window_seconds=config.remote_log_manager_copy_quota_window_size_seconds,
+            settings=settings,
+            clock=clock,
+        )
+        self._reads = RemoteQuota(
+            FETCH,
+            windows=config.remote_log_manager_fetch_quota_window_num,
+            window_seconds=config.remote_log_manager_fetch_quota_window_size_seconds,
+            settings=settings,
+            clock=clock,
+        )
         self._archivist = Archivist(
             shell.world,
             node_id,
@@ -63,6 +81,7 @@ class TieredStorage:
             self.metadata,
             remedy,
             self._deletion,
+            copies,
             custom_metadata_max_bytes=shell.config.remote_log_metadata_custom_metadata_max_bytes,
         )
         self._reader = RemoteReader(store, self.catalogue_of)
@@ -136,6 +155,7 @@ class TieredStorage:
             async with asyncio.timeout(self._config.remote_fetch_max_wait_ms / 1000):
                 while self.catalogue_of(hosted) is None:
                     await asyncio.sleep(0.05)
+                await self._reads.wait()
                 found = await self._reader.read(hosted, offset, bytes_max, at_least_one=at_least_one, reads_committed=reads_committed)
         except TimeoutError:
             found = None
@@ -144,6 +164,7 @@ class TieredStorage:
         finally:
             self._reads_under_way -= 1
         size_bytes = len(found.records) if isinstance(found, RemoteRecords) else 0
+        self._reads.record(size_bytes)
         reason = found.why if isinstance(found, Refusal) else "" if found is not None else "time out"
         self._shell.world.note(RemoteRead(topic=hosted.topic, partition=hosted.partition, fetch_offset=offset, size_bytes=size_bytes, reason=reason))
         return found
