@@ -17,9 +17,9 @@ def test_clients_of_many_releases_do_their_works_on_ours(line: str):
     """All of them, on all lines, and beside Apache Kafka: `make clients`."""
     clients = brought([client(name) for name in SOME])
     cells = kept()
+    expected = {each.name: cells[each.name][f"{OURS} {line}"] for each in clients}
     with ours(line) as bootstrap:
-        found = ask(bootstrap, clients)
-    assert found == {each.name: cells[each.name][f"{OURS} {line}"] for each in clients}
+        assert ask(bootstrap, clients, expected) == expected
 
 
 def test_what_was_found_on_ours_was_found_on_apache_kafka_of_the_same_line():

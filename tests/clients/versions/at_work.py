@@ -29,6 +29,8 @@ SAME_AS = {
     "TIMEOUT": ErrorCode.REQUEST_TIMED_OUT,
     "TRANSPORT": ErrorCode.NETWORK_EXCEPTION,
     "DISCONNECT": ErrorCode.NETWORK_EXCEPTION,
+    "UNKNOWN_TOPIC": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    "UNKNOWN_PARTITION": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     "WAIT_COORD": ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 """What clients say of themselves, without a broker's word."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.migrating import Migration
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
 from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
 from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
 from kraftsim.faults.fault import Fault
@@ -25,6 +25,7 @@ COPIERS = ("java 2.3.1", "java 2.8.2", "java 3.4.1", "librdkafka 1.9.2", "librdk
 BY_NAME = ("java 2.8.2", "java 3.4.1")
 """Copiers that begin on 2.3: it does not know members in transactions, so an application names its group only, which Java since 4.0 cannot."""
 IDS_PER_RESTART = 5
+PATIENCE_SECONDS = 300.0
 SETTINGS = {
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
@@ -44,6 +45,30 @@ PROVEN = (
     "every-input-copied-once",
     "only-retriable-errors",
 )
+
+
+@dataclass(kw_only=True, slots=True)
+class PatientUpgrade(Upgrade):
+    """Waits as long as a busy machine may take: what clients are told is judged here, not how fast nodes are."""
+
+    async def settled(self) -> None:
+        """Return when somebody leads, all brokers serve and all replicas are in sync. Raises LivenessLost."""
+        stage = self.stage
+        if stage.spec.controllers:
+            await within(stage, "leader", stage.wait_for_leader(), PATIENCE_SECONDS)
+        await within(stage, "brokers", _brokers(stage), PATIENCE_SECONDS)
+        for topic, partitions in self.topics.items():
+            await within(stage, "replicas", stage.wait_for_replicas(topic, partitions), PATIENCE_SECONDS)
+
+
+async def _brokers(stage: Stage) -> None:
+    """Wait for all brokers; the cluster's own probe gives up sooner."""
+    while True:
+        try:
+            await stage.wait_for_brokers()
+        except TimeoutError:
+            continue
+        return
 
 
 @dataclass(kw_only=True, slots=True)
@@ -103,7 +128,7 @@ class Journey:
         async def ask() -> None:
             await asker.ask(IDS_PER_RESTART)
 
-        upgrade = Upgrade(stage=stage, topics=at_work.topics, after_each=ask)
+        upgrade = PatientUpgrade(stage=stage, topics=at_work.topics, after_each=ask)
         for line in self.on_zookeeper:
             await upgrade.brokers_to(line)
             await upgrade.raise_version(line)

@@ -99,13 +99,9 @@ def word_of(client: Client) -> str:
     return client.name.replace(" ", "-").replace(".", "-")
 
 
-def prepare(bootstrap: str, clients: Sequence[Client]) -> None:
-    """Create all topics, and fill those that are read."""
-    admin = AdminClient({**QUIET, "bootstrap.servers": bootstrap})
-    names = [FIXED, MIXED, *(f"{word_of(client)}-{output}" for client in clients for output in OUTPUTS)]
-    made: Mapping[str, Future[None]] = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names])
-    for future in made.values():
-        future.result(SECONDS)
+def prepare(bootstrap: str, words: Sequence[str]) -> None:
+    """Create the topics of some words, and those that all read, and fill these."""
+    create_topics(bootstrap, [FIXED, MIXED, *(f"{word}-{output}" for word in words for output in OUTPUTS)])
     writer = Producer({**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in range(COUNT):
         writer.produce(FIXED, b"value-%d" % number, b"key-%d" % number, number % PARTITIONS)
@@ -123,9 +119,16 @@ def prepare(bootstrap: str, clients: Sequence[Client]) -> None:
             writer.commit_transaction(SECONDS)
 
 
-def put_to(program: Program, work: Work, bootstrap: str, *, seconds: float) -> str:
-    """Let a program do a work, and return its outcome."""
-    word = word_of(program.client)
+def create_topics(bootstrap: str, names: Sequence[str]) -> None:
+    """Create topics."""
+    admin = AdminClient({**QUIET, "bootstrap.servers": bootstrap})
+    made: Mapping[str, Future[None]] = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names])
+    for future in made.values():
+        future.result(SECONDS)
+
+
+def put_to(program: Program, work: Work, bootstrap: str, word: str, *, seconds: float) -> str:
+    """Let a program do a work, with topics and groups of a word, and return its outcome."""
     for line, expected in zip(work.lines(word), work.answers, strict=True):
         program.tell(line)
         told = program.answer(seconds)

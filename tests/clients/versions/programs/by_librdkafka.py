@@ -15,6 +15,7 @@ REST_MS = 300
 PAUSE_SECONDS = 0.2
 CALL_MS = 10_000
 BATCH = 40
+UNKNOWN_FOR_A_MOMENT = ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 
 
 class Client:
@@ -38,9 +39,14 @@ class Client:
     # Producing -----------------------------------------------------------------------------------------------------------------------------
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        """Hand one record over."""
-        if self.c.rd_kafka_produce(self._topic(topic), partition, COPY_PAYLOAD, value, len(value), key, len(key), None):
-            raise Failed(self.library.name_of(self.c.rd_kafka_last_error()))
+        """Hand one record over. A broker in ZooKeeper mode that comes up knows no topic for a moment: then it is tried again."""
+        give_up_at = time.monotonic() + CALL_MS / 1000
+        while self.c.rd_kafka_produce(self._topic(topic), partition, COPY_PAYLOAD, value, len(value), key, len(key), None):
+            name = self.library.name_of(self.c.rd_kafka_last_error())
+            if name not in UNKNOWN_FOR_A_MOMENT or time.monotonic() > give_up_at:
+                raise Failed(name)
+            say("trouble", name, "retriable")
+            self.poll(SHORT_MS)
 
     def poll(self, milliseconds: int) -> None:
         """Hear what became of records."""
