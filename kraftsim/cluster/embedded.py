@@ -32,12 +32,13 @@ READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunningNode:
-    """A node and the world it lives in."""
+    """A node and the world it lives in; `failing` is done when it has given up by itself."""
 
     node: Node
     world: RealWorld
+    failing: "asyncio.Task[BaseException] | None" = None
 
 
 class EmbeddedCluster:
@@ -145,8 +146,9 @@ class EmbeddedCluster:
         return name not in self._nodes
 
     def has_ended(self, name: str) -> bool:
-        """Tell whether a node that was not killed gave up by itself: never, as far as anybody sees who shares its process."""
-        return False
+        """Tell whether a node that was not killed gave up by itself."""
+        running = self._nodes.get(name)
+        return running is not None and running.failing is not None and running.failing.done()
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -178,11 +180,12 @@ class EmbeddedCluster:
         config = parse_node({**properties, "kraftsim.events.dir": str(self.directory.events)})
         world = real_world_of(config, self.started_ns)
         node = build_node(config, world)
-        self._nodes[name] = RunningNode(node, world)
+        running = self._nodes[name] = RunningNode(node, world)
         await node.start()
+        running.failing = asyncio.ensure_future(node.failed())
 
     async def _kill(self, name: str) -> None:
-        running = self._nodes.pop(name)
+        running = self._forget(name)
         running.node.abort()
         running.world.close()
 
@@ -191,10 +194,16 @@ class EmbeddedCluster:
             await asyncio.gather(*(self._stop(name) for name in names if name in self._nodes))
 
     async def _stop(self, name: str, kill_after_seconds: float = STOP_SECONDS) -> None:
-        running = self._nodes.pop(name)
+        running = self._forget(name)
         try:
             async with asyncio.timeout(kill_after_seconds):
                 await running.node.stop()
         except TimeoutError:
             running.node.abort()
         running.world.close()
+
+    def _forget(self, name: str) -> RunningNode:
+        running = self._nodes.pop(name)
+        if running.failing is not None:
+            running.failing.cancel()
+        return running

@@ -14,6 +14,8 @@ from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.runs import PhaseBegan, Settled
 
 LEADER_SECONDS = 10.0
+CONTROLLER_SECONDS = 30.0
+"""Before KRaft: the session of who was controller must be over first, and so must that of a broker's former life."""
 BROKERS_SECONDS = 30.0
 CONTROLLERS_SECONDS = 30.0
 CALLS_SECONDS = 2 * ProducerSettings().delivery_timeout_ms / 1000
@@ -66,7 +68,7 @@ async def _heal(stage: Stage, seconds: float, finished: asyncio.Event) -> None:
     stage.note(PhaseBegan(phase=LIVENESS))
     await stage.mend()
     began = stage.now_seconds()
-    await _settle(stage, "leader", stage.wait_for_leader(), LEADER_SECONDS, began)
+    await _settle(stage, "leader", stage.wait_for_leader(), LEADER_SECONDS if stage.spec.controllers else CONTROLLER_SECONDS, began)
     await _settle(stage, "brokers", stage.wait_for_brokers(), BROKERS_SECONDS, began)
     await _settle(stage, "controllers", stage.wait_for_controllers(), CONTROLLERS_SECONDS, began)
     await _settle(stage, "calls", finished.wait(), CALLS_SECONDS, began)

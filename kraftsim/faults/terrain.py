@@ -216,7 +216,7 @@ ZOOKEEPER_MODE_MOMENTS = (
     Moment("ZookeeperSessionEnded", ZOOKEEPER, 4),
 )
 ZOOKEEPER_SETTINGS: Mapping[str, Between | OneOf] = {
-    "zookeeper.session.timeout.ms": Between(2000, 9000),
+    "zookeeper.session.timeout.ms": Between(2000, 6000),
 }
 BROKER_SETTINGS: Mapping[str, Between | OneOf] = {
     "broker.session.timeout.ms": Between(2000, 9000),
