@@ -8,6 +8,7 @@ import pytest
 
 from kraftsim.analysis.id_audit import Compared, Holes, IdAudit, OwnerOfId, audit
 from kraftsim.analysis.id_trail import METADATA_DIRECTORY, NoMetadataLog, metadata_directories, read_trail
+from kraftsim.conformance.target import Target
 from protocol.batches import build_batch
 from protocol.disk.file_names import segment_file_name
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
@@ -15,6 +16,7 @@ from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.registry import build_record
 from protocol.records import Record
 from protocol.schema import Message
+from tests.apache_kafka.harness import ApacheKafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,3 +120,16 @@ def test_what_a_snapshot_replaced_has_no_owner_any_more(tmp_path: Path, spark: "
     assert found.asked == (OwnerOfId(producer_id=1999), OwnerOfId(producer_id=2000, broker_id=1, broker_epoch=9, offset=3))
     assert [(kept.broker_id, kept.next_producer_id) for kept in found.snapshots] == [(-1, 2000), (-1, 2500)]
     assert "  ids 0 to 1999: whose they are went with the log that a snapshot replaced" in found.lines()
+
+
+@pytest.mark.interop
+def test_the_log_of_apache_kafka_is_read_as_ours_is() -> None:
+    """Its first block goes to the broker that a client has asked for an id."""
+    with ApacheKafka() as kafka:
+        target = Target(kafka.bootstrap)
+        ids = [target.producer_id()[0] for _ in range(3)]
+        (directory,) = metadata_directories(kafka.directory).values()
+        extent, rows = read_trail("apache", directory)
+    assert not extent.trouble and extent.next_offset > extent.first_offset
+    assert [(row.broker_id, row.next_producer_id, row.value_bytes, row.is_snapshot) for row in rows] == [(1, 1000, 24, False)]
+    assert ids == [0, 1, 2]
