@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from protocol.uuids import uuid_text
+from protocol.zookeeper.kafka_znodes import TOPICS
 from tests.apache_kafka.migration_run import Recording, Tree
 
 Each = TypeVar("Each")
@@ -16,15 +17,25 @@ MOVED_BY_EACH_RECORD = "/migration"
 READERS = "__consumer_offsets"
 
 
-def znodes(tree: Tree) -> dict[str, tuple[object, int]]:
-    """What each znode says, and how often it was written; not of /migration, which is written twice a second."""
+def znodes(tree: Tree, *, counts_states: bool = True) -> dict[str, tuple[object, int]]:
+    """What each znode says, and how often it was written; not of /migration, which is written twice a second.
+
+    Without `counts_states` not of what is said of a topic's partitions either: a broker of KRaft that is let in gets its leaderships back and says in
+    which directory it holds what. Both are one write if they are committed together, and two if not.
+    """
     found: dict[str, tuple[object, int]] = {}
     for path, (data, stat) in tree.items():
         text: object = data
         if data is not None and data.startswith(b"{"):
             text = {key: settled(key, value) for key, value in json.loads(data).items()}
-        found[path] = text, 0 if path == MOVED_BY_EACH_RECORD else stat.version
+        is_counted = path != MOVED_BY_EACH_RECORD and (counts_states or not is_of_partitions(path))
+        found[path] = text, stat.version if is_counted else 0
     return found
+
+
+def is_of_partitions(path: str) -> bool:
+    """Tell whether a znode is that of a topic, or the state of one of its partitions."""
+    return path.startswith(TOPICS) and (path.endswith("/state") or path.count("/") == TOPICS.count("/") + 1)
 
 
 def settled(key: str, value: object) -> object:

@@ -76,6 +76,8 @@ class Recording:
     requests: list[tuple[int, str, Message]] = field(default_factory=list)
     writes: list[tuple[str, str]] = field(default_factory=list)
     """(what was done, path), from the moment the controller began."""
+    later: list[tuple[str, str]] = field(default_factory=list)
+    """The same since the broker is restarted as one of KRaft."""
     producer_ids: list[int] = field(default_factory=list)
     acknowledged: int = 0
     refused: list[str] = field(default_factory=list)
@@ -241,6 +243,7 @@ def _migrated(stack: ExitStack, directory: Path, zookeeper_port: int, broker: Ap
             wait_for(lambda: clients.producer_ids[-1] >= 1000, "ids come from KRaft")
             time.sleep(1.0)
             found.mirrored, found.requests = znodes.tree(), list(door.requests)
+            ended = len(_writes(directory))
             _restart(broker, as_kraft(voters))
             acknowledged = clients.acknowledged
             wait_for(lambda: clients.acknowledged > acknowledged + 20, "the broker serves as one of KRaft")
@@ -250,7 +253,8 @@ def _migrated(stack: ExitStack, directory: Path, zookeeper_port: int, broker: Ap
             clients.end()
             found.read = clients.read_back()
             found.after = znodes.tree()
-        found.writes = _writes(directory)[began:]
+        written = _writes(directory)
+        found.writes, found.later = written[began:ended], written[ended:]
         log = directory / "controller" / "data" / "__cluster_metadata-0" / f"{0:020}.log"
         found.records = [each for each in metadata_records(log, release=DEFAULT_RELEASE) if each["type"] != "NO_OP_RECORD"]
         found.producer_ids, found.acknowledged, found.refused = clients.producer_ids, clients.acknowledged, clients.refused

@@ -40,8 +40,9 @@ def test_nothing_is_lost_and_no_producer_id_is_given_twice(ours: Recording, thei
 @compared
 @pytest.mark.parametrize("moment", ["before", "waiting", "dual", "mirrored", "after"])
 def test_the_same_znodes_say_the_same(ours: Recording, theirs: Recording, moment: str) -> None:
-    """Before, while the controllers wait, in dual write, after changes there, and when it is over."""
-    assert znodes(getattr(ours, moment)) == znodes(getattr(theirs, moment))
+    """Before, while the controllers wait, in dual write, after changes there, and when it is over (how often states were written then is timing)."""
+    counts = moment != "after"
+    assert znodes(getattr(ours, moment), counts_states=counts) == znodes(getattr(theirs, moment), counts_states=counts)
 
 
 @compared
@@ -60,5 +61,9 @@ def test_the_broker_is_told_the_same(ours: Recording, theirs: Recording) -> None
 
 @compared
 def test_zookeeper_is_written_in_the_same_order(ours: Recording, theirs: Recording) -> None:
-    """Claim, first comparison, blocks, a topic, its configuration, leaders; /migration moves with each, and with each NoOp."""
+    """Claim, first comparison, blocks, a topic, its configuration; /migration moves with each, and with each NoOp.
+
+    Once the broker is restarted as one of KRaft the same znodes are written: in which order, and how often, hangs on what is committed together.
+    """
     assert writes(ours.writes) == writes(theirs.writes)
+    assert set(writes(ours.later)) == set(writes(theirs.later))
