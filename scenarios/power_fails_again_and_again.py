@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills at times; in simulation six to fourteen losses of power, and leaders that are cut off."""
+    """Draw a schedule: over sockets kills at times; in simulation seven to fifteen losses of power, and leaders that are cut off."""
     if mode is not Mode.SIM:
         return tuple(_restart(random, random.choice(CONTROLLERS), _time(random), power_loss=False) for _ in range(random.randint(2, 4)))
     schedule = [_loss(random) for _ in range(random.randint(6, 14))]
@@ -61,7 +62,8 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     if random.random() < BLACKOUT_SHARE:
         at = _time(random)
         schedule += [_restart(random, name, at) for name in CONTROLLERS]
-    return tuple(schedule)
+    # However the rest strikes, somebody must take over from a leader that had told something: else nothing is learned of what leaders must have.
+    return (*schedule, _restart(random, LEADER_WORD, AtTime(at_ms=int(WORK_SECONDS * 500))))
 
 
 BLACKOUT_SHARE = 0.3
