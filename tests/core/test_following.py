@@ -1,5 +1,7 @@
 """What a follower makes of the answers of its leader, one at a time, and what a leader makes of those who ask it.   Source: KIP-595, KIP-630."""
 
+from dataclasses import replace
+
 import pytest
 
 from kraftsim.core.raft import effects as do
@@ -102,6 +104,14 @@ def test_only_what_follows_the_own_log_is_taken(batches: list[bytes], end_offset
     written = [effect for effect in effects if isinstance(effect, do.WriteFetched)]
     assert b"".join(bytes(each.records) for each in written) == b"".join(batches[: len(written[0].batches) if written else 0])
     assert [type(effect) for effect in effects] == ([do.WriteFetched, do.Flush] if end_offset > 2 else [])
+
+
+def test_a_replica_that_need_not_flush_counts_what_it_has_written_as_durable() -> None:
+    """An observer may: whatever it loses, the leader has. It fetches on at once."""
+    quorum = follower(1)
+    quorum.settings = replace(quorum.settings, always_flushes=False)
+    assert [type(effect) for effect in hear(quorum, answer(batch(1, 3)))] == [do.WriteFetched]
+    assert quorum.log.flushed_end_offset == quorum.log.end_offset == 2
 
 
 @pytest.mark.parametrize(("node_id", "is_noted"), [(OWN, True), (OBSERVER, False)])
