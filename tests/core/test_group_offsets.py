@@ -96,6 +96,18 @@ def test_a_commit_that_is_replicated_too_late_or_too_little_is_refused_and_count
     assert [each.committed(require_stable=True) for each in (lab, lab.reloaded())] == [6, 6]
 
 
+def test_a_commit_that_takes_too_long_again_and_again_is_answered_once():
+    """A replica that is away for long lets the same append be waited for several times; whoever asked was answered at the first."""
+    lab = GroupsLab()
+    lab.holds_back = True
+    waiter = lab.commit(5)
+    for _ in range(3):
+        lab.store(ErrorCode.REQUEST_TIMED_OUT)
+    assert lab.answers[waiter] == CommitAnswer((ErrorCode.REQUEST_TIMED_OUT,))
+    lab.store()
+    assert lab.committed(require_stable=True) == 5
+
+
 def test_metadata_that_is_too_long_is_refused():
     lab = GroupsLab(offset_metadata_max_bytes=3)
     assert lab.answers[lab.commit(5, metadata="abcd")] == CommitAnswer((ErrorCode.OFFSET_METADATA_TOO_LARGE,))

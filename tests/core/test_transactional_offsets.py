@@ -151,12 +151,14 @@ def test_what_is_not_written_is_not_pending(error, told):
     assert lab.committed(require_stable=True) is None
 
 
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(("ends", "expected"), [(ErrorCode.NONE, 6), (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)])
-def test_what_takes_too_long_is_refused_and_pending_once_it_is_replicated(ends, expected):
+def test_what_takes_too_long_is_refused_and_pending_once_it_is_replicated(ends, expected, times):
     lab = GroupsLab()
     lab.holds_back = True
     waiter = lab.commit_in_transaction(6)
-    lab.store(ErrorCode.REQUEST_TIMED_OUT)
+    for _ in range(times):
+        lab.store(ErrorCode.REQUEST_TIMED_OUT)
     assert lab.answers[waiter] == CommitAnswer((ErrorCode.REQUEST_TIMED_OUT,))
     lab.store(ends)
     lab.end_transaction(commits=True)

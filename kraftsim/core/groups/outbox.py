@@ -161,6 +161,7 @@ class Outbox:
     def stored(self, token: int, stored: Stored) -> None:
         """Go on after an append. Of offsets that took too long it may be told again how they ended after all."""
         waiting = self._waiting[token]
+        is_late = waiting.is_answered
         if stored.error is ErrorCode.REQUEST_TIMED_OUT and waiting.outlasts_answer:
             waiting.is_answered = True
         else:
@@ -170,7 +171,7 @@ class Outbox:
             base_offset=stored.base_offset,
             now=stored.now,
             is_replicated=stored.error in REPLICATED,
-            is_late=waiting.is_answered and token not in self._waiting,
+            is_late=is_late,
         )
         waiting.on_stored(told)
 
