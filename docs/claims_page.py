@@ -32,7 +32,7 @@ bench (`make bench ARGS=NAME`), a verb, a chapter of requirements, an invariant,
 [Comparing producers](comparing-producers.md) has the designs side by side.
 
 | document | {verdicts} |
-|---|{dashes}|
+|---|{dashes}
 {counts}
 """
 

@@ -47,7 +47,7 @@ DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"
 BY_PRODUCE, BY_API_VERSIONS = "produce", "api-versions"
 """Which answers announce a window: each to Produce, or the one to ApiVersions, together with a version of Produce of its own."""
-FIVE_BATCHES, LATEST_BATCH, ANNOUNCED_WINDOW = "five-batches", "latest-batch", "latest-batch-announced"
+FIVE_BATCHES, LATEST_BATCH, LATEST_BATCH_46, ANNOUNCED_WINDOW = "five-batches", "latest-batch", "latest-batch-46", "latest-batch-announced"
 UNKNOWN_PRODUCERS = ("as-released", "accepted", "unknown-producer-id", "out-of-order")
 """What becomes of a producer that is not known: the first goes by the release."""
 AS_RELEASED, EVERY_SEGMENT, NEWEST_TWO, REPLAY_YOUNGER = "as-released", "every-segment", "newest-two", "replay-younger"
@@ -285,7 +285,7 @@ class NodeConfig:
     # ours
     release: str = setting("kraftsim.release", text_value, "3.9")
     window_carrier: str = setting("kraftsim.window.carrier", choice(BY_PRODUCE, BY_API_VERSIONS), BY_PRODUCE)
-    producer_state: str = setting("kraftsim.producer.state", choice(FIVE_BATCHES, LATEST_BATCH, ANNOUNCED_WINDOW), FIVE_BATCHES)
+    producer_state: str = setting("kraftsim.producer.state", choice(FIVE_BATCHES, LATEST_BATCH, LATEST_BATCH_46, ANNOUNCED_WINDOW), FIVE_BATCHES)
     offset_fencing: str = setting("kraftsim.offset.fencing", text_value)
     unknown_producer: str = setting("kraftsim.unknown.producer", choice(*UNKNOWN_PRODUCERS), UNKNOWN_PRODUCERS[0])
     producer_ids: str = setting("kraftsim.producer.ids", choice(AS_RELEASED, ENDING, ON_DEMAND, EAGER), AS_RELEASED)

@@ -27,7 +27,7 @@ from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlock
 from kraftsim.core.producer_ids.source import ProducerIdSource
 from kraftsim.core.producer_ids.source_variants import EagerBlockClient, OnDemandBlockClient, TerminatingBlockClient
 from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
-from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
+from kraftsim.core.producer_state.latest_batch import LatestBatchRepeated, LatestBatchStateManager
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
 from kraftsim.core.raft.leadership import Leadership
@@ -53,6 +53,7 @@ from kraftsim.node.config import (
     EVERY_SEGMENT,
     LAST_ID,
     LATEST_BATCH,
+    LATEST_BATCH_46,
     NEWEST_TWO,
     ON_DEMAND,
     REPEATING,
@@ -200,8 +201,9 @@ class Parts:
 
     def producer_state(self, config: NodeConfig) -> ProducerStateManager:
         """Make the producer state of one partition."""
-        keeps_latest_only = config.producer_state in (LATEST_BATCH, ANNOUNCED_WINDOW)
-        return (self.latest_batch_state_manager if keeps_latest_only else self.producer_state_manager)(self.producer_policy(config))
+        latest = self.latest_batch_state_manager
+        others: dict[str, type[ProducerStateManager]] = {LATEST_BATCH_46: LatestBatchRepeated, LATEST_BATCH: latest, ANNOUNCED_WINDOW: latest}
+        return others.get(config.producer_state, self.producer_state_manager)(self.producer_policy(config))
 
     def producer_policy(self, config: NodeConfig, settings: BrokerSettings | None = None) -> ProducerStatePolicy:
         """Return how producers are judged: as the release does, as the properties say, and as `settings` say that were changed while brokers run."""

@@ -11,6 +11,7 @@ def test_the_state_of_producers_is_chosen_for_each_node() -> None:
     """An old batch is DUPLICATE_SEQUENCE_NUMBER without an offset, and nothing is written; the latest one has its offset."""
     expected = {
         "latest-batch": {11: (0, 11), 6: (46, -1), 1: (46, -1)},
+        "latest-batch-46": {11: (46, 11), 6: (46, -1), 1: (46, -1)},
         "five-batches": {11: (0, 11), 7: (0, 7), 6: (45, -1), 1: (45, -1)},
     }
     for kind, answers in expected.items():

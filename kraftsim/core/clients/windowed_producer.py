@@ -28,6 +28,17 @@ class WindowedQueue(PartitionQueue):
         return not under_way or under_way + len(batch.records) <= self.window
 
 
+class LiteralQueue(WindowedQueue):
+    """Falls back to five as the text has it, to five sequence numbers: a batch of six records waits until it is alone."""
+
+    def has_room_for(self, batch: OutgoingBatch) -> bool:
+        """Tell whether a batch may join those whose fate is open."""
+        if self.window is not None:
+            return super().has_room_for(batch)
+        under_way = sum(len(each.records) for each in self.sent_batches())
+        return not under_way or under_way + len(batch.records) <= REMEMBERED_BATCHES
+
+
 class WindowedProducer(IdempotentProducer):
     """Sends to each leader as it wants it."""
 
@@ -51,3 +62,24 @@ class WindowedProducer(IdempotentProducer):
         assert isinstance(queue, WindowedQueue), "it was made here"
         queue.window = self._windows.get(self._leaders.get(where, -1))
         return super()._may_send_to(where)
+
+
+class LiteralProducer(WindowedProducer):
+    """Reads the text to the letter where a leader announces nothing."""
+
+    queue_class = LiteralQueue
+
+
+class UncheckedProducer(WindowedProducer):
+    """Does not fall back: whatever one leader has announced holds for the next one."""
+
+    def _may_send_to(self, where: TopicPartition) -> bool:
+        announced = max(self._windows.values(), default=None)
+        may = super()._may_send_to(where)
+        queue = self._queues[where]
+        assert isinstance(queue, WindowedQueue), "it was made here"
+        queue.window = queue.window or announced
+        return may
+
+    def _requests_max(self, broker_id: int) -> int:
+        return REQUESTS_MAX if self._windows else super()._requests_max(broker_id)

@@ -7,13 +7,14 @@ sequences that it never used from behind the end of the numbers, is told that th
 Source: KIP-758 (never adopted).
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.sequence import NO_SEQUENCE
-from kraftsim.core.producer_state.verdict import Verdict
+from kraftsim.core.producer_state.verdict import Duplicate, Verdict
 from protocol.batches import SEQUENCES, RecordBatch
 from protocol.errors import ErrorCode
 
@@ -43,3 +44,14 @@ class LatestBatchStateManager(ProducerStateManager):
             return verdict
         why = f"producer {batch.producer_id}: sequence {batch.last_sequence} is {behind} behind {entry.last_sequence}"
         return Refusal(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, why)
+
+
+class LatestBatchRepeated(LatestBatchStateManager):
+    """The other reading of the text, which leaves open what an exact repetition is told: DUPLICATE_SEQUENCE_NUMBER as well, with its offset."""
+
+    __slots__ = ()
+
+    def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
+        """Judge a batch of a client."""
+        verdict = super().check(batch, guard)
+        return replace(verdict, error=ErrorCode.DUPLICATE_SEQUENCE_NUMBER) if isinstance(verdict, Duplicate) else verdict

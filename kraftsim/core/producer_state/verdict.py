@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.decision import Refusal
+from protocol.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Duplicate:
     first_offset: int
     last_offset: int
     log_append_time_ms: int
+    error: ErrorCode = ErrorCode.NONE
+    """What the producer is told beside it: none, but in a variant of KIP-758."""
 
 
 APPEND: Final = Append()

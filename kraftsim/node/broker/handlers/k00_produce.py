@@ -144,6 +144,7 @@ class ProduceWork:
                 return self._acknowledged(partition, outcome.last_offset, self._appended(partition, outcome.first_offset, append_time))
             case Duplicate():
                 answer = self._appended(partition, outcome.first_offset, outcome.log_append_time_ms)
+                answer.error_code = outcome.error
                 return self._acknowledged(partition, outcome.last_offset, answer)
             case NothingToAppend():
                 return self._appended(partition, NO_OFFSET, NO_TIMESTAMP)
