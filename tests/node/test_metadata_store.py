@@ -17,7 +17,7 @@ from kraftsim.core.raft.voter_set import VoterSet
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.raft.metadata_store import MetadataStore, Recovered
-from kraftsim.node.raft.snapshot_files import snapshot_batches
+from kraftsim.node.raft.snapshot_files import SnapshotFiles, snapshot_batches
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.disk.quorum_state import QuorumState
@@ -28,7 +28,7 @@ from tests.node.controllers import controller_config
 HOST = "controller-101"
 ALL = 1 << 30
 LIVES = 6
-SEEDS = range(40)
+SEEDS = range(24)
 CONFIG = controller_config(HOST, 9193, metadata_log_segment_bytes="400", log_flush_offset_checkpoint_interval_ms="0")
 
 
@@ -280,3 +280,15 @@ def test_a_log_that_lacks_what_was_flushed_is_refused_and_a_tail_that_was_not_is
     else:
         with pytest.raises(ConfigError, match="records that were committed may be gone"):
             asyncio.run(store.load(VoterSet()))
+
+
+def test_a_snapshot_gets_its_name_when_it_is_whole(make_world: MakeWorld) -> None:
+    """On a real disk, where a file that was given back cannot be flushed; what was never finished is gone with the next look."""
+    disk = make_world().disk
+    files = SnapshotFiles(disk)
+    asyncio.run(files.write(SnapshotId(3, 1), [[Record(value=b"a")], [Record(value=b"b")]], timestamp=7))
+    files.write_piece(SnapshotId(9, 1), 0, b"half of it")
+    assert files.found() == SnapshotFiles(disk).found() == [SnapshotId(3, 1)]
+    assert files.timestamp_of(SnapshotId(3, 1)) == 7
+    assert [record.value for batch in files.read(SnapshotId(3, 1)) if not batch.is_control for record in batch.records()] == [b"a", b"b"]
+    files.close()
