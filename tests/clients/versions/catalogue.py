@@ -43,6 +43,7 @@ def _python(library: str, version: str) -> Client:
 
 
 CLIENTS = (
+    _java("1.1.1"),
     _java("2.0.1"),
     _java("2.3.1"),
     _java("2.8.2"),

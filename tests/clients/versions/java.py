@@ -1,4 +1,4 @@
-"""The program in Java, compiled once against the oldest release of kafka-clients, on the jars of any release."""
+"""The program in Java, compiled once against kafka-clients 2.0.1, on the jars of any release."""
 
 import hashlib
 import os
@@ -10,9 +10,10 @@ from tests.apache_kafka.class_path import HOUSE, MAVEN_SECONDS, Missing, _one_at
 
 SOURCE = Path(__file__).parent / "java"
 BUILT = HOUSE / "build" / "clients" / "java"
-OLDEST = "2.0.1"
+BUILT_AGAINST = "2.0.1"
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx96m", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 SHA256 = {
+    "1.1.1": "a92dd1c76be061ad40e1d2421c8a6a3f148c6c3b82af2f2259ad40e7c400d7bc",
     "2.0.1": "15c5d622c6488c7ec2a1aca263d2e54b04d940d8105ea9fdcb95d82b97e07674",
     "2.3.1": "1426faeb8385f3b2174428fae092260862bfd9b78504d3839e1f84891cad7396",
     "2.8.2": "0351de6b808f551e4c6cf230a83984d653e14776cc0f4621e7a3eab377e2f621",
@@ -43,7 +44,7 @@ def _classes() -> Path:
     classes, done = BUILT / "classes", BUILT / "compiled"
     sources = [SOURCE / "pom.xml", *SOURCE.rglob("*.java")]
     if not done.exists() or any(done.stat().st_mtime < source.stat().st_mtime for source in sources):
-        _run_maven(OLDEST, "compile")
+        _run_maven(BUILT_AGAINST, "compile")
         done.touch()
     return classes
 

@@ -4,17 +4,17 @@ The steps are those of the stories of upgrades and migrations (`kraftsim.cluster
 real applications have, which are not upgraded when brokers are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.migrating import Migration
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
 from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
 from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
 from kraftsim.faults.fault import Fault
-from tests.clients.versions.at_work import AtWork
+from tests.clients.versions.at_work import LOOK_SECONDS, AtWork
 
 if TYPE_CHECKING:
     from random import Random
@@ -59,6 +59,14 @@ class PatientUpgrade(Upgrade):
         await within(stage, "brokers", _brokers(stage), PATIENCE_SECONDS)
         for topic, partitions in self.topics.items():
             await within(stage, "replicas", stage.wait_for_replicas(topic, partitions), PATIENCE_SECONDS)
+
+    async def _update(self, levels: Mapping[str, int]) -> None:
+        """Ask until it is granted: a controller that has come back is known by its new release only when it has registered."""
+        give_up_at = self.stage.now_seconds() + PATIENCE_SECONDS
+        while refusals := await self.stage.update_features(levels):
+            if self.stage.now_seconds() > give_up_at:
+                raise StoryFailed(f"the levels {dict(levels)} were refused: {refusals}")
+            await self.stage.sleep(LOOK_SECONDS)
 
 
 async def _brokers(stage: Stage) -> None:

@@ -69,11 +69,11 @@ class Client:
                     raise
                 say("trouble", refused.name, "retriable")
 
-    def send_offsets(self, consumer: "Client", rows: Sequence[tuple[str, int, int]]) -> None:
+    def send_offsets(self, consumer: "Client", rows: Sequence[tuple[str, int, int]], milliseconds: int) -> None:
         """Let offsets of a group be part of the transaction."""
         places, member = self.library.places(rows), self.c.rd_kafka_consumer_group_metadata(consumer.handle)
         try:
-            self.transact("send_offsets_to_transaction", places, member, CALL_MS)
+            self.transact("send_offsets_to_transaction", places, member, milliseconds)
         finally:
             self.c.rd_kafka_topic_partition_list_destroy(places)
             self.c.rd_kafka_consumer_group_metadata_destroy(member)
@@ -150,7 +150,8 @@ class Program:
             "reconnect.backoff.ms": "50",
             "reconnect.backoff.max.ms": "500",
             "topic.metadata.refresh.interval.ms": "2000",
-            "socket.timeout.ms": "10000",
+            "socket.timeout.ms": str(max(self.patience_ms // 2, 10_000)),
+            "api.version.request.timeout.ms": str(max(self.patience_ms // 2, 10_000)),
         }
 
     def verbs(self) -> dict[str, Callable[..., object]]:
@@ -200,7 +201,7 @@ class Program:
                 producer.transact("begin_transaction")
                 for record in found:
                     producer.produce(sink, record.partition, record.key, record.value)
-                producer.send_offsets(consumer, nexts(found))
+                producer.send_offsets(consumer, nexts(found), self.patience_ms)
                 producer.transact("commit_transaction" if is_committed else "abort_transaction", self.patience_ms)
 
     def write(self, topic: str, partitions: str, pause_ms: str) -> int:
@@ -225,7 +226,7 @@ class Program:
         while not is_over:
             try:
                 with self._producer(identity) as producer, self._consumer(group) as consumer:
-                    producer.transact("init_transactions", CALL_MS)
+                    producer.transact("init_transactions", self.patience_ms)
                     consumer.subscribe(source)
                     while not (is_over := is_told_to_stop()):
                         found = self._batch(consumer)
@@ -241,14 +242,14 @@ class Program:
         try:
             for record in found:
                 producer.produce(sink, record.partition, record.key, record.value)
-            producer.send_offsets(consumer, nexts(found))
-            producer.transact("commit_transaction", CALL_MS)
+            producer.send_offsets(consumer, nexts(found), self.patience_ms)
+            producer.transact("commit_transaction", self.patience_ms)
             say("copied", len(found))
         except Failed as trouble:
             if isinstance(trouble, Refused) and trouble.is_fatal:
                 raise
             say("trouble", trouble.name, "abortable")
-            producer.transact("abort_transaction", CALL_MS)
+            producer.transact("abort_transaction", self.patience_ms)
             for record in first_of_each(found):
                 consumer.seek(record)
 

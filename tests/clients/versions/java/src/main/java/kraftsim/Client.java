@@ -14,7 +14,7 @@ import org.apache.kafka.clients.producer.Producer;
 
 /**
  * Does what lines on standard input say and answers in lines, with whatever release of kafka-clients is on the class path: Client BOOTSTRAP NAME
- * PATIENCE_MS. It is compiled against the oldest release. What the lines mean: tests/clients/versions/program.py.
+ * PATIENCE_MS. It is compiled against 2.0.1. What the lines mean: tests/clients/versions/program.py.
  */
 public final class Client {
     private static final PrintStream SAID = System.out;

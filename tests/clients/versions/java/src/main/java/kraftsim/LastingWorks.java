@@ -57,7 +57,7 @@ final class LastingWorks {
                 producer.initTransactions();
                 consumer.subscribe(Collections.singletonList(input));
                 while (!isOver) {
-                    ConsumerRecords<String, String> records = consumer.poll(SHORT);
+                    ConsumerRecords<String, String> records = Works.poll(consumer, SHORT);
                     if (!records.isEmpty()) {
                         copy(producer, consumer, group, output, records, isByName);
                     }

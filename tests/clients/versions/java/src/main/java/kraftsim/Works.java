@@ -1,6 +1,7 @@
 package kraftsim;
 
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -101,6 +102,21 @@ final class Works {
         }
     }
 
+    /** With a Duration since 2.0; before, with milliseconds, which 4.0 does not take any more. */
+    @SuppressWarnings("unchecked")
+    static ConsumerRecords<String, String> poll(Consumer<String, String> consumer, Duration duration) {
+        try {
+            Method since2 = Consumer.class.getMethod("poll", Duration.class);
+            return (ConsumerRecords<String, String>) since2.invoke(consumer, duration);
+        } catch (NoSuchMethodException old) {
+            return consumer.poll(duration.toMillis());
+        } catch (InvocationTargetException wrapped) {
+            throw wrapped.getCause() instanceof RuntimeException ? (RuntimeException) wrapped.getCause() : new IllegalStateException(wrapped);
+        } catch (IllegalAccessException hidden) {
+            throw new IllegalStateException(hidden);
+        }
+    }
+
     static Map<TopicPartition, OffsetAndMetadata> nexts(Iterable<ConsumerRecord<String, String>> records) {
         Map<TopicPartition, OffsetAndMetadata> nexts = new HashMap<>();
         for (ConsumerRecord<String, String> each : records) {
@@ -161,9 +177,9 @@ final class Works {
             if (System.nanoTime() > giveUpAt) {
                 throw new TimeoutException(found.size() + " of " + count + " records came");
             }
-            add(found, consumer.poll(SHORT));
+            add(found, poll(consumer, SHORT));
         }
-        add(found, consumer.poll(REST));
+        add(found, poll(consumer, REST));
         return found;
     }
 
