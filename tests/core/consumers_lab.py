@@ -5,6 +5,7 @@ from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
 from kraftsim.core.groups.consumer.consumer_groups import HeartbeatAsked
 from kraftsim.core.groups.consumer.server_assignors import Shares
 from kraftsim.core.groups.group_shard import GroupShard
+from kraftsim.core.groups.member import Protocols
 from protocol.errors import ErrorCode
 from tests.core.groups_lab import GROUP, GroupsLab
 
@@ -42,7 +43,7 @@ def id_of(name: str) -> bytes:
 class ConsumersLab(GroupsLab):
     """`owned` is what each member has, as it was last told."""
 
-    def __init__(self, topics: MadeTopics | None = None, **settings: int) -> None:
+    def __init__(self, topics: MadeTopics | None = None, **settings: int | str) -> None:
         super().__init__(**settings)
         self.topics = topics or MadeTopics()
         self.shard = GroupShard(self.settings, 7, self.events.append, self.topics)
@@ -116,6 +117,10 @@ class ConsumersLab(GroupsLab):
         """Ask to join as a member of the other kind."""
         return super().join(fresh="classic")
 
+    def classic_joins(self, member_id: str, protocols: Protocols, *, fresh: str, instance: str | None = None) -> int:
+        """Ask to join with a subscription that says something; return the number under which the answer will be."""
+        return super().join(member_id, fresh=fresh, instance=instance, spoken=protocols)
+
     def stable_classic(self) -> None:
         """Let a classic group have been here, with one member, which has left."""
         waiter = self.classic_join()
@@ -124,7 +129,7 @@ class ConsumersLab(GroupsLab):
 
     def read_again(self) -> "ConsumersLab":
         """Another coordinator that has read the same log."""
-        other = ConsumersLab(self.topics)
+        other = ConsumersLab(self.topics, consumer_migration_policy=self.settings.consumer_migration_policy)
         for batch in self.log:
             other.shard.replay(batch)
         other.records, other.log = list(self.records), list(self.log)

@@ -5,6 +5,7 @@ from kraftsim.core.groups.committing import CommitAsked, OffsetAsked
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.groups.joining import JoinAsked
+from kraftsim.core.groups.member import Protocols
 from kraftsim.core.groups.membership import SyncAsked
 from kraftsim.core.groups.moment import Moment
 from kraftsim.core.groups.outbox import Append, CoordinatorRecord, Reply, Stored, WritingProducer
@@ -24,8 +25,8 @@ PRODUCER_ID = 4000
 class GroupsLab:
     """One shard. `holds_back`: appends wait in `held` for `store`."""
 
-    def __init__(self, shard_class: type[GroupShard] = GroupShard, **settings: int) -> None:
-        self.settings = GroupSettings(**settings)
+    def __init__(self, shard_class: type[GroupShard] = GroupShard, **settings: int | str) -> None:
+        self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
         self.events: list[Event] = []
         self.shard = shard_class(self.settings, 7, self.events.append)
         self.now_ms = 0
@@ -75,8 +76,17 @@ class GroupsLab:
 
     # Requests ------------------------------------------------------------------------------------------------------------------------------
 
-    def join(self, member_id: str = "", *, fresh: str = "1", protocols: str = "range", instance: str | None = None, **changed: object) -> int:
-        """Ask to join; return the number under which the answer will be. `protocols` are names between spaces."""
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        fresh: str = "1",
+        protocols: str = "range",
+        instance: str | None = None,
+        spoken: Protocols | None = None,
+        **changed: object,
+    ) -> int:
+        """Ask to join; return the number under which the answer will be. `protocols` are names between spaces, `spoken` has subscriptions, too."""
         self._waiters += 1
         fields: dict[str, object] = {
             "group_id": GROUP,
@@ -87,7 +97,7 @@ class GroupsLab:
             "rebalance_timeout_ms": REBALANCE_MS,
             "session_timeout_ms": SESSION_MS,
             "protocol_type": "consumer",
-            "protocols": tuple((name, b"") for name in protocols.split()),
+            "protocols": tuple((name, b"") for name in protocols.split()) if spoken is None else spoken,
             "fresh_id": fresh,
             "takes_id_first": False,
             "skips_assignment": False,

@@ -230,14 +230,6 @@ def test_an_empty_group_changes_its_kind_and_keeps_its_offsets_also_for_the_next
     assert [each.committed() for each in (lab, lab.read_again())] == [5, 5]
 
 
-def test_a_group_with_members_of_one_kind_takes_none_of_the_other(lab):
-    lab.join("a")
-    assert lab.joined(lab.classic_join()).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    lab.ask("a", -1)
-    lab.classic_join()
-    assert lab.join("a").error is ErrorCode.GROUP_ID_NOT_FOUND
-
-
 def test_a_deleted_group_is_gone_for_the_next_coordinator_too(lab):
     lab.join("a")
     assert lab.shard.delete(GROUP, lab.now) is ErrorCode.NON_EMPTY_GROUP

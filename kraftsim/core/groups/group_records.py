@@ -36,6 +36,11 @@ def offset_tombstone(group_id: str, partition: TopicPartition) -> CoordinatorRec
 
 def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
     """Return the record of a group with these assignments, by member."""
+    return CoordinatorRecord(*build_record(GroupMetadataKey(group=group.group_id), group_value(group, assignments), GROUP_VERSION))
+
+
+def group_value(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupMetadataValue:
+    """Return what the record of a group says."""
     members = [
         MemberMetadata(
             member_id=member.member_id,
@@ -49,7 +54,7 @@ def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> Coordina
         )
         for member in group.members.values()
     ]
-    value = GroupMetadataValue(
+    return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
         protocol=group.protocol_name,
@@ -57,7 +62,6 @@ def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> Coordina
         current_state_timestamp=group.state_since_ms,
         members=members,
     )
-    return CoordinatorRecord(*build_record(GroupMetadataKey(group=group.group_id), value, GROUP_VERSION))
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:

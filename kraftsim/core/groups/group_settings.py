@@ -32,5 +32,17 @@ class GroupSettings:
     """Whether a group whose last member went has its target at once (KIP-1263)."""
     consumer_may_come_anew: bool = False
     """Whether a member that is known may join without having left (in 4.4.0, not in 4.1.2)."""
+    consumer_migration_policy: str = "disabled"
+    """group.consumer.migration.policy: which groups with members change their protocol: `upgrade`, `downgrade`, `bidirectional` or `disabled`."""
     makes_group_unjudged: bool = True
     """Whether a group that nobody knows is made for a transactional commit before that is judged (up to 3.9)."""
+
+    @property
+    def upgrades_groups(self) -> bool:
+        """Whether a classic group with members becomes a consumer group when somebody joins who speaks the consumer protocol."""
+        return self.consumer_migration_policy in ("upgrade", "bidirectional")
+
+    @property
+    def downgrades_groups(self) -> bool:
+        """Whether a consumer group becomes a classic one when the last member goes that speaks the consumer protocol."""
+        return self.consumer_migration_policy in ("downgrade", "bidirectional")

@@ -12,14 +12,16 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import CommitAnswer, JoinAnswer, SyncAnswer
 from kraftsim.core.groups.classic_group import CONSUMER_PROTOCOL, NO_STATE_TIMESTAMP, ClassicGroup, GroupState
 from kraftsim.core.groups.committing import CommitAsked, Committing
+from kraftsim.core.groups.consumer.classic_members import ClassicMembers
 from kraftsim.core.groups.consumer.consumer_group import FIRST_COMMIT_WITH_EPOCHS, ConsumerGroup
 from kraftsim.core.groups.consumer.consumer_groups import ConsumerGroups, HeartbeatAsked
 from kraftsim.core.groups.consumer.consumer_records import Change, group_tombstones
 from kraftsim.core.groups.consumer.consumer_replay import KEYS as CONSUMER_KEYS
 from kraftsim.core.groups.consumer.consumer_replay import replay_change
+from kraftsim.core.groups.consumer.conversion import classic_of, consumer_changes, members_of_classic, tombstones_of
 from kraftsim.core.groups.consumer.topics_view import NoTopics, TopicsView
 from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, OffsetHolder, TopicPartition
-from kraftsim.core.groups.group_records import group_tombstone, offset_tombstone, read_offset, restore_group
+from kraftsim.core.groups.group_records import group_tombstone, group_value, offset_tombstone, read_offset, restore_group
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.joining import JoinAsked, Joining
 from kraftsim.core.groups.membership import Membership, SyncAsked
@@ -66,6 +68,7 @@ class GroupShard:
         self.outbox = Outbox()
         self.timers = Timers()
         self._settings = settings
+        self._topics: TopicsView = topics or NoTopics()
         self._rebalance = Rebalance(settings, self.outbox, self.timers)
         self._joining = Joining(settings, self.outbox, self.timers, self._rebalance)
         self._membership = Membership(self.outbox, self.timers, self._rebalance)
@@ -75,11 +78,13 @@ class GroupShard:
             settings,
             self.outbox,
             self.timers,
-            topics or NoTopics(),
+            self._topics,
             groups=self.consumer_groups,
             apply=lambda change: self._replay_change(*change),
             admit=self._admit_consumers,
+            to_classic=self._downgrade,
         )
+        self._classic_members = ClassicMembers(settings, self.outbox, self.timers, self._topics, self._consumers, self._to_classic)
 
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         """Return a group of either kind."""
@@ -101,7 +106,7 @@ class GroupShard:
         if group is None:
             consumers = self.consumer_groups.get(asked.group_id)
             if consumers is not None and consumers.members:
-                self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=asked.member_id))
+                self._classic_members.join(consumers, waiter, asked, now)
                 return
             if asked.member_id:
                 self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id))
@@ -111,6 +116,10 @@ class GroupShard:
 
     def sync(self, waiter: int, asked: SyncAsked, now: Moment) -> None:
         """Answer with a SyncAnswer, mostly later."""
+        consumers = self.consumer_groups.get(asked.group_id)
+        if consumers is not None:
+            self._classic_members.sync(consumers, waiter, asked, now)
+            return
         group = self.groups.get(asked.group_id)
         if group is None:
             self.outbox.reply(waiter, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -119,6 +128,9 @@ class GroupShard:
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, now: Moment) -> ErrorCode:
         """Renew a session, and tell how the group is."""
+        consumers = self.consumer_groups.get(group_id)
+        if consumers is not None:
+            return self._classic_members.heartbeat(consumers, member_id, group_instance_id, generation_id, now)
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -126,6 +138,9 @@ class GroupShard:
 
     def leave(self, group_id: str, members: Sequence[tuple[str, str | None]], now: Moment) -> list[ErrorCode] | ErrorCode:
         """Take members out, by id and instance id; return how each went, or why none was looked at."""
+        consumers = self.consumer_groups.get(group_id)
+        if consumers is not None:
+            return self._classic_members.leave(consumers, members, now)
         group = self.groups.get(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
@@ -134,18 +149,51 @@ class GroupShard:
         return [self._membership.leave(group, member_id, instance_id, now) for member_id, instance_id in members]
 
     def consumer_heartbeat(self, waiter: int, asked: HeartbeatAsked, now: Moment) -> None:
-        """Answer with a HeartbeatAnswer (KIP-848). Who joins makes the group, if it is not there; an empty classic one becomes it."""
+        """Answer with a HeartbeatAnswer (KIP-848). Who joins makes the group, if it is not there; a classic one becomes it."""
         self._consumers.heartbeat(waiter, asked, now)
 
-    def _admit_consumers(self, group_id: str) -> list[Change] | Refusal:
-        """Make a consumer group, also of a classic one without members, whose offsets it keeps."""
+    def _admit_consumers(self, group_id: str, now: Moment) -> list[Change] | Refusal:
+        """Make a consumer group, also of a classic one, whose offsets it keeps, and its members where it has any."""
         classic = self.groups.get(group_id)
         changes: list[Change] = []
         if classic is not None:
             if not classic.is_in(GroupState.EMPTY):
-                return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+                return self._upgrade(classic, now)
             changes.append((GroupMetadataKey(group=group_id), None))
         self._make_consumers(group_id).group_epoch = self._settings.consumer_first_epoch
+        return changes
+
+    def _upgrade(self, classic: ClassicGroup, now: Moment) -> list[Change] | Refusal:
+        """Make a consumer group of a classic one with members, who go on in it; whoever waits is to join again."""
+        may_upgrade = self._settings.upgrades_groups and len(classic.members) <= self._settings.consumer_max_size
+        members = members_of_classic(classic, self._topics) if may_upgrade else None
+        if members is None:
+            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group.")
+        self._rebalance.forget(classic)
+        changes = consumer_changes(classic, members, self._topics)
+        self._make_consumers(classic.group_id)
+        for change in changes:
+            self._replay_change(*change)
+        for member in members:
+            self._consumers.renew(classic.group_id, member, now)
+        return changes
+
+    def _downgrade(self, consumers: ConsumerGroup, now: Moment) -> list[Change]:
+        """Make a classic group of a consumer group, and let its members join anew."""
+        changes = self._to_classic(consumers, now)
+        self._rebalance.prepare(self.groups[consumers.group_id], now)
+        return changes
+
+    def _to_classic(self, consumers: ConsumerGroup, now: Moment) -> list[Change]:
+        """Make a classic group of a consumer group whose members all speak the classic protocol; each has what it was to have."""
+        classic = classic_of(consumers, self._topics, now.wall_ms)
+        shares = {member.member_id: member.assignment for member in classic.members.values()}
+        changes = [*tombstones_of(consumers), (GroupMetadataKey(group=classic.group_id), group_value(classic, shares))]
+        del self.consumer_groups[consumers.group_id]
+        self.groups[classic.group_id] = classic
+        for member in classic.members.values():
+            self._consumers.forget_timers(classic.group_id, member.member_id)
+            self._rebalance.renew_session(member, now)
         return changes
 
     def _admit_classic(self, consumers: ConsumerGroup, now: Moment) -> ClassicGroup:
@@ -318,10 +366,10 @@ class GroupShard:
         """Let everything pass whose time is over."""
         while (key := self.timers.take_due(now.monotonic_ms)) is not None:
             match key.kind:
-                case TimerKind.CONSUMER_SESSION:
-                    self._consumers.remove(key.group_id, key.member_id)
+                case TimerKind.CONSUMER_SESSION | TimerKind.CONSUMER_JOIN | TimerKind.CONSUMER_SYNC:
+                    self._consumers.remove(key.group_id, key.member_id, now)
                 case TimerKind.CONSUMER_REVOCATION:
-                    self._consumers.on_revocation_end(key.group_id, key.member_id)
+                    self._consumers.on_revocation_end(key.group_id, key.member_id, now)
             group = self.groups.get(key.group_id)
             if group is None:
                 continue

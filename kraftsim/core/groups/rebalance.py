@@ -99,6 +99,17 @@ class Rebalance:
             group.unsynced_members[member.member_id] = None
         self._timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.monotonic_ms + group.rebalance_timeout_ms)
 
+    def forget(self, group: ClassicGroup) -> None:
+        """The group goes over to the other protocol: whoever waits is to join again, and nothing is waited for any more."""
+        for member in group.members.values():
+            self.answer_join(member, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
+            self.answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
+            self.end_session(member)
+        for member_id in group.pending_members:
+            self._timers.cancel(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id))
+        for kind in (TimerKind.REBALANCE, TimerKind.SYNC):
+            self._timers.cancel(TimerKey(kind, group.group_id))
+
     # Shares --------------------------------------------------------------------------------------------------------------------------------
 
     def refuse_shares(self, group: ClassicGroup, error: ErrorCode, now: Moment) -> None:

@@ -17,6 +17,10 @@ class TimerKind(IntEnum):
     SYNC = 3
     CONSUMER_SESSION = 4
     CONSUMER_REVOCATION = 5
+    CONSUMER_JOIN = 6
+    """A member that speaks the classic protocol is to join again."""
+    CONSUMER_SYNC = 7
+    """A member that speaks the classic protocol is to ask for its share."""
 
 
 class TimerKey(NamedTuple):
@@ -47,6 +51,11 @@ class Timers:
         queued = self._queued.get(key)
         if queued is None or at_ms < queued:
             self._push(key, at_ms)
+
+    def set_if_absent(self, key: TimerKey, at_ms: int) -> None:
+        """Let a deadline be then, unless there is one already."""
+        if key not in self._deadlines:
+            self.set(key, at_ms)
 
     def cancel(self, key: TimerKey) -> None:
         """Let a deadline never pass."""

@@ -7,10 +7,12 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from kraftsim.core.groups.consumer.consumer_member import ConsumerMember, MemberState
+from kraftsim.core.groups.classic_group import CONSUMER_PROTOCOL
+from kraftsim.core.groups.consumer.consumer_member import ClassicTerms, ConsumerMember, MemberState
 from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, Shares
 from kraftsim.core.groups.group_offsets import GroupOffsets
-from protocol.coordinator.g05_consumer_group_member_metadata import ConsumerGroupMemberMetadataValue
+from kraftsim.core.groups.member import Protocols
+from protocol.coordinator.g05_consumer_group_member_metadata import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
 from protocol.coordinator.g08_consumer_group_current_member_assignment import ConsumerGroupCurrentMemberAssignmentValue
 from protocol.errors import ErrorCode
 
@@ -94,6 +96,17 @@ class ConsumerGroup:
                 wanted[member.server_assignor] = wanted.get(member.server_assignor, 0) + 1
         return max(wanted, key=lambda name: wanted[name]) if wanted else default
 
+    def takes_classic(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Tell whether somebody who speaks the classic protocol, and knows these ways to assign, can be a member beside those that do."""
+        known = [{name for name, _ in member.classic.protocols} for member in self.members.values() if member.classic is not None]
+        return protocol_type == CONSUMER_PROTOCOL and any(all(name in names for names in known) for name, _ in protocols)
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Tell whether somebody still has a partition that a member is to have."""
+        target = self.targets.get(member.member_id, NO_SHARES)
+        lacks = [(topic_id, number) for topic_id, numbers in target.items() for number in numbers if number not in member.assigned.get(topic_id, ())]
+        return any(self.is_taken(*each) for each in lacks)
+
     def refuse_commit(self, member_id: str, member_epoch: int, api_version: int | None) -> ErrorCode | None:
         """Return why somebody may not commit offsets: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or UNSUPPORTED_VERSION of OffsetCommit before 9.
 
@@ -105,9 +118,9 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if api_version is not None and api_version < FIRST_COMMIT_WITH_EPOCHS:
+        if api_version is not None and api_version < FIRST_COMMIT_WITH_EPOCHS and member.classic is None:
             return ErrorCode.UNSUPPORTED_VERSION
-        return None if member.member_epoch == member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+        return _refuse_epoch(member, member_epoch)
 
     def refuse_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
         """Return why somebody is not told offsets; who names no member is told."""
@@ -116,7 +129,7 @@ class ConsumerGroup:
         member = self.members.get(member_id or "")
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return None if member.member_epoch == member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+        return _refuse_epoch(member, member_epoch)
 
     # Replaying -----------------------------------------------------------------------------------------------------------------------------
 
@@ -137,6 +150,7 @@ class ConsumerGroup:
             subscribed_regex=value.subscribed_topic_regex or None,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,
+            classic=_terms(value.classic_member_metadata),
         )
 
     def replay_gone(self, member_id: str) -> None:
@@ -187,6 +201,19 @@ class ConsumerGroup:
                 for number in numbers:
                     if self._owners.get((topic_id, number)) == member.member_id:
                         del self._owners[topic_id, number]
+
+
+def _refuse_epoch(member: ConsumerMember, member_epoch: int) -> ErrorCode | None:
+    if member.member_epoch == member_epoch:
+        return None
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def _terms(value: ClassicMemberMetadata | None) -> ClassicTerms | None:
+    if value is None:
+        return None
+    protocols = tuple((each.name, each.metadata) for each in value.supported_protocols)
+    return ClassicTerms(session_timeout_ms=value.session_timeout_ms, protocols=protocols)
 
 
 LEFT: Final = -1

@@ -5,7 +5,7 @@ Source: KIP-848, KIP-1082, org.apache.kafka.coordinator.group.GroupMetadataManag
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from msgspec import Struct
@@ -28,11 +28,13 @@ from kraftsim.core.groups.consumer.consumer_records import (
 from kraftsim.core.groups.consumer.reconciliation import reconciled
 from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, AssignedMember, Shares, assign, copied_order
 from kraftsim.core.groups.consumer.topics_view import TopicsView, hash_of_topics
+from kraftsim.core.groups.group_records import GROUP_VERSION
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.moment import Moment
 from kraftsim.core.groups.outbox import Outbox, Stored, coordinator_record
 from kraftsim.core.groups.placement import java_hash
 from kraftsim.core.groups.timers import TimerKey, TimerKind, Timers
+from protocol.coordinator.g02_group_metadata import GroupMetadataValue
 from protocol.errors import ErrorCode
 
 JOINS, LEAVES = 0, -1
@@ -58,7 +60,10 @@ class HeartbeatAsked(Struct, frozen=True, kw_only=True):
 
 
 class ConsumerGroups:
-    """`groups` by name, in the order in which they became known. `apply` replays a change of any group, `admit` makes a group, or says why not."""
+    """`groups` by name, in the order in which they became known. `apply` replays a change of any group, `admit` makes a group, or says why not.
+
+    `to_classic` makes a classic group of a consumer group whose members all speak the classic protocol, and returns the records of it.
+    """
 
     def __init__(
         self,
@@ -69,7 +74,8 @@ class ConsumerGroups:
         *,
         groups: dict[str, ConsumerGroup],
         apply: Callable[[Change], None],
-        admit: Callable[[str], list[Change] | Refusal],
+        admit: Callable[[str, Moment], list[Change] | Refusal],
+        to_classic: Callable[[ConsumerGroup, Moment], list[Change]],
     ) -> None:
         self._settings = settings
         self._outbox = outbox
@@ -78,6 +84,7 @@ class ConsumerGroups:
         self._groups = groups
         self._apply = apply
         self._admit = admit
+        self._to_classic = to_classic
         self._revoking: dict[tuple[str, str], int] = {}
         """In which epoch a member was when it was told to give something up."""
 
@@ -87,13 +94,13 @@ class ConsumerGroups:
         """Answer with a HeartbeatAnswer: at once where nothing changes, else once it is replicated."""
         changes: list[Change] = []
         leaves = asked.member_epoch in (LEAVES, LEFT_FOR_A_WHILE)
-        outcome = self._leave(asked, changes) if leaves else self._stay(asked, changes, now)
+        outcome = self._leave(asked, changes, now) if leaves else self._stay(asked, changes, now)
         if isinstance(outcome, Refusal):
             assert not changes, "who is refused changes nothing"
             self._outbox.reply(waiter, HeartbeatAnswer(error=outcome.error, why=outcome.why))
             return
         answer = outcome
-        self._write(changes, lambda error: self._outbox.reply(waiter, answer if error is ErrorCode.NONE else HeartbeatAnswer(error=error)))
+        self.write(changes, lambda error: self._outbox.reply(waiter, answer if error is ErrorCode.NONE else HeartbeatAnswer(error=error)))
 
     def _stay(self, asked: HeartbeatAsked, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
         """A member comes, or says that it is there."""
@@ -101,7 +108,7 @@ class ConsumerGroups:
         if group is None:
             if asked.member_epoch != JOINS:
                 return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {asked.group_id} not found.")
-            admission = self._admit(asked.group_id)
+            admission = self._admit(asked.group_id, now)
             if isinstance(admission, Refusal):
                 return admission
             changes += admission
@@ -109,15 +116,8 @@ class ConsumerGroups:
         member = self._member_of(group, asked, changes)
         if isinstance(member, Refusal):
             return member
-        wanted = self._wanted(member, asked)
-        is_new = member.member_id not in group.members
-        reads_others = (wanted.subscribed_names, wanted.subscribed_regex) != (member.subscribed_names, member.subscribed_regex)
-        if is_new or wanted != member:
-            self._do(changes, member_change(group.group_id, wanted))
-        self._follow_topics(group, changes, now, reads_others=reads_others)
-        self._assign_if_due(group, changes, now, newcomer=member.member_id if is_new else None)
-        reached = self._reconcile(group, group.members[member.member_id], asked.owned, changes, now)
-        self._renew(group.group_id, member.member_id, now)
+        reached = self.step(group, member, self._wanted(member, asked), asked.owned, changes, now)
+        self.renew(group.group_id, reached, now)
         is_full = asked.rebalance_timeout_ms != NO_TIMEOUT and asked.subscribed_names is not None and asked.owned is not None
         is_told = asked.member_epoch == JOINS or is_full or reached.assigned != member.assigned
         return HeartbeatAnswer(
@@ -126,6 +126,18 @@ class ConsumerGroups:
             heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
             assigned=reached.assigned if is_told else None,
         )
+
+    def step(
+        self, group: ConsumerGroup, member: ConsumerMember, wanted: ConsumerMember, owned: Shares | None, changes: list[Change], now: Moment
+    ) -> ConsumerMember:
+        """Let a member, who may be new, want something, and take its next step; return it as it is then."""
+        is_new = member.member_id not in group.members
+        reads_others = (wanted.subscribed_names, wanted.subscribed_regex) != (member.subscribed_names, member.subscribed_regex)
+        if is_new or wanted != member:
+            self.do(changes, member_change(group.group_id, wanted))
+        self._follow_topics(group, changes, now, reads_others=reads_others)
+        self._assign_if_due(group, changes, now, newcomer=member.member_id if is_new else None)
+        return self._reconcile(group, group.members[member.member_id], owned, changes, now)
 
     def _member_of(self, group: ConsumerGroup, asked: HeartbeatAsked, changes: list[Change]) -> ConsumerMember | Refusal:
         """Return the member that asks, as it was; a new one is not in the group yet."""
@@ -154,17 +166,21 @@ class ConsumerGroups:
             return self._judge_instance(member, member_id, instance_id) or self._judge_epoch(member, asked) or member
         if member is None:
             return ConsumerMember(member_id=member_id)
-        if not member.has_left_for_a_while:
+        if not member.has_left_for_a_while and member.classic is None:
             return Refusal(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is owned by "
                 f"{member.member_id} member.",
             )
+        return self.replace_static(group, member, member_id, changes)
+
+    def replace_static(self, group: ConsumerGroup, member: ConsumerMember, member_id: str, changes: list[Change]) -> ConsumerMember:
+        """Let another incarnation of a static member have its place."""
         heir = replace(member, member_id=member_id, member_epoch=JOINS, previous_member_epoch=JOINS)
         target = group.targets.get(member.member_id, NO_SHARES)
-        self._do(changes, *member_tombstones(group.group_id, member.member_id))
-        self._do(changes, member_change(group.group_id, heir), target_change(group.group_id, member_id, target), current_change(group.group_id, heir))
-        self._forget_timers(group.group_id, member.member_id)
+        self.do(changes, *member_tombstones(group.group_id, member.member_id))
+        self.do(changes, member_change(group.group_id, heir), target_change(group.group_id, member_id, target), current_change(group.group_id, heir))
+        self.forget_timers(group.group_id, member.member_id)
         return heir
 
     def _judge_instance(self, member: ConsumerMember, member_id: str, instance_id: str) -> Refusal | None:
@@ -201,6 +217,7 @@ class ConsumerGroups:
             subscribed_regex=member.subscribed_regex if regex is None else regex or None,
             client_id=asked.client_id,
             client_host=asked.client_host,
+            classic=None,
         )
 
     # Topics and targets --------------------------------------------------------------------------------------------------------------------
@@ -213,7 +230,7 @@ class ConsumerGroups:
         group.seen_topics = self._topics.version
         hashed = self._hash(group)
         if is_news or hashed != group.metadata_hash:
-            self._do(changes, epoch_change(group.group_id, group.group_epoch + 1, hashed))
+            self.do(changes, epoch_change(group.group_id, group.group_epoch + 1, hashed))
 
     def _hash(self, group: ConsumerGroup) -> int:
         return hash_of_topics(dict.fromkeys(name for member in group.members.values() for name in group.topics_of(member)), self._topics)
@@ -226,10 +243,10 @@ class ConsumerGroups:
             pattern = re.compile(expression)
             found = tuple(name for name in self._topics.names() if pattern.fullmatch(name))
             if group.resolved.get(expression) != found:
-                self._do(changes, regex_change(group.group_id, expression, found, self._topics.version, now.wall_ms))
+                self.do(changes, regex_change(group.group_id, expression, found, self._topics.version, now.wall_ms))
                 is_news = True
         for expression in [each for each in group.resolved if each not in used]:
-            self._do(changes, regex_tombstone(group.group_id, expression))
+            self.do(changes, regex_tombstone(group.group_id, expression))
         return is_news
 
     def _assign_if_due(self, group: ConsumerGroup, changes: list[Change], now: Moment, newcomer: str | None) -> None:
@@ -252,8 +269,8 @@ class ConsumerGroups:
         for member_id in group.members:
             target = targets.get(member_id, NO_SHARES)
             if group.targets.get(member_id) != target:
-                self._do(changes, target_change(group.group_id, member_id, target))
-        self._do(changes, target_epoch_change(group.group_id, group.group_epoch, now.wall_ms))
+                self.do(changes, target_change(group.group_id, member_id, target))
+        self.do(changes, target_epoch_change(group.group_id, group.group_epoch, now.wall_ms))
 
     def _reconcile(self, group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, changes: list[Change], now: Moment) -> ConsumerMember:
         """Let a member take its next step. While it gives up partitions it has its rebalance time-out."""
@@ -263,13 +280,13 @@ class ConsumerGroups:
         reached = reconciled(member, target_epoch=group.assignment_epoch, target=target, owned=owned, is_taken=group.is_taken)
         if reached == member:
             return member
-        self._do(changes, current_change(group.group_id, reached))
+        self.do(changes, current_change(group.group_id, reached))
         self._watch_revocation(group.group_id, reached, now)
         return reached
 
     # Leaving -------------------------------------------------------------------------------------------------------------------------------
 
-    def _leave(self, asked: HeartbeatAsked, changes: list[Change]) -> HeartbeatAnswer | Refusal:
+    def _leave(self, asked: HeartbeatAsked, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
         group = self._groups.get(asked.group_id)
         if group is None:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {asked.group_id} not found.")
@@ -281,27 +298,38 @@ class ConsumerGroups:
         if fenced is not None:
             return fenced
         if asked.member_epoch == LEFT_FOR_A_WHILE:
-            self._do(changes, current_change(group.group_id, replace(member, member_epoch=LEFT_FOR_A_WHILE, pending_revocation=NO_SHARES)))
+            self.do(changes, current_change(group.group_id, replace(member, member_epoch=LEFT_FOR_A_WHILE, pending_revocation=NO_SHARES)))
         else:
-            self._remove(group, member.member_id, changes)
+            self.let_go(group, [member.member_id], changes, now)
         return HeartbeatAnswer(member_id=member.member_id, member_epoch=asked.member_epoch)
 
-    def remove(self, group_id: str, member_id: str) -> None:
-        """Take a member out that was not heard of, or that gives nothing up."""
+    def remove(self, group_id: str, member_id: str, now: Moment) -> None:
+        """Take a member out that was not heard of, or that does not do in time what it is to do."""
         group = self._groups.get(group_id)
         if group is not None and member_id in group.members:
             changes: list[Change] = []
-            self._remove(group, member_id, changes)
-            self._write(changes, lambda error: None)
+            self.let_go(group, [member_id], changes, now)
+            self.write(changes, lambda error: None)
 
-    def _remove(self, group: ConsumerGroup, member_id: str, changes: list[Change]) -> None:
-        self._do(changes, *member_tombstones(group.group_id, member_id))
+    def let_go(self, group: ConsumerGroup, member_ids: Collection[str], changes: list[Change], now: Moment) -> None:
+        """Take members out; with the last that speaks the consumer protocol the group becomes a classic one, else it is in another epoch."""
+        spoke_it = any(group.members[member_id].classic is None for member_id in member_ids)
+        for member_id in member_ids:
+            self.do(changes, *member_tombstones(group.group_id, member_id))
+            self.forget_timers(group.group_id, member_id)
+        if spoke_it and self.is_to_be_classic(list(group.members.values())):
+            changes += self._to_classic(group, now)
+            return
         used = [member.subscribed_regex for member in group.members.values()]
-        self._do(changes, *(regex_tombstone(group.group_id, each) for each in list(group.resolved) if each not in used))
-        self._do(changes, epoch_change(group.group_id, group.group_epoch + 1, self._hash(group)))
+        self.do(changes, *(regex_tombstone(group.group_id, each) for each in list(group.resolved) if each not in used))
+        self.do(changes, epoch_change(group.group_id, group.group_epoch + 1, self._hash(group)))
         if not group.members and self._settings.consumer_settles_empty:
-            self._do(changes, target_epoch_change(group.group_id, group.group_epoch, group.assigned_ms))
-        self._forget_timers(group.group_id, member_id)
+            self.do(changes, target_epoch_change(group.group_id, group.group_epoch, group.assigned_ms))
+
+    def is_to_be_classic(self, members: Sequence[ConsumerMember]) -> bool:
+        """Tell whether a group of these members is to be a classic one: nobody speaks the consumer protocol any more."""
+        are_few = 0 < len(members) <= self._settings.max_size
+        return self._settings.downgrades_groups and are_few and all(each.classic is not None for each in members)
 
     # Time ----------------------------------------------------------------------------------------------------------------------------------
 
@@ -309,44 +337,48 @@ class ConsumerGroups:
         """Everything in the log is replayed: members have whole sessions from now on."""
         for group in self._groups.values():
             for member in group.members.values():
-                self._renew(group.group_id, member.member_id, now)
+                self.renew(group.group_id, member, now)
                 self._watch_revocation(group.group_id, member, now)
 
-    def on_revocation_end(self, group_id: str, member_id: str) -> None:
+    def on_revocation_end(self, group_id: str, member_id: str, now: Moment) -> None:
         """The time to give partitions up is over."""
         epoch = self._revoking.pop((group_id, member_id), None)
         group = self._groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if member is not None and member.member_epoch == epoch:
-            self.remove(group_id, member_id)
+            self.remove(group_id, member_id, now)
 
-    def _renew(self, group_id: str, member_id: str, now: Moment) -> None:
-        self._timers.set(TimerKey(TimerKind.CONSUMER_SESSION, group_id, member_id), now.monotonic_ms + self._settings.consumer_session_timeout_ms)
+    def renew(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
+        """A member was heard of: it has a whole session again."""
+        session_ms = self._settings.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        self._timers.set(TimerKey(TimerKind.CONSUMER_SESSION, group_id, member.member_id), now.monotonic_ms + session_ms)
 
     def _watch_revocation(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
         key = TimerKey(TimerKind.CONSUMER_REVOCATION, group_id, member.member_id)
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self._revoking[group_id, member.member_id] = member.member_epoch
             self._timers.set(key, now.monotonic_ms + member.rebalance_timeout_ms)
         else:
             self._revoking.pop((group_id, member.member_id), None)
             self._timers.cancel(key)
 
-    def _forget_timers(self, group_id: str, member_id: str) -> None:
+    def forget_timers(self, group_id: str, member_id: str) -> None:
+        """Wait for nothing of a member any more."""
         self._revoking.pop((group_id, member_id), None)
-        for kind in (TimerKind.CONSUMER_SESSION, TimerKind.CONSUMER_REVOCATION):
+        for kind in (TimerKind.CONSUMER_SESSION, TimerKind.CONSUMER_REVOCATION, TimerKind.CONSUMER_JOIN, TimerKind.CONSUMER_SYNC):
             self._timers.cancel(TimerKey(kind, group_id, member_id))
 
     # Writing -------------------------------------------------------------------------------------------------------------------------------
 
-    def _do(self, changes: list[Change], *more: Change) -> None:
+    def do(self, changes: list[Change], *more: Change) -> None:
         """Let changes hold, and have them written with the others of the same heartbeat."""
         for change in more:
             self._apply(change)
             changes.append(change)
 
-    def _write(self, changes: Iterable[Change], on_end: Callable[[ErrorCode], None]) -> None:
-        records = [coordinator_record(key, value) for key, value in changes]
+    def write(self, changes: Iterable[Change], on_end: Callable[[ErrorCode], None]) -> None:
+        """Have changes written in one batch, and go on once they are replicated, or are not."""
+        records = [coordinator_record(key, value, GROUP_VERSION if isinstance(value, GroupMetadataValue) else 0) for key, value in changes]
         if not records:
             on_end(ErrorCode.NONE)
             return

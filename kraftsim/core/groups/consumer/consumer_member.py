@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from kraftsim.core.groups.consumer.server_assignors import Shares
+from kraftsim.core.groups.member import Protocols
 
 LEFT_FOR_A_WHILE: Final = -2
 """The epoch of a static member that has said that it will come back."""
@@ -21,6 +22,19 @@ class MemberState(IntEnum):
     """It is to give something up first."""
     UNRELEASED_PARTITIONS = 2
     """It waits for what others still have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicTerms:
+    """On which terms a member speaks the classic protocol, in a group that is on its way from one protocol to the other."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+    @property
+    def protocol_name(self) -> str:
+        """The way to assign partitions that it is told: its own first one, for the coordinator assigns."""
+        return self.protocols[0][0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +55,8 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Shares = field(default_factory=dict)
     pending_revocation: Shares = field(default_factory=dict)
+    classic: ClassicTerms | None = None
+    """None for a member that speaks the consumer protocol."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Tell whether it has all that it is to have at an epoch."""

@@ -1,9 +1,14 @@
 """Consumer groups as records of `__consumer_offsets`.   Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers."""
 
-from kraftsim.core.groups.consumer.consumer_member import ConsumerMember
+from kraftsim.core.groups.consumer.consumer_member import ClassicTerms, ConsumerMember
 from kraftsim.core.groups.consumer.server_assignors import Shares
 from protocol.coordinator.g03_consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
-from protocol.coordinator.g05_consumer_group_member_metadata import ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue
+from protocol.coordinator.g05_consumer_group_member_metadata import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
 from protocol.coordinator.g06_consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
@@ -44,6 +49,7 @@ def member_change(group_id: str, member: ConsumerMember) -> Change:
         subscribed_topic_regex=member.subscribed_regex or "",
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
+        classic_member_metadata=_classic(member.classic),
     )
     return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value
 
@@ -96,6 +102,13 @@ def member_tombstones(group_id: str, member_id: str) -> list[Change]:
 def group_tombstones(group_id: str) -> list[Change]:
     """A group without members is gone."""
     return [(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None), (ConsumerGroupMetadataKey(group_id=group_id), None)]
+
+
+def _classic(terms: ClassicTerms | None) -> ClassicMemberMetadata | None:
+    if terms is None:
+        return None
+    protocols = [ClassicProtocol(name=name, metadata=metadata) for name, metadata in terms.protocols]
+    return ClassicMemberMetadata(session_timeout_ms=terms.session_timeout_ms, supported_protocols=protocols)
 
 
 def _rows(shares: Shares) -> list[TopicPartitions]:

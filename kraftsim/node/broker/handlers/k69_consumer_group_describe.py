@@ -12,6 +12,7 @@ from kraftsim.node.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k69_consumer_group_describe import (
+    CLASSIC_MEMBER,
     CONSUMER_MEMBER,
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -67,7 +68,7 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Mem
         subscribed_topic_regex=member.subscribed_regex or "",
         assignment=_assignment(broker, member.assigned),
         target_assignment=_assignment(broker, group.targets.get(member.member_id, NO_SHARES)),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 
