@@ -6,7 +6,7 @@ Source: kafka.controller.KafkaController (elect, maybeResign, processExpire), ka
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.metadata.controller_state import ControllerState
@@ -191,10 +191,10 @@ class ZookeeperController:
             if self.reign is reign:
                 await self._step_down(f"{type(failure).__name__}: {failure}")
 
-    async def guarded(self, reign: Reign, work: Coroutine[None, None, None]) -> None:
+    async def guarded(self, reign: Reign, work: Callable[[], Awaitable[None]]) -> None:
         """Do a piece of work of a reign; resign if it turns out that it is over."""
         try:
-            await work
+            await work()
         except (ControllerMoved, MalformedMessage, ZookeeperRefused) as failure:
             if self.reign is not reign or self._is_over:
                 return

@@ -5,7 +5,7 @@ acts by what it sees in ZooKeeper, one thing after the other, and by what it is 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
@@ -102,7 +102,7 @@ class Reign:
         self.ledger.learn(await self.reading.brokers())
         self.ledger.learn(await self.reading.everything())
         self.is_active = True
-        self._spawn(self.ledger.run(), "controller-writes")
+        self._spawn(self.ledger.run, "controller-writes")
         self._follow_brokers()
         self._propagator.send(self._propagation.begin(self.ledger.image))
         self.ledger.image.take_changes()
@@ -116,9 +116,9 @@ class Reign:
                 topic_count=sum(1 for _ in state.replication.topics.topics()),
             )
         )
-        self._spawn(self._act(), "controller-events")
+        self._spawn(self._act, "controller-events")
         if self.config.auto_leader_rebalance_enable:
-            self._spawn(self._rebalance(), "controller-rebalance")
+            self._spawn(self._rebalance, "controller-rebalance")
         for event in ("reassignments", "moves", "deletions", "preferred"):
             self.has_happened(event)
 
@@ -171,7 +171,7 @@ class Reign:
     def _not_understood(self, malformed: MalformedMessage) -> None:
         self.world.note(ZnodeNotUnderstood(path=malformed.path, reason=malformed.reason))
 
-    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
+    def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         self._tasks.append(self.shell.tasks.spawn(self.controller.guarded(self, work), name))
 
     # Looking at partitions -------------------------------------------------------------------------------------------------------------------------
