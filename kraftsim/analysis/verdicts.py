@@ -1,12 +1,13 @@
-"""Judges ingested runs by every invariant, in one query: Spark starts one job instead of three per invariant, and one for any number of runs.
+"""Judges ingested runs by every invariant, in a few queries for any number of runs: what they cost is mostly planned, not carried out.
 
 Source: `kraftsim.invariants.invariant.Invariant` says what the SQL of an invariant gives.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraftsim.analysis.views import EVENTS_VIEW, make_views
+from kraftsim.analysis.views import make_views
 from kraftsim.invariants.invariant import Invariant
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX
 
@@ -49,6 +50,8 @@ class Found(NamedTuple):
 
 
 SMALL_RUN_EVENTS_MAX: Final = 50_000
+BATCH: Final = 4
+"""So many invariants are asked about in one query."""
 SETTINGS: Final = {
     "spark.sql.adaptive.enabled": ("false", "true"),
     "spark.sql.codegen.wholeStage": ("false", "true"),
@@ -80,14 +83,18 @@ def _ask(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequ
     if are_many:
         spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
     kinds = sorted({kind.__name__ for invariant in invariants for kind in invariant.watches})
-    make_views(spark, parquet, kinds, are_many=are_many)
-    noted = {row.kind for row in spark.sql(f"SELECT DISTINCT kind FROM {EVENTS_VIEW}").collect()}
+    noted = make_views(spark, parquet, kinds, are_many=are_many, is_small=is_small)
     asked = [invariant for invariant in invariants if any(kind.__name__ in noted for kind in invariant.watches)]
-    if not asked:
-        return []
-    # Every task is sent the plan of the whole, and reading that takes longer than what is to be done: so there are few tasks.
-    tasks = 1 if is_small else max(2, spark.sparkContext.defaultParallelism)
-    return [Row(*row) for row in spark.sql(verdict_query(asked)).coalesce(tasks).collect()]
+    cores = spark.sparkContext.defaultParallelism
+
+    def rows_of(some: Sequence[Invariant]) -> list[Row]:
+        # Every task is sent the plan of the whole, and reading that takes longer than what is to be done: so there are few tasks.
+        return [Row(*row) for row in spark.sql(verdict_query(some)).coalesce(1 if is_small else max(2, cores)).collect()]
+
+    # What a plan costs grows faster than its length, and one thread makes it: so a few invariants are asked about at a time, on every core.
+    batches = [asked[first : first + BATCH] for first in range(0, len(asked), BATCH)]
+    with ThreadPoolExecutor(cores) as asking:
+        return [row for rows in asking.map(rows_of, batches) for row in rows]
 
 
 def verdict_query(invariants: Iterable[Invariant]) -> str:

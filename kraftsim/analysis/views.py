@@ -22,15 +22,39 @@ def view_queries(kinds: Iterable[str] = tuple(KINDS), *, are_many: bool = False)
 
     Only where the events `are_many` runs does `run` tell them apart; those of one directory are one run, whatever their lines say.
     """
-    run = "event.run" if are_many else f"'{ONE_RUN}' AS run"
     for kind in kinds:
-        columns = [POSITION, LAMPORT, CAUSE_POSITION, EXTRA, *(name for name in ENVELOPE_COLUMNS if name not in ("kind", "run")), *fields_of(kind)]
-        selected = ", ".join((run, *(f"event.{name}" for name in columns)))
+        selected = ", ".join((_run(are_many=are_many), *(f"event.{name}" for name in _columns(kind))))
         yield view_name(kind), f"SELECT {selected} FROM {EVENTS_VIEW} AS event WHERE event.kind = '{kind}'"
 
 
-def make_views(spark: "SparkSession", parquet: str, kinds: Iterable[str] = tuple(KINDS), *, are_many: bool = False) -> None:
-    """Make the view of all events of a Parquet file or directory, and those of the kinds; they replace the ones of another run."""
-    spark.read.parquet(parquet).createOrReplaceTempView(EVENTS_VIEW)
-    for name, query in view_queries(kinds, are_many=are_many):
-        spark.sql(query).createOrReplaceTempView(name)
+def make_views(
+    spark: "SparkSession", parquet: str, kinds: Iterable[str] = tuple(KINDS), *, are_many: bool = False, is_small: bool = False
+) -> set[str]:
+    """Make the view of all events of a Parquet file or directory, and those of the kinds, which say what `view_queries` says.
+
+    They replace the ones of another run. Returns the kinds that occur. Each view reads its own few columns, and one of a kind that does not occur
+    nothing: a plan over all columns of all kinds takes Spark longer to make than to carry out. What `is_small` is read once and kept in memory.
+    """
+    from pyspark.sql.types import StructType
+
+    events = spark.read.parquet(parquet)
+    events.createOrReplaceTempView(EVENTS_VIEW)
+    noted = {row.kind for row in spark.sql(f"SELECT DISTINCT kind FROM {EVENTS_VIEW}").collect()}
+    if is_small:
+        spark.catalog.clearCache()
+    for kind in kinds:
+        columns = _columns(kind)
+        wanted = {*columns, "kind", "run"}
+        narrow = spark.read.schema(StructType([field for field in events.schema.fields if field.name in wanted])).parquet(parquet)
+        view = narrow.alias("event").where(f"event.kind = '{kind}'" if kind in noted else "FALSE")
+        view = view.selectExpr(_run(are_many=are_many), *(f"event.{name}" for name in columns))
+        (view.coalesce(1).cache() if is_small and kind in noted else view).createOrReplaceTempView(view_name(kind))
+    return noted
+
+
+def _run(*, are_many: bool) -> str:
+    return "event.run" if are_many else f"'{ONE_RUN}' AS run"
+
+
+def _columns(kind: str) -> tuple[str, ...]:
+    return (POSITION, LAMPORT, CAUSE_POSITION, EXTRA, *(name for name in ENVELOPE_COLUMNS if name not in ("kind", "run")), *fields_of(kind))
