@@ -28,7 +28,7 @@ from tests.node.controllers import controller_config
 HOST = "controller-101"
 ALL = 1 << 30
 LIVES = 6
-SEEDS = range(24)
+SEEDS = range(60)
 CONFIG = controller_config(HOST, 9193, metadata_log_segment_bytes="400", log_flush_offset_checkpoint_interval_ms="0")
 
 
