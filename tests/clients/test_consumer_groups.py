@@ -87,6 +87,31 @@ def test_members_of_both_libraries_share_a_topic(cluster: ProcessCluster, topic:
         wait_for(lambda: len({int(value) for value in one.values} | {int(word) for word in words.split()}) == 400, "everything was read")
 
 
+def test_a_group_goes_over_to_the_new_protocol_and_back_under_its_members(cluster: ProcessCluster, topic: str) -> None:
+    """Neither member is told of it, nor loses anything (group.consumer.migration.policy)."""
+    admin = created(cluster, topic)
+    group = f"{topic}-group"
+
+    def kind() -> ConsumerGroupType:
+        listed = admin.list_consumer_groups(request_timeout=SECONDS).result(SECONDS).valid
+        return next(each.type for each in listed if each.group_id == group)
+
+    with reading(ConfluentMember(cluster.bootstrap, group, topic)) as old:
+        wait_for(lambda: len(old.partitions) == 4, "the old member is alone")
+        write(cluster, topic, 0, 100)
+        wait_for(lambda: len({*old.values}) == 100, "the old member read all")
+        assert kind() is ConsumerGroupType.CLASSIC
+        with reading(NewMember(cluster.bootstrap, group, topic)) as new:
+            wait_for(lambda: shared(old, new), "the members of both kinds never shared the topic")
+            assert kind() is ConsumerGroupType.CONSUMER
+            write(cluster, topic, 100, 100)
+            wait_for(lambda: len({*old.values, *new.values}) == 200, "both read on")
+        wait_for(lambda: len(old.partitions) == 4, "the old member has everything again")
+        assert kind() is ConsumerGroupType.CLASSIC
+        write(cluster, topic, 200, 100)
+        wait_for(lambda: len({*old.values, *new.values}) == 300, "the old member read on")
+
+
 def test_an_administrator_resets_and_deletes_such_a_group(cluster: ProcessCluster, topic: str) -> None:
     admin = created(cluster, topic)
     write(cluster, topic, 0, 40)
