@@ -22,8 +22,8 @@ APACHE_RELEASE: Final = "3.9.1"
 BROKER_JVM: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xms256m", "-Xmx512m")
 CONTROLLER_JVM: Final = ("-server", "-XX:+UseSerialGC", "-Xms128m", "-Xmx256m")
 FIRST_CONTROLLER: Final = 3001
-STOP_SECONDS: Final = 60.0
-START_SECONDS: Final = 120.0
+STOP_SECONDS: Final = 120.0
+START_SECONDS: Final = 600.0
 LISTENERS: Final = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
