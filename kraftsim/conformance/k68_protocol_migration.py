@@ -322,7 +322,7 @@ def downgraded(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    9, "a group that is not of consumers, or whose shares carry something of an assignor's own, is not upgraded (69)", source=MANAGER, since=SINCE
+    9, "a group that is not of consumers, or whose shares carry something of an assignor's own, is not upgraded (69)", source=MANAGER, since="4.4"
 )
 def not_upgraded(target: Target) -> None:
     topic = target.topic(partitions=2)
