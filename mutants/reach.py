@@ -14,7 +14,7 @@ EXACTLY_ONCE = "exactly_once_under_faults"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (POWER, QUORUM),
-    "raft stores": (POWER, QUORUM),
+    "raft stores": (POWER, QUORUM, PRODUCERS),
     "producer ids": (ALLOCATION, POWER, PRODUCERS),
     "producer state": (ANSWERS, PRODUCERS),
     "partitions": (ANSWERS, PRODUCERS),
