@@ -7,7 +7,7 @@ All of it is keyed by the seed and a purpose, so that no draw shifts another one
 from collections.abc import Mapping
 
 from kraftsim.cluster.scenario import Mode, Scenario
-from kraftsim.faults.fault import Fault
+from kraftsim.faults.fault import Fault, fault_kind
 from kraftsim.faults.swarm import draw_settings, draw_swarm
 from kraftsim.world.chance import stream
 
@@ -31,10 +31,12 @@ def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
 
 
 def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
-    """Return the settings that a seed draws: in simulation those of the terrain, and those that the scenario draws itself."""
+    """Return the settings that a seed draws: in simulation those of the terrain and of the faults, and those that the scenario draws itself."""
     drawn: dict[str, str] = {}
     if mode is Mode.SIM and scenario.terrain is not None:
         drawn.update(draw_settings(stream(seed, HARNESS, 1, "terrain settings"), scenario.terrain))
+        for kind in sorted({fault.kind for fault in faults_of(scenario, seed, mode)}):
+            drawn.update({key: value for key, value in fault_kind(kind).settings.items() if key in scenario.terrain.settings})
     if scenario.swarm is not None:
         drawn.update(scenario.swarm(stream(seed, HARNESS, 1, "settings")))
     return drawn

@@ -11,13 +11,16 @@ from kraftsim.world.simulated import FileClass
 from kraftsim.world.simulated.damage import Damage
 
 SUFFIX = ".checkpoint"
+BOOTSTRAP = "bootstrap.checkpoint"
+"""Read by the first start only; its name comes after those of all snapshots."""
 PERMILLE = 1000
 
 
 def strike(strike: Strike) -> None:
     """Cut the file, kill the process, and start it again; it bites when somebody reads the file to its end."""
     host = strike.simulation.host(strike.target)
-    paths = sound_files(host, [path for path in host.platter.durable_files(FileClass.CHECKPOINT) if path.endswith(SUFFIX)])
+    written = [path for path in host.platter.durable_files(FileClass.CHECKPOINT) if path.endswith(SUFFIX)]
+    paths = sound_files(host, [path for path in written if not path.endswith(BOOTSTRAP)])
     if not paths or not host.is_alive:
         return
     path = paths[-1]
@@ -34,5 +37,6 @@ FAULT = FaultKind(
     family=Family.DISK,
     strike=strike,
     params={"kept_permille": 500, "after_ms": 100, "duration_ms": 5000},
+    settings={"metadata.log.max.record.bytes.between.snapshots": "500"},
     draws={"kept_permille": OneOf((0, 100, 500, 900, 999)), "after_ms": Between(20, 2000), "duration_ms": Between(2000, 8000)},
 )
