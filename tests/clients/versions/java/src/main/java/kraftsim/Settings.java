@@ -39,6 +39,8 @@ final class Settings {
         if (group != null) {
             told.put("group.id", group);
         }
+        told.put("session.timeout.ms", "10000");
+        told.put("request.timeout.ms", "12000"); // before 2.0 it has to be longer than the session
         told.put("enable.auto.commit", "false");
         told.put("auto.offset.reset", "earliest");
         told.put("isolation.level", "read_committed");
