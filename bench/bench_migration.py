@@ -133,6 +133,7 @@ def migrate(nodes: MigratedCluster, partitions: int) -> Times:
     """Migrate a cluster under load, and return what each phase took."""
     from tests.apache_kafka.migrating import Znodes
 
+    until(lambda: is_led(nodes), "somebody is controller")
     admin = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap})
     began = time.perf_counter()
     topics = [WRITTEN, *(f"topic-{number}" for number in range(1, partitions // PER_TOPIC))]
@@ -199,6 +200,15 @@ def restart(node: Node, change: Callable[[Node], None]) -> None:
     change(node)
     node.launch()
     node.wait()
+
+
+def is_led(nodes: MigratedCluster) -> bool:
+    """Tell whether all brokers know each other and a controller: librdkafka looks for one only now and then."""
+    try:
+        told = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap}).list_topics(timeout=10)
+    except confluent_kafka.KafkaException:
+        return False
+    return len(told.brokers) == len(nodes.brokers) and told.controller_id >= 0
 
 
 def is_in_sync(admin: AdminClient, topics: int, brokers: int) -> bool:

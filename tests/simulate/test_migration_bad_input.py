@@ -228,9 +228,10 @@ def test_a_minute_without_zookeeper_in_dual_write_loses_nothing() -> None:
         await both_are_written(story)
         story.kill("zookeeper-1")
         await story.produce("without", 15)
-        making = asyncio.ensure_future(story.topic("made-meanwhile", 1))
         ids = await story.producer_ids(4)
-        await asyncio.sleep(60)
+        await asyncio.sleep(55)
+        making = asyncio.ensure_future(story.topic("made-meanwhile", 1))
+        await asyncio.sleep(5)
         assert not making.done(), "brokers hear of it once ZooKeeper has"
         story.start("zookeeper-1")
         await making
