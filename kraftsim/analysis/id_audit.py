@@ -6,7 +6,7 @@ Source: KIP-730 (audit trail), KIP-630 (what snapshots keep).
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +20,7 @@ from kraftsim.analysis.views import make_views
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T", bound=msgspec.Struct)
 KINDS: Final = ("ProducerIdBlockAllocated", "ProducerIdBlockReceived", "ProducerIdReturned")
 BLOCKS: Final = """
     WITH start AS (
@@ -233,5 +234,5 @@ def _view_of_ids(spark: "SparkSession", scratch: Path, asked: Sequence[int]) -> 
     spark.read.parquet(str(scratch / "asked.parquet")).createOrReplaceTempView("asked")
 
 
-def _rows(spark: "SparkSession", query: str, kind: type[Any]) -> tuple[Any, ...]:
+def _rows(spark: "SparkSession", query: str, kind: type[T]) -> tuple[T, ...]:
     return tuple(msgspec.convert(row.asDict(), kind) for row in spark.sql(query).collect())
