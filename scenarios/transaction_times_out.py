@@ -79,7 +79,7 @@ def _late(random: "Random") -> Fault:
     if random.random() < 0.4:
         asker = random.choice(BROKERS)
         trigger = OnFrame(api_key=ADD_PARTITIONS_TO_TXN, is_response=True, client=asker, nth=random.randint(1, 20), moment="before")
-        return Fault(kind="late-reply", target=AT_THE_TRIGGER, trigger=trigger, params={"duration_ms": waits_ms + 200})
+        return Fault(kind="late-reply", target=AT_THE_TRIGGER, trigger=trigger, params={"is_given_up": False, "duration_ms": waits_ms + 200})
     trigger = OnFrame(api_key=PRODUCE, nth=random.randint(1, 60), moment="before")
     params: dict[str, Value] = {"overtaken_by": 1, "same_client": False, "after_ms": waits_ms, "duration_ms": 6000}
     return Fault(kind="overtaken-request", target=AT_THE_TRIGGER, trigger=trigger, params=params)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 WORK_SECONDS = 15.0
 ADD_PARTITIONS, TXN_OFFSET_COMMIT = 24, 28
-NEVER = 1000
-"""More requests than a run has: what waits to be overtaken by so many waits for as long as the fault lasts."""
 WAITS_LONG = ProducerSettings(delivery_timeout_ms=40_000, request_timeout_ms=20_000)
 """Whoever has stood still finds the answer to its last request, and not that it should ask again."""
 
@@ -70,7 +68,7 @@ def _question_takes_long(random: "Random") -> tuple[Fault, ...]:
     """The first member sends its offsets and stands still, and what is asked about them stays in the network for as long."""
     sent = OnFrame(api_key=TXN_OFFSET_COMMIT, client="copier-1", nth=random.randint(1, 6), moment="after")
     duration_ms = random.randint(9_000, 12_000)
-    asked: dict[str, Value] = {"api_key": ADD_PARTITIONS, "asked_by_server": True, "overtaken_by": NEVER, "duration_ms": duration_ms}
+    asked: dict[str, Value] = {"api_key": ADD_PARTITIONS, "asked_by_server": True, "overtaken_by": 0, "duration_ms": duration_ms}
     return (
         Fault(kind="pause", target="copier-1", trigger=sent, params={"duration_ms": duration_ms}),
         Fault(kind="overtaken-request", target=AT_THE_TRIGGER, trigger=sent, params=asked),

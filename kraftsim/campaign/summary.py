@@ -8,8 +8,8 @@ from kraftsim.campaign.errand import OK, VIOLATED, Done
 from kraftsim.cluster.scenario import scenario
 from kraftsim.explore.result import RunResult
 
-ARMED_MIN = 20
-"""From so many on, a kind of fault that never bit is a defect of the campaign and not chance."""
+ARMED_MIN, FIRED_MIN = 60, 20
+"""From so many on, a kind of fault that never bit is a defect of the campaign and not chance: armed so often, or fired."""
 FOUND_SHOWN_MAX = 20
 FaultCounts = dict[str, tuple[int, int, int]]
 
@@ -17,7 +17,7 @@ FaultCounts = dict[str, tuple[int, int, int]]
 class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the seeds of one scenario gave. `found` holds the runs that were not clean; `faults` sums armed, fired and bit over all seeds.
 
-    `idle_kinds` were armed often enough and never bit here; `unexercised` are the invariants that the scenario must exercise and no seed did.
+    `idle_kinds` were armed or fired often enough and never bit here; `unexercised` are the invariants that the scenario must exercise and no seed did.
     """
 
     scenario: str
@@ -69,7 +69,7 @@ class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def idle_kinds(self) -> tuple[str, ...]:
-        """The kinds that never bit in any scenario, though they were armed often enough."""
+        """The kinds that never bit in any scenario, though they were armed or fired often enough."""
         return idle_kinds(sweep.faults for sweep in self.sweeps)
 
     @property
@@ -93,11 +93,11 @@ class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def idle_kinds(faults: Iterable[FaultCounts]) -> tuple[str, ...]:
-    """Return the kinds that were armed often enough, and never changed an outcome."""
+    """Return the kinds that were armed or fired often enough, and never changed an outcome."""
     total: FaultCounts = {}
     for each in faults:
         add_faults(total, each)
-    return tuple(kind for kind, (armed, _, bit) in sorted(total.items()) if bit == 0 and armed >= ARMED_MIN)
+    return tuple(kind for kind, (armed, fired, bit) in sorted(total.items()) if bit == 0 and (armed >= ARMED_MIN or fired >= FIRED_MIN))
 
 
 def summary(names: Sequence[str], done: Iterable[Done]) -> CampaignResult:

@@ -68,8 +68,8 @@ def sweep(
     """Play scenarios ('all' for each there is) over many seeds and look for violated invariants.
 
     Exits 0 when every seed is clean, 1 when an invariant was violated or a run broke off: then it prints the seed, the invariant, and the line that
-    replays it. Exits 2 when it proves nothing: a kind of fault was armed 20 times or more and never changed an outcome, or an invariant that a
-    scenario must exercise never was.
+    replays it. Exits 2 when it proves nothing: a kind of fault fired 20 times or more (or was armed 60 times) and never changed an outcome, or an
+    invariant that a scenario must exercise never was.
     """
     from kraftsim.cluster.scenario import SCENARIOS
 

@@ -1,7 +1,7 @@
 """An answer comes after its client has given up waiting: it reaches a connection that is closed, or a client that has asked somebody else by now.
 
 The answer and everything behind it on its connection wait until the client closes the connection, and are delivered then; a client that never gives
-up gets them when the fault is over, which changes nothing.
+up gets them when the fault is over, which changes nothing, or, with `is_given_up` False, is what is wanted.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ def strike(strike: Strike) -> None:
         return True
 
     def deliver() -> None:
+        if releases and not strike.flag("is_given_up"):
+            strike.bite("an answer came late")
         for release in releases:
             release()
 
@@ -48,6 +50,8 @@ async def over_sockets(strike: FieldStrike) -> None:
     if await strike.before_it_ends(frame.given_up(), strike.integer("duration_ms")):
         strike.bite(f"the client gave up waiting for the answer to API {frame.api_key}")
         await asyncio.sleep(strike.integer("after_ms") / 1000)
+    elif not strike.flag("is_given_up"):
+        strike.bite("an answer came late")
 
 
 FAULT = FaultKind(
@@ -57,7 +61,7 @@ FAULT = FaultKind(
     strike=strike,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
-    params={"api_key": None, "after_ms": 1, "duration_ms": 60_000},
+    params={"api_key": None, "after_ms": 1, "is_given_up": True, "duration_ms": 60_000},
     strikes_on=("time", "frame", "event", "state"),
     draws={"after_ms": OneOf((0, 1, 50, 500)), "duration_ms": Between(2000, 60_000)},
 )

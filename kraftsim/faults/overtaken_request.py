@@ -1,7 +1,7 @@
 """A request is overtaken: it waits in the network, with its connection, while later requests of the same API reach the server on other connections.
 
 A client that gave up on it has asked again by then; the old request is done after the new one, and its answer finds nobody. On one connection TCP
-keeps the order; between connections nothing does.
+keeps the order; between connections nothing does. With `overtaken_by` 0 it waits for nobody, but for as long as the fault lasts.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from kraftsim.world.simulated import FrameSeen
 
 
 def strike(strike: Strike) -> None:
-    """Hold the request of the trigger, or the target's next one, until others have overtaken it; it bites when it goes on after them."""
+    """Hold the request of the trigger, or the target's next one, until others have overtaken it; it bites when it goes on after that."""
     releases: list[Callable[[], None]] = []
 
     def act(frame: FrameSeen) -> bool:
@@ -46,6 +46,8 @@ def strike(strike: Strike) -> None:
         return True
 
     def deliver() -> None:
+        if releases and not strike.integer("overtaken_by"):
+            strike.bite("a request stayed in the network")
         for release in releases:
             release()
 
@@ -59,6 +61,10 @@ async def over_sockets(strike: FieldStrike) -> None:
     if frame is None:
         return
     await frame.send()
+    if not strike.integer("overtaken_by"):
+        await asyncio.sleep(strike.integer("duration_ms") / 1000)
+        strike.bite("a request stayed in the network")
+        return
     watch = Watch(
         api_key=frame.api_key,
         client=frame.client if strike.flag("same_client") else None,
