@@ -17,7 +17,7 @@ FaultCounts = dict[str, tuple[int, int, int]]
 class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the seeds of one scenario gave. `found` holds the runs that were not clean; `faults` sums armed, fired and bit over all seeds.
 
-    `idle_kinds` were armed or fired often enough and never bit here; `unexercised` are the invariants that the scenario must exercise and no seed did.
+    `idle_kinds` were armed or fired often enough and never bit here; `unexercised` are invariants that the scenario must exercise and no seed did.
     """
 
     scenario: str
