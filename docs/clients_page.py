@@ -7,6 +7,7 @@ from pathlib import Path
 FILE = Path(__file__).parent / "client-matrix.json"
 OURS, THEIRS = "kraftsim", "Apache Kafka"
 WORKS, NOT_THERE = "works", "-"
+LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka")
 Cells = dict[str, dict[str, dict[str, str]]]
 """Client -> broker -> work -> outcome."""
 INTRODUCTION = """# Clients
@@ -32,13 +33,22 @@ WORDS = {
     "copy": "records and the group's offsets go into a transaction; the first attempt is aborted",
 }
 NOTES = """
+## What is refused, and why
+
+- **Java since 2.5 on brokers before 2.5** names the member when it sends offsets to a transaction (KIP-447), which those brokers do not know:
+  UnsupportedVersionException. Up to 3.9 an application can name its group only, and gets on with them; since 4.0 it cannot.
+- **librdkafka before 1.9 on brokers since 4.0** (KIP-896) goes on writing, and reads nothing: it never learns the offset to begin at.
+- **Java 1.1 and 2.0 on brokers since 4.0** do all works, though KIP-896 promises it for clients since 2.1 only.
+- **librdkafka while a broker in ZooKeeper mode comes up** may fail a record with _UNKNOWN_TOPIC: for a moment such a broker, ours as Apache Kafka
+  3.9.1, says that there are no brokers and no such topic. An application tries it again.
+
 ## How they are brought
 
 - **java** is kafka-clients of Maven. One program is compiled against 2.0.1 and runs on the jars of each release, which are pinned by their hash.
 - **librdkafka** is the shared library inside the wheel of confluent-kafka, called by ctypes: so releases run here whose wheels are for older Pythons.
   Before 1.2 it has no isolation levels, before 1.4 no transactions.
-- **kafka-python** has idempotence and transactions from 2.1 on. **aiokafka** 0.7 and before have no wheel for Python 3.11, and their C code does not
-  compile there.
+- **kafka-python** has idempotence and transactions from 2.1 on. **aiokafka** 0.7 and before have no wheel for Python 3.11 and would
+  have to be compiled, so they are left out.
 - What was brought lies in `build/clients` and is not fetched again. The pins are in `tests/clients/versions`.
 """
 
@@ -51,7 +61,7 @@ def kept() -> Cells:
 def keep(cells: Cells) -> None:
     """Keep what was found: one line for each client and broker."""
     parts = []
-    for client, brokers in cells.items():
+    for client, brokers in sorted(cells.items(), key=lambda item: _place_of_client(item[0])):
         rows = ",\n".join(f"  {json.dumps(broker)}: {json.dumps(outcomes)}" for broker, outcomes in sorted(brokers.items(), key=_place))
         parts.append(f" {json.dumps(client)}: {{\n{rows}\n }}")
     FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n")
@@ -79,6 +89,11 @@ def clients_page() -> str:
 
 def _place(item: tuple[str, object]) -> tuple[list[int], str]:
     return [int(part) for part in line_of(item[0]).split(".")], item[0]
+
+
+def _place_of_client(name: str) -> tuple[int, list[int]]:
+    library, _, version = name.partition(" ")
+    return LIBRARIES.index(library), [int(part) for part in version.split(".")] if version[0].isdigit() else [999]
 
 
 def _cell(row: Mapping[str, Mapping[str, str]], line: str, beside: str | None) -> str:

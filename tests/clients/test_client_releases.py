@@ -8,7 +8,7 @@ from tests.clients.versions.catalogue import client
 from tests.clients.versions.matrix import ask, brought
 
 LINES = ("2.3", "4.4")
-SOME = ("java 1.1.1", "java 2.8.2", "librdkafka 1.0.1", "librdkafka 1.9.2", "kafka-python 2.0.2", "kafka-python 2.2.21", "aiokafka 0.8.1")
+SOME = ("java 2.0.1", "java 2.8.2", "librdkafka 1.0.1", "librdkafka 1.9.2", "kafka-python 2.0.2", "kafka-python 2.2.21", "aiokafka 0.8.1")
 
 
 @pytest.mark.interop
