@@ -79,10 +79,7 @@ def note_transactions(history: History, random: Random, slip: Callable[[], bool]
             note(ONE, told(number, 2 * number))
         note("c", asked(name, is_commit=is_commit))
         walk += [(2 if is_commit else 3, epoch, ""), (4 if is_commit else 5, epoch, "")]
-        for offset, (status, epoch_then, partitions) in list(enumerate(walk))[told_of:]:
-            if not slip():
-                note("coordinator", changed(offset, status, epoch=epoch_then, partitions=partitions))
-        told_of = len(walk)
+        told_of = _note_believed(history, slip, walk, told_of)
         if not slip():
             note(ONE, marked(end_offset, is_commit=is_commit, epoch=epoch))
             note(TWO, marked(end_offset, is_commit=is_commit, epoch=epoch))
@@ -100,6 +97,14 @@ def note_transactions(history: History, random: Random, slip: Callable[[], bool]
             note("a", read(key, offset + (7 if slip() else 0)))
     note("a", *([] if random.random() < 0.1 else [through()]), quiet())
     _note_left(history, random, slip, walk, log, offsets)
+
+
+def _note_believed(history: History, slip: Callable[[], bool], walk: list[tuple[int, int, str]], told_of: int) -> int:
+    """Note what the coordinator believes since it was last told; return how far it is told now."""
+    for offset, (status, epoch, partitions) in list(enumerate(walk))[told_of:]:
+        if not slip():
+            history.note("coordinator", changed(offset, status, epoch=epoch, partitions=partitions))
+    return len(walk)
 
 
 def _note_left(
