@@ -23,6 +23,7 @@ PAUSE_MS = 250
 PATIENCE_MS = 120_000
 END_SECONDS = 180.0
 LOOK_SECONDS = 0.3
+UNKNOWN_OFFSET = -1
 SAME_AS = {
     "TIMED_OUT": ErrorCode.REQUEST_TIMED_OUT,
     "TIMED_OUT_QUEUE": ErrorCode.REQUEST_TIMED_OUT,
@@ -130,9 +131,10 @@ class AtWork:
 
     def _hear(self, name: str, words: list[str]) -> None:
         match words:
-            case ["sent", key, partition, offset]:
-                self.acknowledged[key] = (int(partition), int(offset))
-                self._stage.note(RecordAcknowledged(client_id=name, topic=TOPIC, partition=int(partition), record_key=key, offset=int(offset)))
+            case ["sent", key, partition, told]:
+                offset = max(int(told), UNKNOWN_OFFSET)  # librdkafka says less of what it sent twice
+                self.acknowledged[key] = (int(partition), offset)
+                self._stage.note(RecordAcknowledged(client_id=name, topic=TOPIC, partition=int(partition), record_key=key, offset=offset))
             case ["lost", key, partition, error, kind]:
                 self.errors[name, error, kind] += 1
                 lost = RecordFailed(
