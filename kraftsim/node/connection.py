@@ -280,8 +280,8 @@ class ServerConnection(asyncio.Protocol):
             self._flush()
         if waiting or self._pauses or self._is_read_paused or self._is_sending:
             self._adjust_reading()
-        if inbox.announced_bytes or inbox.large is not None:
-            self._change_receiver()
+        if not waiting and (inbox.announced_bytes or inbox.large is not None):
+            self._change_receiver()  # not before: what is not served of a stretch goes back to whoever received it
         if self._has_peer_finished and self._pending is None and not self._is_sending and not waiting:
             self.close(REASON_PEER)
 

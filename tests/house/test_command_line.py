@@ -14,7 +14,10 @@ from kraftsim.cli.kinds import ALL_KINDS
 from kraftsim.cli.main import VERBS, kraftsim
 from kraftsim.cli.properties import read_properties
 
-REPORTING_VERBS = ("scenario", "sweep", "replay", "shrink", "diff", "ingest", "analyze", "report", "list", "doctor", "decode", "dump", "conformance", "trail")
+REPORTING_VERBS = (
+    *("scenario", "sweep", "replay", "shrink", "diff", "ingest", "analyze", "report", "list", "doctor", "decode", "dump", "conformance"),
+    "trail",
+)
 START_SECONDS = 0.15
 
 

@@ -63,6 +63,32 @@ def test_every_record_byte_arrives_whatever_the_sizes_and_pieces(make_world: Mak
     assert play(loop, make_world(), work) == sent
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("seed", range(4))
+def test_what_arrives_while_a_request_waits_is_served_behind_it(make_world: MakeWorld, loop: str, seed: int) -> None:
+    """With acks=all a Produce waits for replicas; meanwhile the rest of a small frame comes together with the beginning of a large one."""
+    dice = Random(seed)
+    sent = [dice.randbytes(dice.choice((300, 90 * KIBIBYTE, 110 * KIBIBYTE, 200 * KIBIBYTE))) for _ in range(40)]
+    received: list[bytes] = []
+
+    def wait(call: Call) -> Answer | Deferred:
+        received.append(bytes(records_of(call)))
+        deferred = Deferred()
+        asyncio.get_running_loop().call_later(0.002, deferred.complete, Encoded(b"done"))
+        return deferred
+
+    async def work(server: Server) -> None:
+        client = await server.connect()
+        stream = b"".join(produce(number, records) for number, records in enumerate(sent))
+        writing = asyncio.create_task(write_in_pieces(client, stream, dice))
+        async with asyncio.timeout(20):
+            assert [await client.answer() for _ in sent] == [number.to_bytes(4) + b"done" for number in range(len(sent))]
+        await writing
+
+    play(loop, make_world(), work, Desk(on_produce=wait))
+    assert received == sent
+
+
 async def write_in_pieces(client: Client, stream: bytes, dice: Random) -> None:
     """Send and wait, so that the pieces arrive as pieces now and then."""
     for piece in pieces_of(stream, dice):
