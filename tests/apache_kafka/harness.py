@@ -115,8 +115,10 @@ class ApacheKafka:
     started_seconds: float = 0.0
     _launched: float = 0.0
     _process: subprocess.Popen[bytes] | None = None
-    _writes_properties: bool = False
-    """Whether the property file is the harness's own: else somebody else wrote it, and may change it between two lives."""
+    _is_own: bool = False
+    """Whether directory and property file are the harness's own: else somebody else wrote them."""
+    _told: str = ""
+    """What was written into the property file last: a test may change the file between two lives, or the settings here."""
 
     @property
     def bootstrap(self) -> str:
@@ -177,9 +179,11 @@ class ApacheKafka:
             _identify(self.data, self.settings.get("node.id", NODE_ID), is_controller="controller" in self.settings.get("process.roles", ROLES))
             free = _free_ports(2)
             self.port, self.controller_port = self.port or free[0], self.controller_port or free[1]
-            self._writes_properties = True
-        if self._writes_properties:
-            (self.directory / "server.properties").write_text(_properties(self.data, self.port, self.controller_port, self.settings))
+            self._is_own = True
+        told = _properties(self.data, self.port, self.controller_port, self.settings) if self._is_own else self._told
+        if told != self._told:
+            (self.directory / "server.properties").write_text(told)
+            self._told = told
         self._launched = time.monotonic()
         with open(self.directory / "server.log", "ab") as log:
             command = java_command(self.release, "kafka.Kafka", str(self.directory / "server.properties"), jvm=self.jvm)

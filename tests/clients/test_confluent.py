@@ -92,7 +92,8 @@ def test_records_are_read_back_as_they_were_written(cluster: ProcessCluster, top
         assert [(message.key(), message.value()) for message in own] == wanted
         assert all(message.headers() == [("trace", b"\x00\xff"), ("none", None)] for message in own if message.key() != b"deleted")
     kept = {Compression(batch.compression).name.lower() for batch in batches_on_disk(cluster, topic, 1)}
-    assert kept == {compression}, "batches are kept as they came"
+    # What does not become smaller librdkafka sends as it is: on a slow machine that is a batch of few records.
+    assert compression in kept and kept <= {compression, "none"}, "batches are kept as they came"
 
 
 def test_several_producers_lose_and_double_nothing_while_a_broker_is_killed(cluster: ProcessCluster, topic: str):
