@@ -85,7 +85,7 @@ client-upgrades: setup ## Let them work in processes while a cluster goes from 2
 	KRAFTSIM_CLIENT_UPGRADES=1 $(PYTEST) -m interop tests/clients/test_upgrades_under_old_clients.py $(ARGS)
 
 upgrades: setup ## Play every story of upgrades and migrations in processes and within one process: about twenty minutes
-	KRAFTSIM_UPGRADES=1 $(PYTEST) -m interop tests/cluster/test_upgrade_stories.py $(ARGS)
+	KRAFTSIM_UPGRADES=1 $(PYTEST) -m interop tests/cluster/test_upgrade_stories.py tests/apache_kafka/test_coming_up_in_zookeeper_mode.py $(ARGS)
 
 probes: setup ## Ask Apache Kafka and kraftsim the same about transactions, and write the answers down: docs/probes.md; ARGS="--only WORDS" shows some
 	$(BIN)/python -m tests.apache_kafka.probes $(ARGS)

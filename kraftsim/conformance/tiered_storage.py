@@ -134,7 +134,7 @@ def defaults(target: Target) -> None:
         expect_equal((row.value, row.config_source), (value, 5), f"{key} and where it comes from")
 
 
-@REQUIREMENTS.that(3, "a compacted topic cannot be tiered: error 40", source=CONFIGS)
+@REQUIREMENTS.that(3, "a compacted topic cannot be tiered: error 40", source=CONFIGS, since="3.6")
 def compacted(target: Target) -> None:
     need_remote_store(target)
     for policy in ("compact", "compact,delete"):
@@ -145,13 +145,13 @@ def compacted(target: Target) -> None:
     expect_error(_set(target, name, {ENABLE: "true"})[0], ErrorCode.INVALID_CONFIG, "tiering it later")
 
 
-@REQUIREMENTS.that(4, "a tiered topic cannot be compacted later: error 40", source=CONFIGS)
+@REQUIREMENTS.that(4, "a tiered topic cannot be compacted later: error 40", source=CONFIGS, since="3.6")
 def compacted_later(target: Target) -> None:
     topic = archived_topic(target)
     expect_error(_set(target, topic.name, {"cleanup.policy": "compact"})[0], ErrorCode.INVALID_CONFIG, "cleanup.policy=compact")
 
 
-@REQUIREMENTS.that(5, "less may be kept here than in all, and not more: else error 40, in milliseconds as in bytes", source=CONFIGS)
+@REQUIREMENTS.that(5, "less may be kept here than in all, and not more: else error 40, in milliseconds as in bytes", source=CONFIGS, since="3.6")
 def local_retention(target: Target) -> None:
     need_remote_store(target)
     for unit in ("ms", "bytes"):
@@ -164,7 +164,7 @@ def local_retention(target: Target) -> None:
         expect_error(created(target, {ENABLE: "true", whole: "-1", local: "-1"})[1], ErrorCode.NONE, f"{local}=-1 beside {whole}=-1")
 
 
-@REQUIREMENTS.that(6, "of a topic that is not tiered nobody asks how its local retention fits", source=CONFIGS)
+@REQUIREMENTS.that(6, "of a topic that is not tiered nobody asks how its local retention fits", source=CONFIGS, since="3.6")
 def local_retention_unasked(target: Target) -> None:
     need_remote_store(target)
     expect_error(created(target, {"retention.ms": "1000", "local.retention.ms": "2000"})[1], ErrorCode.NONE, "a topic that is not tiered")
@@ -208,7 +208,9 @@ def copy_disabled(target: Target) -> None:
     expect_equal(_read_from(target, topic, 0)[:2], [0, 1], "what was copied first")
 
 
-@REQUIREMENTS.that(10, "the whole log begins where it began (-2), the local one later (-4), and the store ends before that (-5)", source=OFFSETS)
+@REQUIREMENTS.that(
+    10, "the whole log begins where it began (-2), the local one later (-4), and the store ends before that (-5)", source=OFFSETS, since="3.6"
+)
 def three_beginnings(target: Target) -> None:
     topic = archived_topic(target)
     wanted = ((EARLIEST_TIMESTAMP, 0), (EARLIEST_LOCAL_TIMESTAMP, END), (LATEST_TIERED_TIMESTAMP, END - 1), (LATEST_TIMESTAMP, END + 1))
@@ -217,7 +219,9 @@ def three_beginnings(target: Target) -> None:
         expect_equal((row.offset, row.timestamp, row.leader_epoch), (offset, -1, 0), f"timestamp {timestamp}: offset, timestamp, epoch")
 
 
-@REQUIREMENTS.that(11, "of a topic that is not tiered the local log is the whole one (-4), and the store has nothing (-5: offset -1)", source=OFFSETS)
+@REQUIREMENTS.that(
+    11, "of a topic that is not tiered the local log is the whole one (-4), and the store has nothing (-5: offset -1)", source=OFFSETS, since="3.6"
+)
 def not_tiered(target: Target) -> None:
     need_remote_store(target)
     topic = target.topic(configs={"retention.ms": "-1"})
@@ -226,7 +230,7 @@ def not_tiered(target: Target) -> None:
     expect_equal(listed(target, topic, LATEST_TIERED_TIMESTAMP).offset, -1, "the last offset in the store")
 
 
-@REQUIREMENTS.that(12, "a point in time is found in the store as in the local log", source="RemoteLogManager.findOffsetByTimestamp")
+@REQUIREMENTS.that(12, "a point in time is found in the store as in the local log", source="RemoteLogManager.findOffsetByTimestamp", since="3.6")
 def points_in_time(target: Target) -> None:
     topic = archived_topic(target)
     for offset in (0, 1, REMOTE, END - 1, END):
@@ -235,7 +239,9 @@ def points_in_time(target: Target) -> None:
     expect_equal(listed(target, topic, FIRST_TIMESTAMP + END + 1).offset, -1, "a time after the last record")
 
 
-@REQUIREMENTS.that(13, "a consumer reads through: what is in the store is answered as if it were here, up to the end of its segment", source=READS)
+@REQUIREMENTS.that(
+    13, "a consumer reads through: what is in the store is answered as if it were here, up to the end of its segment", source=READS, since="3.6"
+)
 def reads_through(target: Target) -> None:
     topic = archived_topic(target)
     for offset in range(END + 1):
@@ -244,7 +250,7 @@ def reads_through(target: Target) -> None:
         expect_equal(found, wanted, f"offsets read from {offset} on")
 
 
-@REQUIREMENTS.that(14, "an answer from the store tells where the whole log begins and ends", source=READS)
+@REQUIREMENTS.that(14, "an answer from the store tells where the whole log begins and ends", source=READS, since="3.6")
 def bounds(target: Target) -> None:
     topic = archived_topic(target)
     row = settled(lambda: _read(target, topic, REMOTE), lambda each: bool(each.records), "an answer from the store")
@@ -252,14 +258,16 @@ def bounds(target: Target) -> None:
     expect_equal(told_bounds, (0, 0, END + 1, END + 1), "error, log start, high watermark, last stable offset")
 
 
-@REQUIREMENTS.that(15, "a first batch that is larger than what may be sent comes all the same from the store", source="KIP-74; RemoteLogManager.read")
+@REQUIREMENTS.that(
+    15, "a first batch that is larger than what may be sent comes all the same from the store", source="KIP-74; RemoteLogManager.read", since="3.6"
+)
 def large_batch(target: Target) -> None:
     topic = archived_topic(target)
     found = settled(lambda: _offsets(_read(target, topic, REMOTE, bytes_max=10)), bool, "a batch of more than ten bytes")
     expect_equal(found[0], REMOTE, "the first record of it")
 
 
-@REQUIREMENTS.that(16, "beyond either end of the whole log nothing is read: error 1", source="UnifiedLog.read")
+@REQUIREMENTS.that(16, "beyond either end of the whole log nothing is read: error 1", source="UnifiedLog.read", since="3.6")
 def out_of_range(target: Target) -> None:
     topic = archived_topic(target)
     expect_error(_read(target, topic, END + 5).error_code, ErrorCode.OFFSET_OUT_OF_RANGE, "an offset behind the end")
@@ -269,6 +277,7 @@ def out_of_range(target: Target) -> None:
     17,
     "a follower that asks for what is in the store only hears so (error 109); from the local log it copies",
     source="KIP-405",
+    since="3.6",
 )
 def followers(target: Target) -> None:
     need_remote_store(target)
@@ -296,7 +305,9 @@ def _replicated(target: Target, follower: int) -> Topic:
     return target.led_topic(name, 1)
 
 
-@REQUIREMENTS.that(18, "records are deleted in the store, too: the whole log begins later, and what is before is out of range", source="KIP-405")
+@REQUIREMENTS.that(
+    18, "records are deleted in the store, too: the whole log begins later, and what is before is out of range", source="KIP-405", since="3.6"
+)
 def deleted_records(target: Target) -> None:
     topic = new_archived_topic(target)
     expect_equal(_delete_records(target, topic, REMOTE), (0, REMOTE), "error and low watermark")
@@ -308,7 +319,9 @@ def deleted_records(target: Target) -> None:
     expect_equal([listed(target, topic, each).offset for each in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)], [END, END], "both beginnings")
 
 
-@REQUIREMENTS.that(19, "what is copied is not forgotten by leader epochs: an epoch ends where it ended", source="KIP-320; RemoteLogManager")
+@REQUIREMENTS.that(
+    19, "what is copied is not forgotten by leader epochs: an epoch ends where it ended", source="KIP-320; RemoteLogManager", since="3.6"
+)
 def epochs(target: Target) -> None:
     topic = archived_topic(target)
     row = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
@@ -318,7 +331,7 @@ def epochs(target: Target) -> None:
     expect_equal((found.error_code, found.leader_epoch, found.end_offset), (0, 0, END + 1), "error, epoch and its end")
 
 
-@REQUIREMENTS.that(20, "a tiered topic is deleted as any other, and its name is free again", source="KIP-405")
+@REQUIREMENTS.that(20, "a tiered topic is deleted as any other, and its name is free again", source="KIP-405", since="3.6")
 def deleted_topic(target: Target) -> None:
     topic = new_archived_topic(target)
     version = target.newest(ApiKey.DELETE_TOPICS)

@@ -5,6 +5,7 @@ librdkafka that knew the topic for long fails what it is given meanwhile with _U
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +22,10 @@ from tests.apache_kafka.zookeeper import ApacheZookeeper
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
 from tests.cluster.running import running_processes
 
-pytestmark = pytest.mark.interop
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif("KRAFTSIM_UPGRADES" not in os.environ, reason="what is seen depends on how fast the machine is: `make upgrades`"),
+]
 
 SECONDS = 120.0
 GONE = (OSError, TimeoutError, EOFError)
