@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.writing import write_lines
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
@@ -36,7 +37,9 @@ async def play(stage: Stage) -> None:
     await stage.create_topic(TOPIC, PARTITIONS, len(stage.spec.broker_names))
     is_over: list[bool] = []
     askers = [_ask(stage, f"asker-{number}", is_over) for number in range(1, stage.workload("askers") + 1)]
-    await stage.gather(_write(stage), _shut_out(stage, is_over), *askers)
+    await stage.gather(
+        write_lines(stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS), _shut_out(stage, is_over), *askers
+    )
     await under_faults(stage, _ask(stage, "asker-afterwards", [True], AFTERWARDS), seconds=stage.workload("work_ms") / 1000)
 
 
@@ -71,18 +74,6 @@ async def _ask(stage: Stage, name: str, is_over: list[bool], at_least: int = 0) 
             await asker.ask(5)
         await stage.sleep(PAUSE_SECONDS)
     await asker.close()
-
-
-async def _write(stage: Stage) -> None:
-    writer = stage.producer("writer-1")
-    await writer.start()
-    for index in range(stage.workload("records")):
-        await writer.send(TOPIC, index % PARTITIONS, str(index), f"line {index}".encode())
-        await stage.sleep(PAUSE_SECONDS)
-    left = await writer.flush(CALLS_SECONDS)
-    await writer.close()
-    if left:
-        raise LivenessLost(f"the writer still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:

@@ -10,8 +10,9 @@ Source: KIP-730 (proposed changes and rejected alternatives).
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.writing import write_lines
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 
@@ -35,7 +36,13 @@ async def play(stage: Stage) -> None:
     told: list[int] = []
     askers, ids_each = stage.workload("askers"), stage.workload("ids_per_asker")
     asked = (_ask(stage, number, ids_each, told) for number in range(1, askers + 1))
-    await under_faults(stage, _write(stage), _resize(stage), *asked, seconds=stage.workload("work_ms") / 1000)
+    await under_faults(
+        stage,
+        write_lines(stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS),
+        _resize(stage),
+        *asked,
+        seconds=stage.workload("work_ms") / 1000,
+    )
     if len(set(told)) != askers * ids_each:
         raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
 
@@ -52,18 +59,6 @@ async def _ask(stage: Stage, number: int, count: int, told: list[int]) -> None:
     asker = stage.id_asker(f"asker-{number}")
     told += await asker.ask(count)
     await asker.close()
-
-
-async def _write(stage: Stage) -> None:
-    writer = stage.producer("writer-1")
-    await writer.start()
-    for index in range(stage.workload("records")):
-        await writer.send(TOPIC, index % PARTITIONS, str(index), f"line {index}".encode())
-        await stage.sleep(PAUSE_SECONDS)
-    left = await writer.flush(CALLS_SECONDS)
-    await writer.close()
-    if left:
-        raise LivenessLost(f"the writer still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:

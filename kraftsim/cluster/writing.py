@@ -1,0 +1,17 @@
+"""One writer at its own pace: what stories do beside what they are about, so that there are records to lose."""
+
+from kraftsim.cluster.phases import CALLS_SECONDS
+from kraftsim.cluster.scenario import LivenessLost, Stage
+
+
+async def write_lines(stage: Stage, topic: str, partitions: int, count: int, *, pause_seconds: float) -> None:
+    """Write so many records to the partitions in turn, with a pause after each. Raises LivenessLost if some are not acknowledged in time."""
+    writer = stage.producer("writer-1")
+    await writer.start()
+    for index in range(count):
+        await writer.send(topic, index % partitions, str(index), f"line {index}".encode())
+        await stage.sleep(pause_seconds)
+    left = await writer.flush(CALLS_SECONDS)
+    await writer.close()
+    if left:
+        raise LivenessLost(f"the writer still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
