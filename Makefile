@@ -84,8 +84,8 @@ clients: setup ## Put clients of many releases, from PyPI and Maven, to every re
 client-upgrades: setup ## Let them work in processes while a cluster goes from 2.3 on ZooKeeper to KRaft and 4.4; ARGS="-k zookeeper" chooses
 	KRAFTSIM_CLIENT_UPGRADES=1 $(PYTEST) -m interop tests/clients/test_upgrades_under_old_clients.py $(ARGS)
 
-upgrades: setup ## Play every story of upgrades and migrations in processes and within one process: about twenty minutes
-	KRAFTSIM_UPGRADES=1 $(PYTEST) -m interop tests/cluster/test_upgrade_stories.py tests/apache_kafka/test_coming_up_in_zookeeper_mode.py $(ARGS)
+upgrades: setup ## Play every story of upgrades and migrations in processes and within one process, and break ZooKeeper by hand: ten to twenty minutes
+	KRAFTSIM_UPGRADES=1 $(PYTEST) -m interop tests/cluster/test_upgrade_stories.py tests/cluster/test_zookeeper_by_hand.py tests/apache_kafka/test_coming_up_in_zookeeper_mode.py $(ARGS)
 
 probes: setup ## Ask Apache Kafka and kraftsim the same about transactions, and write the answers down: docs/probes.md; ARGS="--only WORDS" shows some
 	$(BIN)/python -m tests.apache_kafka.probes $(ARGS)

@@ -9,7 +9,7 @@ import sys
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.node import inbox, log
+from kraftsim.node import inbox, log_reading
 from kraftsim.node.connection import ServerConnection
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.world.real.runner import keep_freed_memory
@@ -26,12 +26,13 @@ def main() -> int:
     """Serve."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--copying", action="store_true")
+    settings = {}
     if parser.parse_args().copying:
         Dispatcher.serve_run = cut_out_every_frame  # type: ignore[method-assign,assignment]
-        inbox.LARGE_FRAME_BYTES = NEVER  # frames are joined from their pieces
-        log.SLICE_BYTES_MIN = NEVER  # what is fetched is read, and written by the transport
+        settings["kraftsim.large.frame.bytes"] = str(2**31 - 1)  # frames are joined from their pieces
+        log_reading.SLICE_BYTES_MIN = NEVER  # what is fetched is read, and written by the transport
     keep_freed_memory()
-    with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1))) as cluster:
+    with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1), settings=settings)) as cluster:
         print(cluster.bootstrap, flush=True)
         sys.stdin.read()
     return 0

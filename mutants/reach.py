@@ -11,6 +11,7 @@ PRODUCERS = "producer_ids_survive_failover"
 ANSWERS = "answers_get_lost"
 POWER = "power_fails_again_and_again"
 EXACTLY_ONCE = "exactly_once_under_faults"
+LEADERS = "leaders_fail_under_idempotent_load"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (POWER, QUORUM),
@@ -21,6 +22,7 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "clients": (ANSWERS, PRODUCERS),
     "metadata": (POWER, ALLOCATION, PRODUCERS),
     "transactions": (EXACTLY_ONCE,),
+    "connections": (LEADERS, EXACTLY_ONCE, ANSWERS),
 }
 
 

@@ -4,6 +4,7 @@ Messages are made on the hot path, thousands per second: a frozen dataclass woul
 handlers differ by version. `__init__` and `__eq__` are written out as source once per class.
 """
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -138,7 +139,8 @@ def _repr(self: Any) -> str:
 
 def _fields_of(body: type) -> tuple[Field, ...]:
     fields = []
-    for name in vars(body).get("__annotations__", {}):
+    annotated = inspect.get_annotations(body)
+    for name in annotated:
         options = vars(body).get(name)
         assert isinstance(options, FieldOptions), f"{body.__name__}.{name} is annotated, but no field"
         fields.append(
@@ -156,7 +158,7 @@ def _fields_of(body: type) -> tuple[Field, ...]:
             )
         )
     for name, value in vars(body).items():
-        assert not isinstance(value, FieldOptions) or name in body.__annotations__, f"{body.__name__}.{name} has no annotation"
+        assert not isinstance(value, FieldOptions) or name in annotated, f"{body.__name__}.{name} has no annotation"
     return tuple(fields)
 
 

@@ -13,7 +13,7 @@ Source: KIP-447 (Compatibility, Deprecation, and Migration Plan) and the upgrade
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.bouncing import Bouncing, Kind
-from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, WORKLOAD, Point
+from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, Point
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, Stage
 from kraftsim.cluster.upgrading import Upgrade, later_line
@@ -23,7 +23,8 @@ from kraftsim.faults.fault import Fault
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
-WORK_SECONDS = 60.0
+WORK_SECONDS = 35.0
+"""How long all of it takes: three brokers 3 s, each bounce as long as a member stands still."""
 STILL_SECONDS = 15.0
 """Longer than a session and the rebalance that follows, shorter than a transaction."""
 PATIENT = ProducerSettings(delivery_timeout_ms=40_000, request_timeout_ms=20_000)
@@ -40,7 +41,7 @@ async def play(stage: Stage) -> None:
 
 
 async def _upgrade(stage: Stage, copying: Bouncing) -> None:
-    """Brokers first, then the application as often as is asked for."""
+    """Brokers first, then the application as often as is asked for; then the input ends."""
     upgrade = Upgrade(stage=stage, topics={copying.input_topic: copying.partitions, copying.output_topic: copying.partitions})
     await upgrade.brokers_to(later_line(stage))
     random, others = stage.random("zombie"), list(range(2, stage.workload("copiers") + 1))
@@ -51,6 +52,7 @@ async def _upgrade(stage: Stage, copying: Bouncing) -> None:
         await copying.stand_still(stage, ZOMBIE, point, STILL_SECONDS)
         await copying.bounce(stage, others, kind)
         await copying.bounce(stage, [ZOMBIE], kind)
+    copying.is_over = True
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -66,7 +68,7 @@ SCENARIO = Scenario(
     faults=no_faults,
     settings={**SETTINGS, "kraftsim.release": "3.5"},
     limit_seconds=1200.0,
-    workload={**WORKLOAD, "writers": 1, "records_per_writer": 160, "pause_ms": 400, "bounces": 2, "work_ms": int(WORK_SECONDS * 1000)},
+    workload={"copiers": 3, "writers": 1, "pause_ms": 400, "bounces": 2, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,
     fewest_brokers=3,
 )

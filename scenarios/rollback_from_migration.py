@@ -9,16 +9,18 @@ Source: KIP-866, the chapter on reverting of Kafka's documentation 3.9.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.migration_story import Move, migration_story
-from kraftsim.cluster.scenario import Mode
+from kraftsim.cluster.scenario import Mode, Stage
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import OnEvent
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
-IDS_IN_DUAL_WRITE = 2800
-"""So many that every broker asks for another block while both are written: it does so when nine tenths of one are used."""
-IDS_AFTERWARDS = 900
+ASKED = 2
+"""How many brokers ask for another block while both are written, at about the same time."""
+IDS_IN_DUAL_WRITE = 920
+"""So many of each: a broker asks when nine tenths of a block are used."""
+IDS_AFTERWARDS = 90
 WHILE_IT_FAILS_SECONDS = 5.0
 
 
@@ -28,7 +30,7 @@ async def go(move: Move) -> None:
     await move.ask()
     await migration.take_over()
     stage.inject()
-    await move.asker.ask(IDS_IN_DUAL_WRITE)
+    await use_up_blocks(stage)
     await stage.sleep(WHILE_IT_FAILS_SECONDS)
     await stage.mend()
     await migration.upgrade.settled()
@@ -38,11 +40,20 @@ async def go(move: Move) -> None:
     await move.asker.ask(IDS_AFTERWARDS)
 
 
+async def use_up_blocks(stage: Stage) -> None:
+    """Let clients of some brokers ask for so many ids that these need another block."""
+    names = stage.random("askers").sample(stage.spec.broker_names, ASKED)
+    askers = [stage.id_asker(f"asker-of-{name}", broker=name) for name in names]
+    await stage.gather(*(asker.ask(IDS_IN_DUAL_WRITE) for asker in askers))
+    for asker in askers:
+        await asker.close()
+
+
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """In simulation let a controller fail when it has given a block away and not told ZooKeeper."""
     if mode is not Mode.SIM:
         return ()
-    trigger = OnEvent(kind="ProducerIdBlockAllocated", nth=random.randint(1, 3))
+    trigger = OnEvent(kind="ProducerIdBlockAllocated", nth=random.randint(1, ASKED))
     return (Fault(kind="restart", target=AT_THE_TRIGGER, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(1000, 3000)}),)
 
 

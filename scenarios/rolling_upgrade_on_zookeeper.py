@@ -66,6 +66,6 @@ SCENARIO = Scenario(
     settings={**COPYING_SETTINGS, "kraftsim.release": FIRST, VERSION_KEY: FIRST},
     swarm=begin,
     limit_seconds=3600.0,
-    workload={"copiers": 1, "writers": 1, "hops": 1, "pause_ms": 150, "crashes": 0, "pauses": 0},
+    workload={"copiers": 1, "writers": 1, "hops": 1, "pause_ms": 300, "crashes": 0, "pauses": 0},
     fewest_brokers=3,
 )

@@ -75,9 +75,9 @@ async def _make_topics(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw three to eight mishaps, most of them ZooKeeper's; over sockets, where no event can be waited for, two that have a time."""
+    """Draw three to eight mishaps, most of them ZooKeeper's; over sockets, where no event can be waited for, three that have a time."""
     if mode is not Mode.SIM:
-        return tuple(random.choice((_death, _outage))(random, _time(random)) for _ in range(2))
+        return tuple(random.choice((_death, _outage, _slow, _cut))(random, _time(random)) for _ in range(3))
     draws = (_death, _outage, _session, _session, _slow, _stale, _stale, _cut)
     return tuple(random.choice(draws)(random, random.choice((_time, _moment))(random)) for _ in range(random.randint(3, 8)))
 

@@ -26,12 +26,19 @@ class Errand:
     release: str = DEFAULT_RELEASE
     bugs: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    workload: Mapping[str, int] = field(default_factory=dict)
     out: Path | None = None
 
     def request(self) -> RunRequest:
-        """Return the run. Raises KeyError for a scenario that does not exist."""
+        """Return the run. Raises KeyError for a scenario that does not exist, ValueError for a knob that it does not have."""
         return RunRequest(
-            scenario=scenario(self.name), mode=Mode.SIM, seed=self.seed, release=self.release, bugs=self.bugs, settings=dict(self.settings)
+            scenario=scenario(self.name),
+            mode=Mode.SIM,
+            seed=self.seed,
+            release=self.release,
+            bugs=self.bugs,
+            settings=dict(self.settings),
+            workload=dict(self.workload),
         )
 
 

@@ -15,6 +15,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     release: str
     bugs: tuple[str, ...]
     settings: Mapping[str, str]
+    workload: Mapping[str, int] = {}
 
 
 class Journal:
@@ -29,7 +30,7 @@ class Journal:
         lines = whole.splitlines()
         try:
             if lines and msgspec.json.decode(lines[0], type=Terms) != terms:
-                raise ValueError(f"{path} is the journal of a campaign with another release, other bugs or other settings")
+                raise ValueError(f"{path} is the journal of a campaign with another release, other bugs, other settings or other work")
             for line in lines[1:]:
                 done = msgspec.json.decode(line, type=Done)
                 self.done[done.key] = done

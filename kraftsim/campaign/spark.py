@@ -103,6 +103,7 @@ def sweep_on_spark(
     release: str | None = None,
     bugs: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
+    workload: Mapping[str, int] | None = None,
     spark: "SparkSession | None" = None,
 ) -> SparkSweepResult:
     """Play every seed of every scenario as Spark tasks and judge all runs by SQL. `out` keeps events and findings; every worker must see it.
@@ -115,7 +116,13 @@ def sweep_on_spark(
     if out is None and not master.startswith("local"):
         raise ValueError(f"with {master} the workers need a directory that all of them see: use --out")
     with _directory(out) as root, _session(spark, master) as session:
-        terms = {"release": release or DEFAULT_RELEASE, "bugs": tuple(bugs), "settings": dict(settings or {}), "out": str(root.absolute())}
+        terms = {
+            "release": release or DEFAULT_RELEASE,
+            "bugs": tuple(bugs),
+            "settings": dict(settings or {}),
+            "workload": dict(workload or {}),
+            "out": str(root.absolute()),
+        }
         orders = [msgspec.json.encode({"name": name, "seed": seed, **terms}) for seed in seeds for name in chosen]
         tasks = max(1, min(len(orders), session.sparkContext.defaultParallelism * TASKS_PER_CORE))
         done = _play(session, orders, tasks)

@@ -29,11 +29,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     release: str
     bugs: tuple[str, ...]
     settings: Mapping[str, str]
+    workload: Mapping[str, int] = {}
     out: str
 
     def errand(self) -> Errand:
         """Return it as what a worker is given."""
-        return Errand(name=self.name, seed=self.seed, release=self.release, bugs=self.bugs, settings=self.settings)
+        return Errand(name=self.name, seed=self.seed, release=self.release, bugs=self.bugs, settings=self.settings, workload=self.workload)
 
 
 def events_of(out: Path, name: str, seed: int) -> Path:

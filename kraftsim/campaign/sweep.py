@@ -68,6 +68,7 @@ def campaign(
     release: str | None = None,
     bugs: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
+    workload: Mapping[str, int] | None = None,
     journal: Path | None = None,
     is_over: Callable[[], bool] = lambda: False,
     report: Report | None = None,
@@ -76,15 +77,19 @@ def campaign(
 
     With `out` the runs that were not clean are kept there, one directory a seed. With `journal` every seed is written down, and those that the file
     has already are not played again. `is_over` is asked before each seed: once it says so, no other is begun. `report` is told now and then.
-    Raises KeyError for a scenario or bug that does not exist, ValueError for a journal of another campaign.
+    Raises KeyError for a scenario or bug that does not exist, ValueError for a journal of another campaign or a knob that a scenario does not have.
     """
     for name in bugs:
         bug(name)
-    terms = Terms(release=release or DEFAULT_RELEASE, bugs=tuple(bugs), settings=dict(settings or {}))
+    terms = Terms(release=release or DEFAULT_RELEASE, bugs=tuple(bugs), settings=dict(settings or {}), workload=dict(workload or {}))
     chosen = [scenario(name).name for name in names]
     errands = [
-        Errand(name=name, seed=seed, release=terms.release, bugs=terms.bugs, settings=terms.settings, out=out) for seed in seeds for name in chosen
+        Errand(name=name, seed=seed, release=terms.release, bugs=terms.bugs, settings=terms.settings, workload=terms.workload, out=out)
+        for seed in seeds
+        for name in chosen
     ]
+    for errand in errands[: len(chosen)]:
+        errand.request()  # names a scenario that lacks a knob before any process is forked
     course = _Course(errands, keep_going, report)
     count = min(jobs or os.cpu_count() or 1, max(len(errands), 1))
     if journal is None:

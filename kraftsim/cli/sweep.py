@@ -30,6 +30,7 @@ Examples:
   kraftsim sweep all --seeds 100000 --time 3600 --keep-going --out runs/found --json found.json
   kraftsim sweep producer_ids_survive_failover --bug KAFKA-10533 --seeds 200
   kraftsim sweep quorum_under_faults --seeds 5000 --resume runs/quorum.jsonl
+  kraftsim sweep rolling_upgrade --seeds 100 --set kraftsim.release=3.3 --work hops=99
   kraftsim sweep quorum_under_faults --seeds 200 --check-identity --work ids_per_asker=250
   kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )
@@ -42,7 +43,7 @@ Examples:
 @click.option("--out", type=DIRECTORY, default=None, help="Keep the runs of violating seeds here; with --spark, the events of all of them.")
 @click.option("--resume", type=FILE, default=None, metavar="FILE", help="Write each seed that is done into this file; go on where it ends.")
 @click.option("--check-identity", is_flag=True, help="Play each seed in two processes under two hash seeds, and compare the event logs byte by byte.")
-@click.option("--work", multiple=True, metavar="KNOB=NUMBER", help="With --check-identity: how much each run has to do. Repeatable.")
+@click.option("--work", multiple=True, metavar="KNOB=NUMBER", help="How much each run has to do; the stories say which knobs they have. Repeatable.")
 @click.option("--spark", "master", default=None, metavar="MASTER", help="Distribute the seeds over a Spark cluster, for example 'local[2]'.")
 @release_option
 @bugs_option
@@ -74,14 +75,12 @@ def sweep(
     from kraftsim.cluster.scenario import SCENARIOS
 
     chosen = SCENARIOS.names() if names == (ALL,) else names
-    search = Search(chosen, range(first_seed, first_seed + seeds), release, bugs, parse_settings(settings))
+    search = Search(chosen, range(first_seed, first_seed + seeds), release, bugs, parse_settings(settings), parse_workload(work))
     if check_identity and master is not None:
         raise Failure("--check-identity compares processes of this machine: leave --spark out")
-    if work and not check_identity:
-        raise Failure("--work is for --check-identity: what a campaign finds is replayed with the scenario's own work")
     try:
         if check_identity:
-            return _identity(search, parse_workload(work), seconds, json_file)
+            return _identity(search, seconds, json_file)
         if master is not None:
             return _on_spark(search, master, out, json_file)
         return _campaign(search, jobs, seconds, keep_going, out, resume, json_file)
@@ -97,6 +96,7 @@ class Search(NamedTuple):
     release: str
     bugs: tuple[str, ...]
     settings: Mapping[str, str]
+    workload: Mapping[str, int]
 
 
 def _campaign(
@@ -115,6 +115,7 @@ def _campaign(
             release=search.release,
             bugs=search.bugs,
             settings=search.settings,
+            workload=search.workload,
             journal=resume,
             is_over=deadline(seconds),
             report=report,
@@ -124,7 +125,7 @@ def _campaign(
     return VIOLATED if result.has_violations else UNKNOWN if result.is_inconclusive else OK
 
 
-def _identity(search: Search, workload: Mapping[str, int], seconds: float | None, json_file: Path | None) -> int:
+def _identity(search: Search, seconds: float | None, json_file: Path | None) -> int:
     from kraftsim.campaign.identity import check_identity
     from kraftsim.cli.campaign_progress import campaign_progress, deadline
 
@@ -135,7 +136,7 @@ def _identity(search: Search, workload: Mapping[str, int], seconds: float | None
             release=search.release,
             bugs=search.bugs,
             settings=search.settings,
-            workload=workload,
+            workload=search.workload,
             is_over=deadline(seconds),
             report=report,
         )
@@ -148,7 +149,14 @@ def _on_spark(search: Search, master: str, out: Path | None, json_file: Path | N
     from kraftsim.campaign.spark import sweep_on_spark
 
     result = sweep_on_spark(
-        search.names, seeds=search.seeds, master=master, out=out, release=search.release, bugs=search.bugs, settings=search.settings
+        search.names,
+        seeds=search.seeds,
+        master=master,
+        out=out,
+        release=search.release,
+        bugs=search.bugs,
+        settings=search.settings,
+        workload=search.workload,
     )
     print_lines(result)
     write_json(json_file, result)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from kraftsim.cluster.copier import Copier, CopierSettings, Mishaps, Point, Variant
-from kraftsim.cluster.copying import Copying
 from kraftsim.cluster.scenario import Stage
+from kraftsim.cluster.upgrading import LastingCopying
 
 LOOK_SECONDS = 0.05
 
@@ -26,8 +26,8 @@ class Kind(IntEnum):
 
 
 @dataclass(kw_only=True, slots=True)
-class Bouncing(Copying):
-    """`kinds` tells what each member is now, by its number."""
+class Bouncing(LastingCopying):
+    """The input is written until `is_over`, so that no bounce comes too late. `kinds` tells what each member is now, by its number."""
 
     kinds: dict[int, Kind] = field(default_factory=dict)
     _wanted: dict[int, Kind] = field(default_factory=dict)

@@ -11,6 +11,7 @@ import msgspec
 
 from kraftsim.cluster.by_hand import LOOPBACK, ByHand, Done, NotPossible
 from kraftsim.cluster.field_of_cluster import FieldOfCluster
+from kraftsim.cluster.probe import does_zookeeper_serve
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.faults.field import CLIENTS, Link, links_of
 from kraftsim.faults.targets import members, names_leader, with_leader
@@ -159,8 +160,15 @@ class HandDoor:
         """Return whether a node that was started serves within a while; one cut off from its controllers cannot."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + READY_SECONDS
-        while not self._cluster.nodes[node].is_ready:
+        while not await self._serves(node):
             if loop.time() > give_up_at or not self._cluster.nodes[node].is_running:
                 return False
             await asyncio.sleep(POLL_SECONDS)
         return True
+
+    async def _serves(self, node: str) -> bool:
+        """Return whether a node serves: a ZooKeeper server is asked, any other one says so in its events."""
+        spec = self._cluster.spec
+        if node in spec.zookeeper_names:
+            return await does_zookeeper_serve(spec.node(node).host, spec.node(node).port)
+        return self._cluster.nodes[node].is_ready

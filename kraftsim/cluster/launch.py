@@ -13,6 +13,7 @@ from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller.controller import Controller
+from kraftsim.node.identity import belonging_to_its_directories
 from kraftsim.node.node import Node
 from kraftsim.node.parts import Parts
 from kraftsim.node.release_modes import parts_for
@@ -92,6 +93,7 @@ def build_node(config: AnyConfig, world: World, parts: Parts | None = None) -> N
     if isinstance(config, ZookeeperNodeConfig):
         return ZookeeperServer(world, config.settings)
     chosen = parts_of(config) if parts is None else parts
+    config = belonging_to_its_directories(config, world)
     if config.is_controller:
         return Controller(world, config, chosen)
     return Broker(world, config, chosen)

@@ -27,7 +27,9 @@ PROVEN: Final = (
     "zookeeper-mirrors-log",
     "only-retriable-errors",
 )
-WORKLOAD: Final = {"writers": 2, "pause_ms": 100, "crashes": 0, "pauses": 0}
+SETTINGS: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+"""A broker of KRaft that is told to stop asks whether it may with its heartbeats: by default every 2 s, which would be half of a run."""
+WORKLOAD: Final = {"writers": 2, "pause_ms": 250, "crashes": 0, "pauses": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ def migration_story(
         controllers=3,
         brokers=3,
         zookeeper_mode=True,
-        settings=settings or {},
+        settings={**SETTINGS, **(settings or {})},
         limit_seconds=3600.0,
         workload={**WORKLOAD, **(workload or {})},
         fewest_controllers=1,

@@ -17,6 +17,8 @@ LEADER_SECONDS = 10.0
 CONTROLLER_SECONDS = 30.0
 """Before KRaft: the session of who was controller must be over first, and so must that of a broker's former life."""
 BROKERS_SECONDS = 30.0
+SUPERVISOR_SECONDS = 1.0
+"""How long a supervisor waits before it starts again what gave up."""
 CONTROLLERS_SECONDS = 30.0
 CALLS_SECONDS = 2 * ProducerSettings().delivery_timeout_ms / 1000
 """A call is tried for one delivery time-out; what began just before the faults ended gets as much again."""
@@ -69,9 +71,25 @@ async def _heal(stage: Stage, seconds: float, finished: asyncio.Event) -> None:
     await stage.mend()
     began = stage.now_seconds()
     await _settle(stage, "leader", stage.wait_for_leader(), LEADER_SECONDS if stage.spec.controllers else CONTROLLER_SECONDS, began)
-    await _settle(stage, "brokers", stage.wait_for_brokers(), BROKERS_SECONDS, began)
+    await _settle(stage, "brokers", _all_serve(stage), BROKERS_SECONDS, began)
     await _settle(stage, "controllers", stage.wait_for_controllers(), CONTROLLERS_SECONDS, began)
     await _settle(stage, "calls", finished.wait(), CALLS_SECONDS, began)
+
+
+async def _all_serve(stage: Stage) -> None:
+    """Return when all brokers serve. Whom ZooKeeper did not let in among the faults gives up, as Kafka's do: start it again, as supervisors do."""
+    async with asyncio.TaskGroup() as group:
+        supervisor = group.create_task(_start_again(stage, stage.spec.broker_names if stage.spec.zookeeper_names else ()))
+        await stage.wait_for_brokers()
+        supervisor.cancel()
+
+
+async def _start_again(stage: Stage, names: Sequence[str]) -> None:
+    while names:
+        for name in names:
+            if stage.is_down(name):
+                await stage.restart(name)
+        await stage.sleep(SUPERVISOR_SECONDS)
 
 
 async def _settle(stage: Stage, what: str, wait: Awaitable[object], limit_seconds: float, began: float) -> None:

@@ -1,4 +1,4 @@
-"""Does a cluster answer? Asks brokers for Metadata, as any client would, until each of them knows all of them."""
+"""Does a cluster answer? Asks brokers for Metadata, as any client would, until each of them knows all of them, and ZooKeeper how it is."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,3 +28,17 @@ async def _knows(host: str, port: int, brokers: int) -> bool:
         connection.close()
     assert isinstance(answer, MetadataResponse), "Metadata was asked"
     return len(answer.brokers) >= brokers
+
+
+async def does_zookeeper_serve(host: str, port: int) -> bool:
+    """Ask a ZooKeeper server once for what only one tells that serves sessions."""
+    try:
+        async with asyncio.timeout(ANSWER_MS / 1000):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(b"srvr")
+                return b"Zxid" in await reader.read()
+            finally:
+                writer.close()
+    except OSError:  # TimeoutError is one
+        return False

@@ -105,6 +105,10 @@ class RealStage:
         if self.cluster.is_down(name):
             await self.cluster.restart_node(name)
 
+    async def kill(self, name: str) -> None:
+        """End a node at once."""
+        await self.cluster.kill_node(name)
+
     async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
         """Ask for other levels of features; return why some could not change."""
         return await update_features(self._addresses, levels, downwards=downwards)
@@ -184,9 +188,10 @@ class RealStage:
             return LibrdkafkaReader(self.spec.bootstrap, client_id, self._world_of(client_id), read_committed=read_committed)
         return OwnReader(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, read_committed=read_committed)
 
-    def id_asker(self, client_id: str) -> IdAsker:
+    def id_asker(self, client_id: str, *, broker: str | None = None) -> IdAsker:
         """Return a new asker, our own in every mode."""
-        return InitProducerIdClient(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, retry_backoff_ms=20)
+        known = self._addresses if broker is None else [(self.spec.node(broker).host, self.spec.node(broker).port)]
+        return InitProducerIdClient(self._world_of(client_id), bootstrap=known, client_id=client_id, retry_backoff_ms=20)
 
     def questions(self, client_id: str) -> TransactionQuestions:
         """Return a client of the harness that asks about transactions."""

@@ -98,6 +98,10 @@ class Stage(Protocol):
         """
         ...
 
+    async def kill(self, name: str) -> None:
+        """End a node at once; `restart` starts it again."""
+        ...
+
     def is_down(self, name: str) -> bool:
         """Tell whether a node does not run: it was killed, or gave up."""
         ...
@@ -162,8 +166,8 @@ class Stage(Protocol):
         """Return a host for an application that consumes, transforms and produces; its clients are our own in every mode."""
         ...
 
-    def id_asker(self, client_id: str) -> IdAsker:
-        """Return a new client that asks for producer ids at one broker after the other."""
+    def id_asker(self, client_id: str, *, broker: str | None = None) -> IdAsker:
+        """Return a new client that asks for producer ids at one broker after the other, or at the one that is named."""
         ...
 
 

@@ -32,6 +32,7 @@ from kraftsim.node.controller.migration.migration import Migration
 from kraftsim.node.node import Node
 from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.world.simulated import Host, Simulation
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the simulation)
@@ -157,9 +158,8 @@ class SimulatedCluster:
         if host.platter.is_replacement:
             # As with `kafka-storage format --no-initial-controllers`: it must not pass for the voter that had the disk before.
             properties.pop("kraftsim.initial.controllers", None)
-        node = build_node(parse_node(properties), self.simulation.world_of(host))
-        self.nodes[name] = node
         try:
+            node = self.nodes[name] = build_node(parse_node(properties), self.simulation.world_of(host))
             await node.start()
             self._came_up[name] = host.process.incarnation
             trouble = await node.failed()
@@ -249,6 +249,10 @@ class SimulatedAsker(OnHost):
         """Return fresh producer ids."""
         return await self.run(self._client.ask(count))
 
+    async def ask_once(self) -> ErrorCode:
+        """Return the error of one answer."""
+        return await self.run(self._client.ask_once())
+
     async def close(self) -> None:
         """End the client."""
         await self.run(self._client.close())
@@ -315,6 +319,10 @@ class SimulatedStage:
             if host.is_alive:
                 self._simulation.kill(host)
             self._simulation.restart(host)
+
+    async def kill(self, name: str) -> None:
+        """End a node at once."""
+        self._simulation.kill(self.cluster.hosts[name])
 
     async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
         """Ask for other levels of features; return why some could not change."""
@@ -391,10 +399,12 @@ class SimulatedStage:
         client = ReaderClient(world, bootstrap=self.cluster.addresses, client_id=client_id, frame_events=True, read_committed=read_committed)
         return SimulatedReader(self._simulation, host, client)
 
-    def id_asker(self, client_id: str) -> IdAsker:
+    def id_asker(self, client_id: str, *, broker: str | None = None) -> IdAsker:
         """Return a new asker on a host of its own."""
         host = self._simulation.add_host(client_id)
-        client = InitProducerIdClient(self._simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=client_id, retry_backoff_ms=20)
+        node = None if broker is None else self.spec.node(broker, host_is_name=True)
+        known = self.cluster.addresses if node is None else [(node.host, node.port)]
+        client = InitProducerIdClient(self._simulation.world_of(host), bootstrap=known, client_id=client_id, retry_backoff_ms=20)
         return SimulatedAsker(self._simulation, host, client)
 
     def questions(self, client_id: str) -> TransactionQuestions:

@@ -108,7 +108,7 @@ class ClusterSpec:
             raise SpecError(f"a cluster has 1 to {CONTROLLER_PORT_DISTANCE} brokers, not {self.brokers}")
         if not 1 <= self.port <= 65535 - CONTROLLER_PORT_DISTANCE - self.controllers - self._behind:
             raise SpecError(f"port {self.port} leaves no room for the controllers at {self.port + CONTROLLER_PORT_DISTANCE}")
-        if self.zookeeper and self.port + ZOOKEEPER_PORT_DISTANCE > 65535:
+        if self.zookeeper and self.port + ZOOKEEPER_PORT_DISTANCE + self._behind > 65535:
             raise SpecError(f"port {self.port} leaves no room for ZooKeeper at {self.port + ZOOKEEPER_PORT_DISTANCE}")
         unknown = sorted(set(self.node_settings) - set(self.node_names))
         if unknown:
@@ -158,10 +158,10 @@ class ClusterSpec:
         role_word, _, id_text = name.partition("-")
         role, node_id = Role(role_word), int(id_text)
         host, port = self._address(name, role, node_id, host_is_name)
-        if role is Role.ZOOKEEPER:
-            return self._zookeeper_node(name, host, port)
-        listener = CLIENT_LISTENER if role is Role.BROKER else CONTROLLER_LISTENER
         is_behind = self.behind_proxy and not host_is_name
+        if role is Role.ZOOKEEPER:
+            return self._zookeeper_node(name, host, port, is_behind=is_behind)
+        listener = CLIENT_LISTENER if role is Role.BROKER else CONTROLLER_LISTENER
         listens_host, listens_port = (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
         outgoing_host = f"{OUTGOING_NETWORK}{node_id}" if is_behind and host == LOOPBACK and HAS_OUTGOING_NETWORK else None
         properties = {
@@ -243,17 +243,17 @@ class ClusterSpec:
         host, port = self._address(ZOOKEEPER_NAME, Role.ZOOKEEPER, 1, host_is_name)
         return f"{host}:{port}"
 
-    def _zookeeper_node(self, name: str, host: str, port: int) -> NodeSpec:
-        """Return the server: it listens where it is reached, also in a cluster behind a proxy, which understands Kafka's frames only."""
-        own = {"clientPort": str(port), "clientPortAddress": host, "tickTime": str(ZOOKEEPER_TICK_MS), "maxClientCnxns": "0"}
+    def _zookeeper_node(self, name: str, host: str, port: int, *, is_behind: bool) -> NodeSpec:
+        listens_host, listens_port = (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
+        own = {"clientPort": str(listens_port), "clientPortAddress": listens_host, "tickTime": str(ZOOKEEPER_TICK_MS), "maxClientCnxns": "0"}
         return NodeSpec(
             name=name,
             node_id=1,
             role=Role.ZOOKEEPER,
             host=host,
             port=port,
-            listens_host=host,
-            listens_port=port,
+            listens_host=listens_host,
+            listens_port=listens_port,
             outgoing_host=None,
             properties={**own, **self._of_ours(name), **self.node_settings.get(name, {})},
         )

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from kraftsim.node.clients import ReadRecord
+from protocol.errors import ErrorCode
 
 
 class ProducerDriver(Protocol):
@@ -52,6 +53,10 @@ class IdAsker(Protocol):
 
     async def ask(self, count: int) -> list[int]:
         """Return `count` fresh producer ids; retries what Kafka calls retriable."""
+        ...
+
+    async def ask_once(self) -> ErrorCode:
+        """Ask until there is an answer, whatever it is, and return its error, or NONE."""
         ...
 
     async def close(self) -> None:

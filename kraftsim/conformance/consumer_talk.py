@@ -3,7 +3,7 @@
 from typing import Final
 
 from kraftsim.conformance.expect import Unmet, expect_error
-from kraftsim.conformance.group_talk import GroupTalk
+from kraftsim.conformance.group_talk import GroupTalk, patiently
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, Topic
@@ -35,7 +35,7 @@ class TalkingMember:
         return self.talk.ask(member_id=self.member_id, member_epoch=self.epoch, **changed)
 
     def join(self) -> ConsumerGroupHeartbeatResponse:
-        """Join, and take what comes."""
+        """Join, and take what comes; again where a slow coordinator is not ready for it yet."""
         self.epoch = 0
         fields: dict[str, object] = {
             "rebalance_timeout_ms": REBALANCE_MS,
@@ -43,7 +43,7 @@ class TalkingMember:
             "topic_partitions": [],
             **self._fields,
         }
-        return self._take(self.ask(**fields))
+        return self._take(patiently(lambda: self.ask(**fields), lambda answer: answer.error_code))
 
     def beat(self) -> ConsumerGroupHeartbeatResponse:
         """Say what it has, and take what comes."""

@@ -7,16 +7,21 @@ import time
 from contextlib import suppress
 from threading import Thread
 
-from kraftsim.conformance.batches import batch, produce_request
-from kraftsim.conformance.expect import expect, expect_equal
+from kraftsim.conformance.batches import batch, produce_request, wall_ms
+from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.peer import OutOfTime, Peer, framed, request_bytes
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from kraftsim.conformance.wire_bytes import answer_on, api_versions, expect_closed, head, int32, metadata, next_answer, string
 from protocol.api_keys import ApiKey
+from protocol.batches import build_batch
+from protocol.errors import ErrorCode
+from protocol.messages.k00_produce import ProduceResponse
 from protocol.messages.k03_metadata import MetadataRequest
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.records import Record
+from protocol.requests import decode_response
 from protocol.schema import Message
 
 REQUIREMENTS = Requirements("wire", 6, "Correlation and order of answers")
@@ -26,6 +31,9 @@ SLACK_SECONDS = 0.05
 """What a clock may be early by."""
 PIPELINED = 1000
 PRODUCE_VERSION = 9
+LARGE_RECORD_BYTES = 300_000
+PAUSE_SECONDS = 0.03
+"""So long apart, what is sent is mostly read apart."""
 
 
 def _waiting_fetch(topic: Topic, correlation_id: int, wait_ms: int = WAIT_MS) -> bytes:
@@ -186,3 +194,35 @@ def right_answers(target: Target) -> None:
         for number, payload in enumerate(payloads):
             answer = next_answer(peer, payload, "in a pipeline")[4:]
             expect_equal(len(answer), len(alone[1 if number % 3 else 0]), f"bytes of the answer to request {number}")
+
+
+@REQUIREMENTS.that(
+    13,
+    "a large request that begins to come with the end of a small one, while an earlier one waits, is served in its turn, and so is what follows",
+    source=f"NetworkReceive; {MUTED}",
+)
+def large_behind_waiting(target: Target) -> None:
+    for begun_bytes in (2, 4, 1000):
+        topic = target.topic()
+        waiting, small = _waiting_fetch(topic, 1, WAIT_MS // 2), framed(metadata(2))
+        values = [Record(timestamp=wall_ms(), value=bytes(range(250)) * (LARGE_RECORD_BYTES // 250))]
+        large = request_bytes(produce_request(topic.name, build_batch(values)), PRODUCE_VERSION, 3)
+        behind = [metadata(4), api_versions(5), metadata(6)]
+        end = b"".join(map(framed, behind))
+        with target.peer(topic.leader) as peer:
+            for piece in (
+                framed(waiting) + small[:9],
+                small[9:] + large[:begun_bytes],
+                large[begun_bytes:140_000],
+                large[140_000:] + end[:15],
+                end[15:],
+            ):
+                peer.send_bytes(piece)
+                time.sleep(PAUSE_SECONDS)
+            next_answer(peer, waiting, "the Fetch that waits")
+            next_answer(peer, small[4:], "the small request that came in two pieces")
+            produced = decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, next_answer(peer, large[4:], "the large request"))[1]
+            assert isinstance(produced, ProduceResponse), "the version is known here"
+            expect_error(produced.responses[0].partition_responses[0].error_code, ErrorCode.NONE, "the large request")
+            for payload in behind:
+                next_answer(peer, payload, "a request behind the large one")

@@ -13,7 +13,7 @@ class EventMeta(msgspec.StructMeta):
     """Tells type checkers what msgspec does by itself: a class below a frozen, keyword-only struct is one, too."""
 
 
-class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, tag_field="kind", tag=lambda name: name):
+class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, gc=False, tag_field="kind", tag=lambda name: name):
     """A fact that happened on one node. The class name is the `kind` of its line in the event log."""
 
     kinds: ClassVar[dict[str, type["Event"]]] = {}

@@ -56,6 +56,8 @@ def replay_command(request: RunRequest, directory: RunDirectory | None = None) -
         words += ["--release", request.release]
     for key, value in sorted(request.settings.items()):
         words += ["--set", f"{key}={value}"]
+    for knob, count in sorted(request.workload.items()):
+        words += ["--work", f"{knob}={count}"]
     return " ".join([*words, "--out", f"runs/{request.scenario.name}-{request.seed}"])
 
 

@@ -22,7 +22,8 @@ class RunRequest:
     """Two equal requests in simulation give the same event log, byte for byte.
 
     `faults` is the whole schedule; None: as the seed draws it. `workload` turns knobs of the scenario; `controllers` and `brokers` say how many nodes
-    there are; None: as many as the scenario wants. `surroundings` say how fast network and disks are; None: as the seed draws them.
+    there are; None: as many as the scenario wants. `surroundings` say how fast network and disks are and which frames are large; None: as the seed
+    draws them.
     """
 
     scenario: Scenario
@@ -44,9 +45,8 @@ class RunRequest:
 
     @property
     def is_as_drawn(self) -> bool:
-        """Tell whether everything about the run follows from the scenario, the seed and the settings."""
-        given = (self.faults, self.controllers, self.brokers, self.surroundings)
-        return not self.workload and all(each is None for each in given)
+        """Tell whether everything about the run follows from the scenario, the seed, the settings and how much there is to do."""
+        return all(each is None for each in (self.faults, self.controllers, self.brokers, self.surroundings))
 
     def schedule(self) -> tuple[Fault, ...]:
         """Return the faults of the run: those that were given, else those that the seed draws; none that names a node that is not there."""
@@ -59,10 +59,12 @@ class RunRequest:
         return {**self.scenario.workload, **self.workload}
 
     def around(self) -> Surroundings:
-        """Return how fast network and disks are: as given, else as the seed draws them where the scenario lets it search."""
+        """Return how fast network and disks are, and which frames are large: as given, else as the seed draws them, where it may."""
         if self.surroundings is not None:
             return self.surroundings
-        return Surroundings() if self.scenario.terrain is None else draw_surroundings(stream(self.seed, HARNESS, 1, "surroundings"))
+        if self.scenario.terrain is None:
+            return Surroundings()
+        return draw_surroundings(stream(self.seed, HARNESS, 1, "surroundings"), stream(self.seed, HARNESS, 1, "large frames"))
 
     def simulation(self) -> Simulation:
         """Return a simulation for the run, with nobody in it yet; the caller closes it."""
@@ -71,6 +73,7 @@ class RunRequest:
 
     def spec(self, port: int) -> ClusterSpec:
         """Return the cluster that the scenario wants, with what the caller set on top."""
+        around = self.around().settings if self.mode is Mode.SIM else {}
         spec = ClusterSpec(
             zookeeper=self.scenario.zookeeper_mode,
             controllers=controllers_of(self.scenario, self.seed, self.mode) if self.controllers is None else self.controllers,
@@ -80,7 +83,7 @@ class RunRequest:
             seed=self.seed,
             run=f"{self.scenario.name}-{self.seed}",
             bugs=self.bugs,
-            settings={**self.scenario.settings, **settings_of(self.scenario, self.seed, self.mode), **self.settings},
+            settings={**around, **self.scenario.settings, **settings_of(self.scenario, self.seed, self.mode), **self.settings},
         )
         there = {name: values for name, values in self.scenario.node_settings.items() if name in spec.node_names}
         return replace(spec, node_settings=there) if there else spec

@@ -1,12 +1,17 @@
-"""How fast the network and the disks of a run are when nothing is wrong with them: drawn from the seed, for races are decided by it.
+"""How fast the network and the disks of a run are when nothing is wrong with them, what a read gives, and which frames are large.
 
-Half of the runs have the usual speeds; the others something between a fast rack and another city, and between a battery and a spinning disk.
+Drawn from the seed, for races are decided by it. Half of the runs have the usual speeds; the others something between a fast rack and another city,
+and between a battery and a spinning disk. Frames of a story are small and come one by one, so half of the runs take for large what is not, and read
+what waits as a kernel gives it: in pieces that begin and end anywhere.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
+from kraftsim.node.large_frames import LARGE_FRAME_BYTES
 from kraftsim.world.simulated.link import NetworkSettings
 
 if TYPE_CHECKING:
@@ -19,16 +24,25 @@ JITTERS = (0.0, 0.5, 2.0)
 """In parts of the latency."""
 TORN_PER_MILLE = (0, 20, 20, 300)
 FLUSHES_US = ((50, 200), (500, 2000), (4000, 12_000), (100, 30_000))
+LARGE_FRAMES_BYTES = (100, 140, 160, 180, 200, 220, 250, 400)
+"""Most requests of stories have 60 to 400 bytes: some of them should be large, and some not."""
+READS_BYTES = (100, 100, 150, 200, 200, 1000)
+LARGE_FRAME_KEY = "kraftsim.large.frame.bytes"
 USUAL_SHARE = 0.5
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """Microseconds that bytes take, and what is added to them at random; how many of 1000 writes arrive in two; the shortest and longest flush."""
+    """Microseconds that bytes take, and what is added to them at random; how many of 1000 writes arrive in two; the shortest and longest flush.
+
+    Frames above `large_frame_bytes` are received into memory of their own; a read gives up to `read_bytes` of what waits, or else one write, whole.
+    """
 
     latency_us: int = 300
     jitter_us: int = 400
     torn_per_mille: int = 20
     flush_us: tuple[int, int] = (500, 2000)
+    large_frame_bytes: int = LARGE_FRAME_BYTES
+    read_bytes: int = 0
 
     @property
     def network(self) -> NetworkSettings:
@@ -37,6 +51,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
             latency_ns=self.latency_us * NANOSECONDS_PER_MICROSECOND,
             jitter_ns=self.jitter_us * NANOSECONDS_PER_MICROSECOND,
             torn_writes=self.torn_per_mille / PER_MILLE,
+            read_bytes=self.read_bytes,
         )
 
     @property
@@ -44,13 +59,22 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         """How long a flush takes on a disk without faults."""
         return self.flush_us[0] * NANOSECONDS_PER_MICROSECOND, self.flush_us[1] * NANOSECONDS_PER_MICROSECOND
 
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What every node is told of it."""
+        return {} if self.large_frame_bytes == LARGE_FRAME_BYTES else {LARGE_FRAME_KEY: str(self.large_frame_bytes)}
 
-def draw_surroundings(random: "Random") -> Surroundings:
-    """Draw the surroundings of one run."""
+
+def draw_surroundings(random: "Random", frames: "Random") -> Surroundings:
+    """Draw the surroundings of one run; which frames are large from a stream of its own."""
+    around = Surroundings()
+    if frames.random() >= USUAL_SHARE:
+        around = Surroundings(large_frame_bytes=frames.choice(LARGE_FRAMES_BYTES), read_bytes=frames.choice(READS_BYTES))
     if random.random() < USUAL_SHARE:
-        return Surroundings()
+        return around
     latency_us = random.choice(LATENCIES_US)
-    return Surroundings(
+    return replace(
+        around,
         latency_us=latency_us,
         jitter_us=int(latency_us * random.choice(JITTERS)),
         torn_per_mille=random.choice(TORN_PER_MILLE),

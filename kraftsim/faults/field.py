@@ -29,7 +29,8 @@ AT_THE_TRIGGER = "*"
 """As a target: the host at which the trigger went off."""
 KILL_AFTER_MS = 10_000
 BELIEVER_CONNECTED, BELIEVER_ACCEPTED, BELIEVER_ANY = "connected", "accepted", "any"
-NODE_PREFIXES = ("broker-", "controller-")
+SERVER_PREFIX = "zookeeper-"
+NODE_PREFIXES = ("broker-", "controller-", SERVER_PREFIX)
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,13 +1,15 @@
 """ZooKeeper answers late, and tells late of what is watched: everybody's changes take long, and who waits too long looks for another server.
 
-Answers stay in order. With more than two thirds of a session's time-out its client gives the connection up, and comes back with the same session.
+Answers stay in order. Over sockets a proxy keeps what the server says back for that long. With more than two thirds of a session's time-out its
+client gives the connection up, and comes back with the same session.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from kraftsim.core.zookeeper.keeper import Step
-from kraftsim.faults.fault import Aim, Between, Family, FaultKind
+from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
+from kraftsim.faults.field import SERVER_PREFIX, Condition, FieldStrike, links_of
 from kraftsim.faults.strike import Strike
 from kraftsim.faults.zookeeper_servers import later, stand_between
 from kraftsim.node.zookeeper.connection import ZookeeperConnection
@@ -52,11 +54,21 @@ def strike(strike: Strike) -> None:
     stand_between(strike, lambda server: SlowAnswers(server, strike.integer("delay_ms") / MS_PER_SECOND, strike.bite))
 
 
+async def over_sockets(strike: FieldStrike) -> None:
+    """Let the proxy delay all that servers of ZooKeeper say; where there is none, nothing is slow."""
+    nodes = strike.field.node_names
+    links = [link for name in nodes if name.startswith(SERVER_PREFIX) for link in links_of(f"{name}>*", nodes)]
+    await strike.while_it_lasts(links, Condition(latency_ms=strike.integer("delay_ms")), strike.integer("duration_ms"))
+
+
 FAULT = FaultKind(
     name="slow-zookeeper",
     title="a ZooKeeper that is slow",
     family=Family.ZOOKEEPER,
     strike=strike,
+    over_sockets=over_sockets,
+    through_proxy=True,
+    modes=EVERYWHERE,
     aim=Aim.ALL,
     strikes_on=("time", "event", "state"),
     params={"delay_ms": 500, "duration_ms": 5000},

@@ -22,8 +22,10 @@ from kraftsim.events.raft import (
     VoteTold,
 )
 from kraftsim.events.transactions import TransactionStateChanged, TransactionsUnloaded
+from kraftsim.events.zookeeper_controllers import ZookeeperControllerElected, ZookeeperControllerResigned
 
 LEADER = "leader"
+ZOOKEEPER_CONTROLLER = "zookeeper-controller"
 DECIDED = ("PrepareCommit", "PrepareAbort")
 IDS_RECORD = "ProducerIds"
 NO_OFFSET = -1
@@ -44,6 +46,8 @@ FACTS: tuple[type[Event], ...] = (
     ProducerIdBlockRefused,
     TransactionStateChanged,
     TransactionsUnloaded,
+    ZookeeperControllerElected,
+    ZookeeperControllerResigned,
 )
 """What states are made of; `NodeFacts.take` learns nothing from any other fact."""
 
@@ -52,8 +56,8 @@ class NodeFacts:
     """What one incarnation of a node has told of itself."""
 
     __slots__ = (
-        "appended_end", "decided", "flushed_end", "high_watermark", "ids_offset", "is_asking_for_block", "leader_epoch", "log_end", "role",
-        "told_epoch", "voted_epoch",
+        "appended_end", "decided", "flushed_end", "high_watermark", "ids_offset", "is_asking_for_block", "is_zookeeper_controller", "leader_epoch",
+        "log_end", "role", "told_epoch", "voted_epoch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -70,6 +74,7 @@ class NodeFacts:
         self.voted_epoch = -1
         self.told_epoch = -1
         self.is_asking_for_block = False
+        self.is_zookeeper_controller = False
         self.decided: dict[str, int] = {}
         """Transactional ids for which it answers, whose transaction is decided and not over, with their partition of `__transaction_state`."""
 
@@ -100,6 +105,10 @@ class NodeFacts:
                 self.is_asking_for_block = True
             case ProducerIdBlockReceived() | ProducerIdBlockRefused():
                 self.is_asking_for_block = False
+            case ZookeeperControllerElected():
+                self.is_zookeeper_controller = True
+            case ZookeeperControllerResigned():
+                self.is_zookeeper_controller = False
             case TransactionStateChanged(transactional_id=transactional_id, state=state, partition=partition):
                 self.decided.pop(transactional_id, None)
                 if state in DECIDED:
@@ -147,5 +156,6 @@ STATES: dict[str, State] = {
     "vote-not-told": State("has given a vote that nobody has heard of", lambda facts: facts.voted_epoch > facts.told_epoch),
     "markers-missing": State("coordinates a transaction that is decided and has not all of its markers yet", lambda facts: bool(facts.decided)),
     "asking-for-block": State("has asked for a block of producer ids and was not answered", lambda facts: facts.is_asking_for_block),
+    ZOOKEEPER_CONTROLLER: State("has made /controller, and has not resigned", lambda facts: facts.is_zookeeper_controller),
 }
 """All states by name. A trigger that names several waits for a node in all of them."""

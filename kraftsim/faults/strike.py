@@ -72,7 +72,10 @@ class Strike:
         self.fired_at_ns = self.simulation.now_ns
         self._note(FaultFired(fault=self.fault.kind, target=self.target, trigger=str(self.fault.trigger)))
         if self._kind.aim is not Aim.HOST or self.target in self.simulation.hosts:
-            self._kind.strike(self)
+            try:
+                self._kind.strike(self)
+            except Exception as mistake:  # a trigger goes off within a node: without this it would look like the node's own failure
+                self.simulation.break_off(f"the fault {self.fault.kind} at {self.target} is broken", mistake)
 
     def end(self) -> None:
         """Undo what lasts, and never strike if that has not happened yet."""

@@ -1,24 +1,29 @@
 """A process stands still until its place is taken, and goes on as if nothing had happened: a leader, or a broker, of yesterday.
 
-Another controller is elected, or the broker is fenced; only then does it wake up, with everything that it was about to do.
+Another controller is elected, or the broker is fenced or gone from ZooKeeper; only then does it wake up, with everything that it was about to do.
 """
 
 import asyncio
 
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import BrokerFenced, ControllerElected
+from kraftsim.events.zookeeper_controllers import BrokerWent, ZookeeperControllerElected
 from kraftsim.faults.fault import PROCESSES, SIM, Between, Family, FaultKind
 from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.standing import standing_of
+from kraftsim.faults.states import ZOOKEEPER_CONTROLLER
 from kraftsim.faults.strike import Strike
-from kraftsim.world.simulated import Occasion
+from kraftsim.world.simulated import Host, Occasion, Simulation
+
+ZOOKEEPER = "zookeeper"
 
 
 def strike(strike: Strike) -> None:
     """Stop the target; wake it `after_ms` after its place was taken, or after `duration_ms`. It bites in the first case."""
     simulation = strike.simulation
     host = simulation.host(strike.target)
-    is_leader = standing_of(simulation).leader() == host.name
+    places = _places_of(simulation, host)
     paused = simulation.pause(host)
-    node_id = host.name.rpartition("-")[2]
 
     def wake() -> None:
         if host.process is paused:
@@ -30,11 +35,23 @@ def strike(strike: Strike) -> None:
         strike.bite("its place was taken while it stood still")
         strike.after(strike.integer("after_ms"), strike.end)
 
-    if is_leader:
-        simulation.triggers.on_event(taken, kind="ControllerElected")
-    elif node_id.isdecimal():
-        simulation.triggers.on_event(taken, kind="BrokerFenced", fields={"broker_id": int(node_id)})
+    for lost, fields in places:
+        simulation.triggers.on_event(taken, kind=lost.__name__, fields=fields)
     strike.lasting(wake, strike.integer("duration_ms"))
+
+
+def _places_of(simulation: Simulation, host: Host) -> list[tuple[type[Event], dict[str, object]]]:
+    """Return by which facts a host's places are seen to be taken: that of a controller, of KRaft or before it, and that of a broker."""
+    standing = standing_of(simulation)
+    places: list[tuple[type[Event], dict[str, object]]] = []
+    if standing.leader() == host.name:
+        places.append((ControllerElected, {}))
+    if standing.holds(ZOOKEEPER_CONTROLLER, host.name):
+        places.append((ZookeeperControllerElected, {}))
+    role, _, node_id = host.name.rpartition("-")
+    if role != ZOOKEEPER and node_id.isdecimal():
+        places += [(gone, {"broker_id": int(node_id)}) for gone in (BrokerFenced, BrokerWent)]
+    return places
 
 
 async def over_sockets(strike: FieldStrike) -> None:

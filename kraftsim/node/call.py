@@ -96,8 +96,9 @@ class Deferred:
             return
         assert self.answer is None, "a request is answered once"
         self.answer = answer
-        if self._on_answer is not None:
-            self._on_answer()
+        on_answer, self._on_answer, self._on_abandoned = self._on_answer, None, None  # who was answered is let go of: no cycle is left to collect
+        if on_answer is not None:
+            on_answer()
 
     def when_abandoned(self, callback: Callable[[], None]) -> None:
         """Call back if the client goes away before there is an answer, so that nothing is kept for it."""

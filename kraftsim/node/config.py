@@ -40,6 +40,7 @@ from kraftsim.node.config_keys import (
 )
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, InitialController, Voter, ZookeeperAddresses, parse_zookeeper
+from kraftsim.node.large_frames import LARGE_FRAME_BYTES
 from kraftsim.node.security.listener_settings import TLS_KEYS, check_security, is_listener_key
 from kraftsim.node.zookeeper_mode.settings import check_zookeeper, with_node_id
 
@@ -302,6 +303,7 @@ class NodeConfig:
     bugs: tuple[str, ...] = setting("kraftsim.bugs", names)
     initial_controllers: tuple[InitialController, ...] = setting("kraftsim.initial.controllers", initial_controllers)
     frame_events: bool = setting("kraftsim.frame.events", boolean, "false")
+    large_frame_bytes: int = setting("kraftsim.large.frame.bytes", integer(at_least=1), str(LARGE_FRAME_BYTES))
     registration_wait_ms: int = setting("kraftsim.registration.wait.ms", integer(at_least=0), "0")
     outgoing_host: str | None = setting("kraftsim.outgoing.host", optional_text)
 

@@ -91,7 +91,7 @@ class ServerConnection(asyncio.Protocol):
         self._serve_request = server.serve
         self._on_made, self._on_lost = on_made, on_lost
         self._idle_s = shell.config.connections_max_idle_ms / 1000
-        self._inbox = Inbox(self.frame_bytes_max)
+        self._inbox = Inbox(self.frame_bytes_max, shell.config.large_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._sender: FileSender | None = None
@@ -443,6 +443,7 @@ class ServerConnection(asyncio.Protocol):
                     frame_bytes_max=self.frame_bytes_max,
                     begun=inbox.take_pieces(),
                     frame_bytes=frame_bytes,
+                    large_frame_bytes=self._shell.config.large_frame_bytes,
                 )
             except OSError as no_memory:
                 self._refuse(NO_HEAD, f"no memory for a frame of {frame_bytes} bytes: {no_memory}")

@@ -5,6 +5,8 @@ A directory that was once another node's must never be served: its logs would be
 Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.tools.StorageTool, kafka.server.KafkaRaftServer.initializeLogDirs.
 """
 
+from dataclasses import replace
+
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.raft.metadata_directory import metadata_world
@@ -16,6 +18,7 @@ from protocol.disk.meta_properties import KRAFT_VERSION, ZOOKEEPER_VERSION, Meta
 from protocol.malformed import MalformedMessage
 from protocol.uuids import ZERO_UUID, uuid_text
 
+CLUSTER_ID_KEY = "kraftsim.cluster.id"
 UUID_BYTES = 16
 METADATA_DIRECTORY = partition_directory_name(METADATA_TOPIC, 0)
 NO_DIRECTORY_ID = ZERO_UUID
@@ -25,6 +28,24 @@ RESERVED_PREFIX = bytes(15)
 
 class ForeignDirectory(ConfigError):
     """The data directory belongs to another cluster or another node."""
+
+
+def belonging_to_its_directories(config: NodeConfig, world: World) -> NodeConfig:
+    """Return what a node of KRaft is told, with the id of the cluster that its directories belong to, unless it is told one.
+
+    In ZooKeeper mode the id is ZooKeeper's. What cannot be read is left to whoever loads the directory.
+    Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.clusterId.
+    """
+    if CLUSTER_ID_KEY in config.given or config.is_zookeeper_mode:
+        return config
+    for place in (world, *(world.elsewhere(path) for path in config.log_dirs[1:])):
+        try:
+            found = parse_meta_properties(place.disk.read(META_PROPERTIES)) if place.disk.exists(META_PROPERTIES) else None
+        except (OSError, MalformedMessage):
+            continue
+        if found is not None and found.cluster_id is not None:
+            return replace(config, cluster_id=found.cluster_id)
+    return config
 
 
 async def load_identity(world: World, config: NodeConfig) -> bytes:
@@ -63,7 +84,7 @@ async def _load(world: World, config: NodeConfig, place: str) -> bytes:
     except MalformedMessage as malformed:
         raise ConfigError(f"{place}/{META_PROPERTIES} cannot be read: {malformed.reason}") from malformed
     if found.cluster_id is not None and found.cluster_id != config.cluster_id:
-        raise ForeignDirectory(f"{place} belongs to cluster {found.cluster_id}, not to {config.cluster_id} (kraftsim.cluster.id)")
+        raise ForeignDirectory(f"{place} belongs to cluster {found.cluster_id}, not to {config.cluster_id} ({CLUSTER_ID_KEY})")
     if found.node_id is not None and found.node_id != config.node_id:
         raise ForeignDirectory(f"{place} belongs to node {found.node_id}, not to {config.node_id} (node.id)")
     lacks_directory_id = found.directory_id is None and _names_directories(config)

@@ -27,15 +27,16 @@ _SIZE = Struct(">i").unpack_from
 class Inbox:
     """The input of one connection. `waiting` are the stretches to be served, oldest first; each begins with a whole frame or an impossible size."""
 
-    __slots__ = ("_missing_bytes", "_pieces", "_size_part", "announced_bytes", "frame_bytes_max", "large", "waiting")
+    __slots__ = ("_large_frame_bytes", "_missing_bytes", "_pieces", "_size_part", "announced_bytes", "frame_bytes_max", "large", "waiting")
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    def __init__(self, frame_bytes_max: int, large_frame_bytes: int = LARGE_FRAME_BYTES) -> None:
         self.waiting: deque[Stretch] = deque()
         self.large: LargeFrames | None = None
         """Receives in place of the connection while large frames come."""
         self.announced_bytes = 0
         """Size, with its own four bytes, of a large frame whose beginning is in `pieces`; 0 if there is none."""
         self.frame_bytes_max = frame_bytes_max
+        self._large_frame_bytes = large_frame_bytes
         self._pieces: list[bytes | memoryview] = []
         self._missing_bytes = 0
         self._size_part = b""
@@ -112,7 +113,7 @@ class Inbox:
         frame_bytes = SIZE_BYTES + self.first_size(buffer, position)
         self._pieces = [memoryview(buffer)[position:end] if kept_bytes >= VIEWED_BYTES_MIN else buffer[position:end]]
         self._missing_bytes = frame_bytes - kept_bytes
-        if frame_bytes > LARGE_FRAME_BYTES:
+        if frame_bytes > self._large_frame_bytes:
             self.announced_bytes = frame_bytes
 
     def _add_piece(self, data: bytes) -> None:

@@ -37,6 +37,7 @@ class LargeFrames(asyncio.BufferedProtocol):
         frame_bytes_max: int,
         begun: bytes,
         frame_bytes: int,
+        large_frame_bytes: int = LARGE_FRAME_BYTES,
     ) -> None:
         """`begun` are the first bytes of a frame of `frame_bytes`. Raises OSError if there is no memory for it."""
         self.eof_received = owner.eof_received  # type: ignore[method-assign]  # all but the bytes is the owner's affair
@@ -46,6 +47,7 @@ class LargeFrames(asyncio.BufferedProtocol):
         self._on_heard = on_heard
         self._on_frames = on_frames
         self._frame_bytes_max = frame_bytes_max
+        self._large_frame_bytes = large_frame_bytes
         self._expected_bytes = frame_bytes
         self._take_new_buffer(frame_bytes)
         self._view[: len(begun)] = begun
@@ -55,7 +57,7 @@ class LargeFrames(asyncio.BufferedProtocol):
     @property
     def is_over(self) -> bool:
         """Whether nothing has begun and what comes next is probably small."""
-        return self._first == self._end and self._expected_bytes <= LARGE_FRAME_BYTES
+        return self._first == self._end and self._expected_bytes <= self._large_frame_bytes
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return room for the rest of the frame that has begun, or for as much as the next one will probably have."""

@@ -58,6 +58,8 @@ class PartitionLog(LogReader):
         self._on_rolled = on_rolled
         self._pending_index = PendingIndex()
         self._active_file: File | None = None
+        self._found_as: tuple[int, int, int] | None = None
+        """The last segment and its size as they were found, where they had been closed in good order, and how often the log had been cut by then."""
 
     @property
     def is_open(self) -> bool:
@@ -124,6 +126,9 @@ class PartitionLog(LogReader):
             cut_bytes=cut_bytes,
             clean=verify_from_offset is None and not cut_bytes,
         )
+        if recovered.clean:
+            active = self._segments.active
+            self._found_as = (active.base_offset, active.size_bytes, self.cut_count)
         self._world.note(recovered)
         return recovered
 
@@ -154,8 +159,13 @@ class PartitionLog(LogReader):
 
     def seal(self) -> None:
         """Write the indexes of the last segment as well: nothing is appended any more."""
-        if self._active_file is not None:
+        if self._active_file is not None and not self._is_as_it_was_closed():
             self._finish_indexes()
+
+    def _is_as_it_was_closed(self) -> bool:
+        """Whether nothing came or went since a recovery that found the log closed in good order, so that its last indexes say what is in it."""
+        active = self._segments.active
+        return self._found_as == (active.base_offset, active.size_bytes, self.cut_count) and self._files.has_indexes(active.base_offset)
 
     def abort(self) -> None:
         """Give the files back as they are, as a process that dies."""

@@ -68,6 +68,7 @@ from kraftsim.node.controller.migration.zookeeper_side import ZookeeperSide
 from kraftsim.node.newest_snapshots import NewestSnapshots
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
+from kraftsim.node.zookeeper_mode.producer_id_blocks import ControllerBlocks
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,
@@ -159,6 +160,8 @@ class Parts:
     """What a migration makes of that which ZooKeeper has."""
     zookeeper_side: type[ZookeeperSide] = ZookeeperSide
     """What a migrating controller does in ZooKeeper."""
+    controller_blocks: type[ControllerBlocks] = ControllerBlocks
+    """Where a controller of ZooKeeper's time has blocks of producer ids from."""
     kraft_propagation: type[KraftPropagation] = KraftPropagation
     received_metadata: type[ReceivedMetadata] = ReceivedMetadata
     """What a broker in ZooKeeper mode makes of what controllers tell it."""

@@ -4,7 +4,7 @@ Source: kafka.server.DelayedOperationPurgatory.
 """
 
 import asyncio
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -25,12 +25,13 @@ class Waiting(Protocol):
 class Stay(Generic[K]):
     """One request's stay in a purgatory."""
 
-    __slots__ = ("alarm", "is_over", "keys", "number", "waiting")
+    __slots__ = ("alarm", "is_over", "keys", "may_matter", "number", "waiting")
 
-    def __init__(self, number: int, waiting: Waiting, keys: tuple[K, ...]) -> None:
+    def __init__(self, number: int, waiting: Waiting, keys: tuple[K, ...], may_matter: Callable[[K], bool] | None) -> None:
         self.number = number
         self.waiting = waiting
         self.keys = keys
+        self.may_matter = may_matter
         self.is_over = False
         self.alarm: asyncio.TimerHandle | None = None
 
@@ -43,15 +44,23 @@ class Purgatory(Generic[K]):
         self._next_number = 0
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits."""
+        return not self._stays
+
+    @property
     def watched_keys(self) -> tuple[K, ...]:
         """The keys that somebody waits for."""
         return tuple(self._stays)
 
-    def admit(self, waiting: Waiting, keys: Iterable[K], timeout_ms: int) -> "Stay[K] | None":
-        """Let a request wait, unless it can be completed at once (then None). `leave` ends the stay early."""
+    def admit(self, waiting: Waiting, keys: Iterable[K], timeout_ms: int, may_matter: Callable[[K], bool] | None = None) -> "Stay[K] | None":
+        """Let a request wait, unless it can be completed at once (then None). `leave` ends the stay early.
+
+        `may_matter` is for those who watch many keys: whether the change of this one is worth looking at all of them.
+        """
         if waiting.try_complete():
             return None
-        stay = Stay(self._next_number, waiting, tuple(keys))
+        stay = Stay(self._next_number, waiting, tuple(keys), may_matter)
         self._next_number += 1
         for key in stay.keys:
             self._stays.setdefault(key, {})[stay.number] = stay
@@ -64,7 +73,7 @@ class Purgatory(Generic[K]):
         if watching is None:
             return
         for stay in list(watching.values()):
-            if not stay.is_over and stay.waiting.try_complete():
+            if not stay.is_over and (stay.may_matter is None or stay.may_matter(key)) and stay.waiting.try_complete():
                 self.leave(stay)
 
     def leave(self, stay: "Stay[K]") -> None:
@@ -74,6 +83,7 @@ class Purgatory(Generic[K]):
         stay.is_over = True
         if stay.alarm is not None:
             stay.alarm.cancel()
+            stay.alarm = None
         for key in stay.keys:
             watching = self._stays.get(key, {})
             watching.pop(stay.number, None)

@@ -15,7 +15,8 @@ from kraftsim.node.parts import Parts
 from kraftsim.releases.release import Release
 
 VERSION_KEY = "inter.broker.protocol.version"
-"""Brokers of 4.0 and later, and all nodes in KRaft mode, do not look at it."""
+"""Nodes of 4.0 and later do not look at it; before, those in KRaft mode only refuse what cannot be."""
+FIRST_OF_KRAFT = "3.0-IV1"
 
 
 def parts_for(config: NodeConfig, release: Release) -> Parts:
@@ -41,10 +42,14 @@ def check_release(config: NodeConfig, release: Release) -> None:
     elif not release.has_kraft:
         why = f"{release.name} keeps its metadata in ZooKeeper; KRaft is for 3.3 and later (before, it was a preview that is not offered here)"
         raise ConfigError(f"kraftsim.release: {why}; set zookeeper.connect instead of process.roles, or another release")
+    elif release.has_zookeeper_mode and config.inter_broker_protocol_version:
+        given = protocol_version(config, release)
+        if not given.is_at_least(FIRST_OF_KRAFT):
+            raise ConfigError(f"A non-KRaft version {given.release} given for {VERSION_KEY}. The minimum version is {FIRST_OF_KRAFT}")
 
 
 def protocol_version(config: NodeConfig, release: Release) -> ProtocolVersion:
-    """Return what a broker in ZooKeeper mode speaks to others: what it is told, or the newest that its release knows. Raises ConfigError."""
+    """Return what a broker in ZooKeeper mode speaks to others: what a node is told, or the newest that its release knows. Raises ConfigError."""
     newest = ProtocolVersion.parse(release.metadata_version_name)
     given = config.inter_broker_protocol_version
     if not given:

@@ -6,6 +6,7 @@ A delta of 3.9.   Source: the message definitions in the jars of 4.0.2.
 from kraftsim.releases import r3_9
 from kraftsim.releases.traits import (
     ATOMIC_FEATURE_UPDATES,
+    BOOTSTRAPS_ARE_READ_WHEN_NEEDED,
     CONSUMER_GROUPS,
     EXPLAINED_UNREGISTRATION,
     PATIENT_TRANSACTIONS,
@@ -87,5 +88,6 @@ RELEASE = r3_9.RELEASE.followed_by(
         WITHOUT_ZOOKEEPER,
         SHUTDOWN_AT_REGISTRATION,
         EXPLAINED_UNREGISTRATION,
+        BOOTSTRAPS_ARE_READ_WHEN_NEEDED,
     ),
 )

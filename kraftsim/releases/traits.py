@@ -107,6 +107,9 @@ MIGRATES_BEHIND_A_GATE = Trait(name="migrates-behind-a-gate", since_release="3.5
 REGISTERS_MIGRATION_READINESS = Trait(name="registers-migration-readiness", since_release="3.7", why="KIP-919")
 """Controllers say in their registration whether they can take over from ZooKeeper (before: in their answers to ApiVersions)."""
 
+BOOTSTRAPS_ARE_READ_WHEN_NEEDED = Trait(name="bootstraps-are-read-when-needed", since_release="4.0.1", why="KAFKA-19192")
+"""What bootstrap.checkpoint says matters to a controller whose log is empty (before: a level that it does not know ends any)."""
+
 WITHOUT_ZOOKEEPER = Trait(name="without-zookeeper", since_release="4.0", why="KIP-833")
 """The metadata log does not say whether it came from ZooKeeper; where an older one does, that is passed over."""
 

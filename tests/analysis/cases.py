@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.cleaned_cases import CLEANED_ROWS
+from tests.analysis.connection_cases import CONNECTION_ROWS
 from tests.analysis.coordinator_cases import COORDINATOR_ROWS
 from tests.analysis.happenings import (
     acknowledged,
@@ -354,5 +355,6 @@ CASES = [
     Case("too late", SETTLES, [("h", settled("leader", 10_001))], VIOLATED, 1, ("h.1.0",), (("h.1.0",),)),
     Case("a run without a second phase", SETTLES, [("c", acknowledged(0, "x"))], VACUOUS, 0),
     # --- the quorum of controllers
-    *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *COORDINATOR_ROWS, *TIERED_ROWS)),
+    *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *COORDINATOR_ROWS)),
+    *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS)),
 ]

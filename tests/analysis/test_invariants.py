@@ -1,6 +1,6 @@
 """Each invariant in both of its forms over the same histories: the online check, and the SQL as Spark and, independently, DuckDB read it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.oracle import Oracle
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Outcome, Verdict, Violation, judge, worst
 from tests.analysis.cases import CASES, Case
+from tests.analysis.connection_cases import note_connections
 from tests.analysis.coordinator_cases import note_coordinators
 from tests.analysis.happenings import (
     NO_PRODUCER,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EveryVerdict = dict[str, Verdict]
-Finder = Callable[[Path], Mapping[str, Found]]
+RANDOM_HISTORIES = 20
 
 
 def ingested(history: History, run: Path) -> Path:
@@ -66,10 +67,11 @@ def ingested(history: History, run: Path) -> Path:
     return run / "events.parquet"
 
 
-def by_sql(history: History, run: Path, find: Finder) -> EveryVerdict:
-    """Return the verdicts of SQL in the shape of the online ones."""
-    parquet = ingested(history, run)
-    return verdicts_of(parquet, find(parquet))
+def told_of(histories: Sequence[History], runs: Path) -> dict[str, EveryVerdict]:
+    """Return what SQL says of each history, asked about all of them at once: planning the queries takes longer than carrying them out."""
+    parquets = {f"run-{number}": ingested(history, runs / str(number)) for number, history in enumerate(histories)}
+    answers = found_of_all_by_duckdb(parquets, INVARIANTS.all())
+    return {run: verdicts_of(parquet, answers[run]) for run, parquet in parquets.items()}
 
 
 def verdicts_of(parquet: Path, findings: Mapping[str, Found]) -> EveryVerdict:
@@ -107,10 +109,6 @@ def in_one_order(verdict: Verdict) -> Verdict:
 
 def online(history: History) -> EveryVerdict:
     return {name: in_one_order(verdict) for name, verdict in history.watched(must_exercise=INVARIANTS.names()).items()}
-
-
-def duckdb(parquet: Path) -> Mapping[str, Found]:
-    return found_by_duckdb(parquet, INVARIANTS.all())
 
 
 def random_history(seed: int) -> History:
@@ -167,6 +165,7 @@ def random_history(seed: int) -> History:
                     history.note("final", final_record(first_offset, f"k{first_offset}"))
     note_tiering(history, random, slip)
     note_migration(history, random, slip)
+    note_connections(history, random, slip)
     return history
 
 
@@ -226,11 +225,8 @@ def test_the_check_says_what_the_table_says(case: Case) -> None:
 
 @pytest.fixture(scope="module")
 def told_of_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EveryVerdict]:
-    """Return what SQL says of every row, asked about all of them at once: planning the queries takes longer than carrying them out."""
-    runs = tmp_path_factory.mktemp("cases")
-    parquets = {f"run-{number}": ingested(case.history(), runs / str(number)) for number, case in enumerate(CASES)}
-    answers = found_of_all_by_duckdb(parquets, INVARIANTS.all())
-    return {run: verdicts_of(parquet, answers[run]) for run, parquet in parquets.items()}
+    """Return what SQL says of every row of the table."""
+    return told_of([case.history() for case in CASES], tmp_path_factory.mktemp("cases"))
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: f"{CASES[number].invariant}: {CASES[number].name}")
@@ -239,11 +235,16 @@ def test_sql_agrees_with_the_checks_on_every_row_of_the_table(number: int, told_
     assert told_of_cases[f"run-{number}"] == online(CASES[number].history())
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_sql_agrees_with_the_checks_on_random_histories(seed: int, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def told_of_random_histories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EveryVerdict]:
+    """Return what SQL says of random histories, by `run-SEED`."""
+    return told_of([random_history(seed) for seed in range(RANDOM_HISTORIES)], tmp_path_factory.mktemp("random"))
+
+
+@pytest.mark.parametrize("seed", range(RANDOM_HISTORIES))
+def test_sql_agrees_with_the_checks_on_random_histories(seed: int, told_of_random_histories: dict[str, EveryVerdict]) -> None:
     """The same outcome, count, messages and witnesses."""
-    history = random_history(seed)
-    expected, found = online(history), by_sql(history, tmp_path, duckdb)
+    expected, found = online(random_history(seed)), told_of_random_histories[f"run-{seed}"]
     for name, verdict in expected.items():
         if verdict.violation_count > VIOLATIONS_KEPT_MAX:  # then each form keeps the first it came upon
             assert (found[name].outcome, found[name].violation_count) == (verdict.outcome, verdict.violation_count)
@@ -262,11 +263,9 @@ def test_random_histories_reach_every_outcome() -> None:
 def test_many_runs_at_once_are_judged_each_by_itself(tmp_path: Path) -> None:
     """What two runs have in common, down to every id and position, is no breach: a campaign asks one query about thousands of runs."""
     parquets, alone = {}, {}
-    for number, seed in enumerate((0, 0, 5, 7, 11)):
-        run = tmp_path / str(number)
-        by_sql(random_history(seed), run, duckdb)
-        parquets[f"run-{number}"] = run / "events.parquet"
-        alone[f"run-{number}"] = duckdb(run / "events.parquet")
+    for number, seed in enumerate((0, 0, 5)):
+        parquet = parquets[f"run-{number}"] = ingested(random_history(seed), tmp_path / str(number))
+        alone[f"run-{number}"] = found_by_duckdb(parquet, INVARIANTS.all())
     assert found_of_all_by_duckdb(parquets, INVARIANTS.all()) == alone
     assert any(found.violation_count for verdicts in alone.values() for found in verdicts.values())
 

@@ -69,9 +69,10 @@ def records(found: Recording) -> list[object]:
     return [*runs_sorted([each for each in told if each not in let_in], lambda each: each[0]), *let_in]
 
 
-def requests(found: Recording, topic: str) -> list[object]:
-    """The requests of the controller that are about a topic alone, topics by name and partitions by number."""
+def requests(found: Recording, topic: str, *, typed: bool = True) -> list[object]:
+    """The requests of the controller that are about a topic alone, topics by name, partitions by number; `typed`: full or incremental."""
     topic_ids: dict[str, str] = {}
+    left_out = ("broker_epoch", "port") if typed else ("broker_epoch", "port", "type")
 
     def plain(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
@@ -80,7 +81,7 @@ def requests(found: Recording, topic: str) -> list[object]:
             return sorted((plain(each) for each in value), key=repr)
         if isinstance(value, bytes):
             return topic_ids.setdefault(uuid_text(value), f"uuid {len(topic_ids)}")
-        return key if key in ("broker_epoch", "port") else value
+        return key if key in left_out else value
 
     about = [each for each in found.requests if [state.topic_name for state in each[2].topic_states] == [topic]]
     return [(type(body).__name__, client_id, plain(fields_of(body))) for _, client_id, body in about]

@@ -180,18 +180,10 @@ class OurServer(ApacheKafka):
     def start(self) -> None:
         """Start the node and return when it answers."""
         self._launched = time.monotonic()
-        set_properties(self, self._with_cluster_id)
         with open(self.directory / "server.log", "ab") as log:
             command = [sys.executable, "-m", "kraftsim", "node", str(self.directory / "server.properties")]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         self.wait()
-
-    def _with_cluster_id(self, present: dict[str, str]) -> dict[str, str]:
-        """A broker of KRaft is told the cluster's id, which one in ZooKeeper mode finds there."""
-        if "process.roles" not in present:
-            return present
-        meta = dict(line.partition("=")[::2] for line in (self.data / "meta.properties").read_text().splitlines())
-        return {**present, "kraftsim.cluster.id": meta["cluster.id"]}
 
 
 def broker_of_ours(zookeeper_port: int) -> ApacheKafka:

@@ -31,8 +31,8 @@ METADATA_LOG_ASKED = DescribeQuorumTopic(topic_name="__cluster_metadata", partit
 SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 COMMON_METADATA_VERSION = "3.9-IV0"
 """What all nodes of a mixed cluster know; whoever leads first writes it into the log."""
-OF_A_CONTROLLER = ("NotControllerException", "Unexpected error handling request")
-"""A controller of Apache Kafka finds it an error to be asked, also by itself, while it does not lead yet or any more."""
+OF_A_CONTROLLER = ("NotControllerException", "Unexpected error handling request", "controller event queue overloaded")
+"""A controller of Apache Kafka finds it an error to be asked, also by itself, while it does not lead yet or any more; and to have a slow machine."""
 SIGNS = (" ERROR ", "FATAL", "Exception")
 ABOUT_LOGGING = "Reconfiguration failed: No configuration found"
 """4.x wants to be told how to log."""

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from protocol.zookeeper.kafka_znodes import (
     CLUSTER_ID,
     CONTROLLER,
+    CONTROLLER_EPOCH,
     FEATURE,
     PERSISTENT_PATHS,
     PRODUCER_ID_BLOCK,
@@ -31,7 +32,7 @@ from protocol.zookeeper.kafka_znodes import (
     topic_path,
 )
 from protocol.zookeeper.op_codes import OpCode
-from protocol.zookeeper.znodes import GetDataResponse, WatchedPath
+from protocol.zookeeper.znodes import GetDataResponse, SetDataRequest, WatchedPath
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
 from tests.node.zookeeper_server import RunningZookeeper
@@ -72,13 +73,31 @@ def assert_texts_are_kafkas(port: int) -> None:
     assert [path for path in PERSISTENT_PATHS if get(port, path).header.error] == []
 
 
-def produce(bootstrap: str, topic: str) -> int:
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 30_000})
+def produce(bootstrap: str, topic: str, *, idempotent: bool = True, timeout_ms: int = 30_000) -> int:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": idempotent, "message.timeout.ms": timeout_ms})
     acknowledged: list[int] = []
     for number in range(RECORDS):
         producer.produce(topic, str(number), on_delivery=lambda error, _: acknowledged.append(0 if error else 1))
     assert producer.flush(30) == 0
     return sum(acknowledged)
+
+
+def test_its_controller_gives_producer_ids_away_after_it_was_deposed(tmp_path: Path) -> None:
+    """Somebody else has raised /controller_epoch: what it decides is refused from then on, but not a block (bug `unfenced-producer-id-blocks`)."""
+    zookeeper = RunningZookeeper(tmp_path)
+    zookeeper.start()
+    with broker(zookeeper.port) as kafka:
+        assert produce(kafka.bootstrap, "before", idempotent=False) == RECORDS
+        assert get(zookeeper.port, PRODUCER_ID_BLOCK).read(GetDataResponse).data is None
+        with ZookeeperTalk(zookeeper.port) as talk:
+            assert talk.ask(OpCode.SET_DATA, SetDataRequest(path=CONTROLLER_EPOCH, data=b"7")).header.error == 0
+        assert produce(kafka.bootstrap, "before") == RECORDS, "a producer is given an id"
+        assert json.loads(get(zookeeper.port, PRODUCER_ID_BLOCK).read(GetDataResponse).data)["block_end"] == "999"
+        assert get(zookeeper.port, CONTROLLER_EPOCH).read(GetDataResponse).data == b"7", "it does not know yet"
+        assert produce(kafka.bootstrap, "after", idempotent=False, timeout_ms=3000) == 0
+        assert get(zookeeper.port, topic_path("after")).header.error == 0, "which a broker makes"
+        assert get(zookeeper.port, state_path("after", 0)).header.error != 0, "which a controller decides: it was refused"
+    zookeeper.stop()
 
 
 def test_a_broker_lives_on_it_through_a_kill_and_the_end_of_all_sessions(tmp_path: Path) -> None:

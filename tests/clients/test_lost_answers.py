@@ -48,7 +48,7 @@ def by_librdkafka(bootstrap: str, topic: str) -> None:
 
 def by_aiokafka(bootstrap: str, topic: str) -> None:
     async def write() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, retry_backoff_ms=20)
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, retry_backoff_ms=20, max_batch_size=300)
         await producer.start()
         sent = []
         for number in range(RECORDS):
@@ -72,7 +72,7 @@ def by_kafka_python(bootstrap: str, topic: str) -> None:
 def by_java(bootstrap: str, topic: str) -> None:
     class_path()
     words = ["--topic", topic, "--num-records", str(RECORDS), "--payload-monotonic", "--throughput", "1000"]
-    properties = [f"bootstrap.servers={bootstrap}", "linger.ms=1", "retry.backoff.ms=20", "reconnect.backoff.ms=20"]
+    properties = [f"bootstrap.servers={bootstrap}", "linger.ms=1", "batch.size=300", "retry.backoff.ms=20", "reconnect.backoff.ms=20"]
     assert f"{RECORDS} records sent" in run_tool(DEFAULT_RELEASE, "producer-performance", *words, "--producer-props", *properties)
 
 

@@ -12,7 +12,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode
 from kraftsim.explore.over_sockets import play_over_sockets
 from kraftsim.explore.request import RunRequest
-from tests.clients.versions.upgrading import BY_NAME, COPIERS, Journey
+from tests.clients.versions.upgrading import BY_NAME, COPIERS, FORGETFUL, WRITERS, Journey
 
 pytestmark = [
     pytest.mark.interop,
@@ -24,6 +24,8 @@ JOURNEYS = (
         story="Brokers in ZooKeeper mode go from 2.3 to 3.9, binaries first and levels in a second round.",
         first="2.3",
         on_zookeeper=("2.8", "3.2", "3.9"),
+        writers=tuple(name for name in WRITERS if name not in FORGETFUL),
+        copiers=tuple(name for name in COPIERS if name not in FORGETFUL),
         by_name=BY_NAME,
     ),
     Journey(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,8 @@ QUICK_QUORUM = {
     "controller.quorum.fetch.timeout.ms": "800",
     "controller.quorum.request.timeout.ms": "700",
 }
+QUICK_ZOOKEEPER = {"zookeeper.session.timeout.ms": "1500"}
+"""Whoever asks for nothing else says within a third of this that it is still there."""
 NOW = AtTime(at_ms=0)
 HEARTBEAT, FETCH, INIT_PRODUCER_ID = int(ApiKey.BROKER_HEARTBEAT), int(ApiKey.FETCH), int(ApiKey.INIT_PRODUCER_ID)
 ANSWER = OnFrame(api_key=HEARTBEAT, is_response=True)
@@ -63,26 +65,38 @@ CASES: dict[str, tuple[str, Trigger, dict[str, Value]]] = {
 }
 
 
+ON_ZOOKEEPER: dict[str, tuple[str, Trigger, dict[str, Value]]] = {
+    "slow-zookeeper": ("*", NOW, {"delay_ms": 50, "duration_ms": 1500}),
+}
+
+
 class Running:
     """A cluster behind a proxy on a loop that all tests of this file share."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, zookeeper: bool = False) -> None:
         self.loop = asyncio.new_event_loop()
         self.world = real_world(run="r", node="asker", incarnation=1, data_dir=directory, events_dir=directory / "asker", seed=1)
+        size = {"controllers": 0, "brokers": 1} if zookeeper else {"controllers": 3, "brokers": 2}
+        settings = QUICK_ZOOKEEPER if zookeeper else {**QUICK_SESSIONS, **QUICK_QUORUM}
         port = free_port_range(2, controllers=3)
-        settings = {**QUICK_SESSIONS, **QUICK_QUORUM}
-        spec = ClusterSpec(controllers=3, brokers=2, port=port, behind_proxy=True, settings=settings)
+        spec = ClusterSpec(**size, zookeeper=zookeeper, port=port, behind_proxy=True, settings=settings)
         self.cluster = ProcessCluster(spec, RunDirectory(directory), follows_frames=True)
+
+
+@contextmanager
+def started(directory: Path, *, zookeeper: bool = False) -> Iterator[Running]:
+    running = Running(directory, zookeeper=zookeeper)
+    running.loop.run_until_complete(running.cluster.start())
+    yield running
+    running.loop.run_until_complete(running.cluster.stop())
+    running.loop.close()
+    running.world.close()
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    started = Running(tmp_path_factory.mktemp("over_sockets"))
-    started.loop.run_until_complete(started.cluster.start())
-    yield started
-    started.loop.run_until_complete(started.cluster.stop())
-    started.loop.close()
-    started.world.close()
+    with started(tmp_path_factory.mktemp("over_sockets")) as found:
+        yield found
 
 
 @asynccontextmanager
@@ -123,7 +137,7 @@ async def played(running: Running, fault: Fault) -> list[Event]:
 
 
 def test_every_kind_that_is_played_over_sockets_is_tried_here():
-    assert sorted(CASES) == [kind.name for kind in FAULTS.all() if kind.modes != (SIM,)]
+    assert sorted([*CASES, *ON_ZOOKEEPER]) == [kind.name for kind in FAULTS.all() if kind.modes != (SIM,)]
 
 
 def test_a_kind_says_what_it_does_over_sockets_exactly_if_it_can_be_played_there():
@@ -133,7 +147,17 @@ def test_a_kind_says_what_it_does_over_sockets_exactly_if_it_can_be_played_there
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_kind_fires_and_bites_over_sockets(running: Running, name: str):
     """And everything answers again within seconds once it is mended."""
-    target, trigger, params = CASES[name]
+    assert_fires_and_bites(running, name, *CASES[name])
+
+
+def test_a_kind_fires_and_bites_over_sockets_where_there_is_a_zookeeper(tmp_path: Path):
+    """The proxy stands in front of it, too, and understands nothing of what is said to it."""
+    with started(tmp_path, zookeeper=True) as running:
+        for name, case in ON_ZOOKEEPER.items():
+            assert_fires_and_bites(running, name, *case)
+
+
+def assert_fires_and_bites(running: Running, name: str, target: str, trigger: Trigger, params: dict[str, Value]) -> None:
     noted = running.loop.run_until_complete(played(running, Fault(kind=name, target=target, trigger=trigger, params=params)))
     kinds = [type(event) for event in noted]
     assert kinds[:2] == [FaultArmed, FaultFired] and FaultBit in kinds, noted

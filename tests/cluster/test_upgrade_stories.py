@@ -24,6 +24,7 @@ STORIES: dict[str, dict[str, int]] = {
     "bridge_release": {},
     "downgrade_refused": {},
     "kip_447_upgrade": {},
+    "upgrade_without_producer_ids": {},
     "zk_to_kraft_migration": {},
     "rollback_from_migration": {},
     "controller_failover_during_migration": {},

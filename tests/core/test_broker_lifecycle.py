@@ -20,6 +20,7 @@ from protocol.messages.k62_broker_registration import BrokerRegistrationRequest,
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.registry import build_record, parse_record
 from protocol.schema import Message
 from tests.core.chance import Drawn
 
@@ -227,3 +228,41 @@ def test_a_broker_in_too_many_partitions_is_not_unregistered(partitions: int, is
     decision = controller.state.decide_unregister(1)
     refusal = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     assert decision == refusal if is_refused else isinstance(decision, Decision) and len(decision.records) == partitions + 1
+
+
+@pytest.mark.parametrize(
+    ("level", "let_in", "leaving", "gone"),
+    [
+        (4, "UnfenceBrokerRecord", [], "FenceBrokerRecord"),
+        (5, "UnfenceBrokerRecord", [], "FenceBrokerRecord"),
+        (6, "BrokerRegistrationChangeRecord", [], "BrokerRegistrationChangeRecord"),
+        (7, "BrokerRegistrationChangeRecord", ["BrokerRegistrationChangeRecord"], "BrokerRegistrationChangeRecord"),
+    ],
+)
+def test_a_level_decides_how_the_log_says_what_becomes_of_a_broker(level: int, let_in: str, leaving: list[str], gone: str) -> None:
+    """A record that knows of fencing only below 3.3-IV2, nothing of shutdowns below 3.3-IV3 (asked of Apache Kafka 3.5.2 at these levels)."""
+    state, log = new_state(level), list[Message]()
+
+    def take(decision: Decision[object] | Refusal) -> list[str]:
+        assert isinstance(decision, Decision)
+        for record in decision.records:
+            assert parse_record(build_record(record, state.record_version(record))) == record, "the level has words for it"
+            state.replay(record, len(log))
+            log.append(record)
+        return [type(record).__name__ for record in decision.records]
+
+    for record in bootstrap_records(bootstrap_at(level)):
+        state.replay(record, len(log))
+        log.append(record)
+    take(state.decide_register(registration(log_dirs=[]), len(log), 0))
+    epoch = len(log) - 1
+
+    def heartbeat(**wish: bool) -> list[str]:
+        request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=len(log) - 1, **wish)  # type: ignore[arg-type]
+        return take(state.decide_heartbeat(request, len(log), 0))
+
+    assert heartbeat() == [let_in]
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    take(state.replication.decide_create_topics(CreateTopicsRequest(topics=[topic]), Drawn(b"t".rjust(16))))
+    assert heartbeat(want_shut_down=True) == [*leaving, "PartitionChangeRecord"]
+    assert heartbeat(want_shut_down=True) == [gone]

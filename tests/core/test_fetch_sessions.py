@@ -94,3 +94,15 @@ def test_a_reader_names_what_is_new_what_has_changed_and_what_is_gone() -> None:
     assert (kept.plan(wanted).session_id, kept.plan(wanted).session_epoch) == (0, 0)
     assert kept.on_answer(ErrorCode.NONE, 0, [a, b]), "the leader has no place for a session"
     assert kept.plan(wanted).is_full
+
+
+def test_by_name_nothing_is_forgotten_that_is_asked_for_under_a_new_id() -> None:
+    """A topic of ZooKeeper's time gets its id at an upgrade; leaders before version 13 of Fetch would forget what the same request asks of them."""
+    kept = KeptFetchSession()
+    names = {b"old": "t", b"new": "t", b"other": "u"}
+    before = {(b"old", 0): FetchPartition(partition=0), (b"old", 1): FetchPartition(partition=1), (b"other", 0): FetchPartition(partition=0)}
+    kept.plan(before)
+    assert kept.on_answer(ErrorCode.NONE, 7, before)
+    plan = kept.plan({(b"new", 0): FetchPartition(partition=0)})
+    assert plan.forgotten == ((b"old", 0), (b"old", 1), (b"other", 0)), "by id all of them are something else"
+    assert plan.forgotten_by_name(names) == ((b"old", 1), (b"other", 0))

@@ -1,5 +1,6 @@
 """What a cluster begins with, and where its metadata log is: bootstrap.checkpoint and metadata.log.dir."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.identity import ForeignDirectory
+from kraftsim.node.parts import Parts
+from kraftsim.releases.catalogue import release
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches
@@ -85,6 +88,17 @@ async def test_a_file_that_cannot_be_used_is_refused_in_one_line(make_world: Mak
     with pytest.raises(ConfigError, match=complaint) as refused:
         await Controller(make_world(), controller_config(), parts()).start()
     assert "\n" not in str(refused.value)
+
+
+async def test_an_old_level_in_the_file_ends_a_controller_of_today_whose_log_is_empty(make_world: MakeWorld, tmp_path: Path) -> None:
+    """The file stays as it was when levels are raised: since 4.0.1 it matters only where a log must begin with it (KAFKA-19192)."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "bootstrap.checkpoint").write_bytes(checkpoint(level(4)))
+    controller = Controller(make_world(), controller_config(kraftsim_release="4.0"), Parts.for_release(release("4.0")))
+    await controller.start()
+    async with asyncio.timeout(20):
+        trouble = await controller.failed()
+    assert "bootstrap.checkpoint: metadata.version at level 4 is not supported by 4.0 (7 to 25)" in str(trouble)
 
 
 async def test_the_metadata_log_may_have_a_directory_of_its_own(make_world: MakeWorld, tmp_path: Path) -> None:

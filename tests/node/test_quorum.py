@@ -242,7 +242,7 @@ async def test_a_new_disk_gets_a_snapshot_and_the_rest_of_the_log(tmp_path: Path
         back = quorum.running[node_id]
         await quorum.until(lambda: back.raft.applied_end_offset >= (leader.raft.high_watermark or 0) - 1)
         assert back.ledger.state.producer_ids.next_producer_id == 1000
-        assert snapshots_of(quorum, node_id) and not list(quorum.log_directory(node_id).glob("*.part"))
+        await quorum.until(lambda: bool(snapshots_of(quorum, node_id)) and not list(quorum.log_directory(node_id).glob("*.part")))
         oldest = snapshots_of(quorum, node_id)[0].name
         assert len(oldest) == len("00000000000000000042-0000000003.checkpoint")
 

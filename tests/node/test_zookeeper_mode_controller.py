@@ -26,6 +26,7 @@ from protocol.zookeeper.kafka_znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     PREFERRED_REPLICA_ELECTION,
+    PRODUCER_ID_BLOCK,
     REASSIGN_PARTITIONS,
     ControllerZnode,
     PartitionStateZnode,
@@ -367,6 +368,20 @@ def test_a_controller_that_writes_late_is_refused_and_resigns(lab: Lab) -> None:
     answer = asked(lab, CreateTopicsRequest(topics=[topic], timeout_ms=2000), "broker-1")
     assert [row.error_code for row in answer.topics] == [ErrorCode.NOT_CONTROLLER]
     assert data_of(lab, topic_path("late")) is None
+    lab.until(lambda: lab.leader is not None)
+    assert int(data_of(lab, CONTROLLER_EPOCH) or b"0") == 6
+
+
+def test_a_controller_that_was_deposed_gives_no_producer_ids_away(lab: Lab) -> None:
+    """Whoever is controller now may have copied the last block (bug `unfenced-producer-id-blocks`, as Apache Kafka: tests/apache_kafka)."""
+
+    async def move(client: ZookeeperClient) -> None:
+        await client.set(CONTROLLER_EPOCH, b"5")
+
+    lab.znodes(move)
+    answer = asked(lab, AllocateProducerIdsRequest(broker_id=2, broker_epoch=lab.brokers["broker-2"].broker_epoch), "broker-1")
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+    assert data_of(lab, PRODUCER_ID_BLOCK) is None
     lab.until(lambda: lab.leader is not None)
     assert int(data_of(lab, CONTROLLER_EPOCH) or b"0") == 6
 

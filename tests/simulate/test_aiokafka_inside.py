@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ PROGRAM = Path(__file__).parent / "aiokafka_program.py"
 RECORDS = 60
 
 
+@cache
 def run(seed: int, hash_seed: str, program: str) -> tuple[bool, str, list[str]]:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(
@@ -31,7 +33,7 @@ def test_aiokafka_loses_and_doubles_nothing_while_a_broker_is_killed(program):
 @pytest.mark.parametrize("program", ["idempotent", "transactions"])
 def test_a_run_with_aiokafka_repeats_itself_under_the_pinned_launcher(program):
     """Third-party code depends on hash seeds and addresses; the launcher fixes both."""
-    (first_pinned, first_digest, _), (second_pinned, second_digest, _) = run(12, "1", program), run(12, "77", program)
+    (first_pinned, first_digest, _), (second_pinned, second_digest, _) = run(11, "1", program), run(11, "77", program)
     if first_pinned and second_pinned:
         assert first_digest == second_digest
     else:

@@ -100,19 +100,37 @@ def test_a_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path):
     assert [(run["seed"], run["trouble"]) for run in found["found"]] == [(2, "the process that played it died (exit code 9)")]
 
 
-def test_the_same_seed_gives_the_same_bytes_in_four_processes():
+@pytest.fixture(scope="module")
+def compared():
+    """Two seeds in four processes each."""
+    return check_identity((CHEAP,), seeds=range(1, 3))
+
+
+def test_the_same_seed_gives_the_same_bytes_in_four_processes(compared):
     """Two hash seeds, forwards and backwards."""
-    result = check_identity((CHEAP,), seeds=range(1, 3))
-    assert (result.seeds, result.plays, result.differing) == (2, 8, ())
+    assert (compared.seeds, compared.plays, compared.differing) == (2, 8, ())
 
 
-def test_runs_that_are_compared_may_have_less_to_do():
+def test_runs_that_are_compared_may_have_less_to_do(compared):
     """A knob is turned in all processes alike; one that the story does not have is named."""
-    usual, less = (check_identity((CHEAP,), seeds=range(1, 2), workload={"lines": lines}) for lines in (200, 20))
-    assert less.differing == usual.differing == ()
-    assert less.events < usual.events
+    less = check_identity((CHEAP,), seeds=range(1, 3), workload={"lines": 20})
+    assert (less.plays, less.differing) == (8, ())
+    assert less.events < compared.events
     words = ["sweep", CHEAP, "--seeds", "1", "--check-identity", "--work", "no_such_knob=1"]
     assert CliRunner().invoke(kraftsim, words).exit_code == 3
+
+
+def test_a_campaign_with_other_work_is_replayed_with_it(tmp_path):
+    """Its knobs are in the line that replays a finding, and a journal goes on under the same ones only."""
+    journal, words = tmp_path / "journal.jsonl", ["sweep", NAME, "--seeds", "1", "--bug", BUG, "--jobs", "1"]
+    done = CliRunner().invoke(kraftsim, [*words, "--work", "askers=1", "--resume", str(journal), "--out", str(tmp_path / "found")])
+    command = next(line.split("replay: ")[1] for line in done.output.splitlines() if "replay: " in line)
+    assert " --work askers=1 " in command
+    again = command.split()[1:]
+    again[again.index("--out") + 1] = str(tmp_path / "again")
+    assert "violated: " in CliRunner().invoke(kraftsim, again).output
+    assert read_replay(tmp_path / "again").request().work()["askers"] == 1
+    assert "other work" in CliRunner().invoke(kraftsim, [*words, "--resume", str(journal)]).output
 
 
 def test_what_depends_on_the_hash_seed_is_found_and_its_first_event_named(tmp_path):

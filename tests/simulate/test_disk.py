@@ -50,6 +50,43 @@ def test_a_file_behaves_as_on_a_real_disk(sim):
         disk.open("../x")
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda file: file.append([b"x"]),
+        lambda file: file.read(0, 1),
+        lambda file: file.slice(0, 1),
+        lambda file: file.size_bytes,
+        lambda file: file.truncate(0),
+        lambda file: file.flush().send(None),
+    ],
+    ids=["append", "read", "slice", "size", "truncate", "flush"],
+)
+def test_a_file_that_was_closed_is_of_no_use(sim, use):
+    """On a real disk there is no descriptor any more. It is always a mistake of ours, and no broken disk, so that it ends the run."""
+    file = disk_of(sim).open(LOG)
+    file.append([b"abc"])
+    file.close()
+    with pytest.raises(AssertionError, match="is closed"):
+        use(file)
+    assert disk_of(sim).read(LOG) == b"abc"
+
+
+def test_a_file_that_is_closed_during_a_flush_is_flushed_all_the_same(sim):
+    async def work():
+        file = disk_of(sim).open(LOG)
+        file.append([b"abc"])
+        flush = asyncio.ensure_future(file.flush())
+        await asyncio.sleep(0)
+        file.close()
+        await flush
+        await disk_of(sim).flush_directory("t-0")
+
+    run(sim, work())
+    assert reboot(sim, power_loss=True) == 0
+    assert disk_of(sim).read(LOG) == b"abc"
+
+
 def test_a_kill_keeps_what_was_written_flushed_or_not(sim):
     disk_of(sim).open(LOG).append([b"abc"])
     assert reboot(sim, power_loss=False) == 0

@@ -51,7 +51,7 @@ def parting_ns(a: Logs, b: Logs) -> int:
 def test_a_fault_that_is_left_out_changes_nothing_before_it_would_have_struck(name, seed):
     """One that never struck changes nothing at all."""
     faults = schedule(name, seed, 30)
-    request = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, faults=faults, workload={"ids_per_asker": 600, "work_ms": 5000})
+    request = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, faults=faults, workload={"ids_per_asker": 200, "work_ms": 5000})
     with_all, struck = history(request)
     idle = next(place for place, at_ns in enumerate(struck) if at_ns is None)
     late = max(range(len(faults)), key=lambda place: struck[place] or 0)

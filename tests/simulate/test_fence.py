@@ -112,7 +112,7 @@ FILES = {
     "rmtree": lambda: shutil.rmtree("/nowhere"),
     "temporary file": lambda: tempfile.mkstemp(),
     "memory file": lambda: os.memfd_create("x"),
-    "shared memory": lambda: mmap.mmap(-1, 10),
+    "mapped file": lambda: mmap.mmap(0, 10),
     "database": lambda: sqlite3.connect(":memory:"),
     "library in C": lambda: ctypes.CDLL(None),
 }

@@ -79,7 +79,8 @@ def test_bytes_arrive_in_order_in_other_portions_than_they_were_written():
 def test_streams_stay_whole_whatever_partitions_and_pauses_do(seed):
     """Writes, one-way partitions, healing and pauses in any order: what arrives is always a beginning of what was sent, and in the end all of it."""
     draw = Random(seed)
-    with Simulation(seed, network=NetworkSettings(torn_writes=0.3, retransmission_limit_ns=10**12)) as sim:
+    settings = NetworkSettings(torn_writes=0.3, retransmission_limit_ns=10**12, read_bytes=(0, 1, 7, 100)[seed % 4])
+    with Simulation(seed, network=settings) as sim:
         pair = Pair(sim)
         ends, sent = (pair.client, pair.server), [b"", b""]
         blocks = []
@@ -109,6 +110,26 @@ def test_streams_stay_whole_whatever_partitions_and_pauses_do(seed):
         sim.run_for(5)
         assert (pair.server.received, pair.client.received) == tuple(sent)
         assert [end.transport.get_write_buffer_size() for end in ends] == [0, 0]
+
+
+def test_a_read_gives_what_waits_and_knows_nothing_of_writes():
+    """While nobody reads, writes become one stream in the kernel; a read takes of it what it has room for, and the end comes behind it."""
+    with Simulation(5, network=NetworkSettings(torn_writes=0, jitter_ns=0, read_bytes=10)) as sim:
+        pair = Pair(sim)
+        pair.client.transport.write(b"a" * 25)
+        sim.run_for(1)
+        assert [len(chunk) for chunk in pair.server.chunks] == [10, 10, 5]
+        pair.server.transport.pause_reading()
+        for _ in range(6):
+            pair.client.transport.write(b"bcde")
+            sim.run_for(0.1)
+        pair.client.transport.write_eof()
+        sim.run_for(1)
+        assert len(pair.server.chunks) == 3 and pair.client.transport.get_write_buffer_size() == 24
+        pair.server.transport.resume_reading()
+        sim.run_for(1)
+        assert pair.server.chunks[3:] == [b"bcdebcdebc", b"debcdebcde", b"bcde"]
+        assert pair.server.told[-2:] == [("eof", 2), ("closed", 2)] and pair.client.transport.get_write_buffer_size() == 0
 
 
 def test_a_writer_is_stopped_until_the_reader_reads(sim):

@@ -13,6 +13,7 @@ from kraftsim.explore.divergence import compare, compare_logs, logs_of
 from kraftsim.explore.replay import read_replay
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.run import play_request
+from kraftsim.explore.surroundings import Surroundings
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
@@ -42,6 +43,19 @@ def test_the_file_plays_the_same_run(kept, tmp_path):
     assert result.command == f"kraftsim replay {root / 'replay.json'}"
     checked = check_again(replay, recorded=root, out=tmp_path / "again")
     assert checked.is_same and checked.difference is None, checked.lines()
+
+
+def test_a_file_of_before_a_choice_was_drawn_plays_as_ever(kept, tmp_path):
+    """Seed 1 draws by now which frames are large and what a read gives; a file that says nothing of it means what was usual then."""
+    usual, drawn = Surroundings(), RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=1)
+    assert drawn.around().read_bytes and drawn.spec(port=9092).settings["kraftsim.large.frame.bytes"] == str(drawn.around().large_frame_bytes)
+    old = json.loads((kept[0] / "replay.json").read_bytes()) | {"seed": 1}
+    for name in ("large_frame_bytes", "read_bytes"):
+        assert old["surroundings"].pop(name) == getattr(usual, name)
+    (tmp_path / "replay.json").write_text(json.dumps(old))
+    request = read_replay(tmp_path).request()
+    assert "kraftsim.large.frame.bytes" not in request.spec(port=9092).settings
+    assert (request.around().large_frame_bytes, request.around().network.read_bytes) == (usual.large_frame_bytes, 0)
 
 
 def test_a_run_that_differs_is_told_apart_at_its_first_event(kept, tmp_path):

@@ -8,7 +8,7 @@ FINDINGS = [
     ("KAFKA-1211", "leaders_fail_under_idempotent_load", 24, "partition-leader-completeness"),
     ("KAFKA-5435", "answers_get_lost", 1, "one-append-per-sequence"),
     ("KAFKA-5435", "producers_are_remembered", 4, "records-in-final-log-once"),
-    ("librdkafka-forgotten-sequence", "topic_vanishes_from_metadata", 2, "acknowledged-records-in-final-log"),
+    ("librdkafka-forgotten-sequence", "topic_vanishes_from_metadata", 3, "acknowledged-records-in-final-log"),
     ("KAFKA-6683", "producers_are_remembered", 1, "producer-snapshot-of-appended-only"),
     ("KAFKA-6683", "old_leader_cuts_and_leads_again", 2, "acknowledged-records-in-final-log"),
     ("KAFKA-7692", "producers_are_remembered", 2, "records-in-final-log-once"),

@@ -17,6 +17,7 @@ from kraftsim.events.raft import (
     VoteTold,
 )
 from kraftsim.events.transactions import TransactionStateChanged, TransactionsUnloaded
+from kraftsim.events.zookeeper_controllers import ZookeeperControllerElected, ZookeeperControllerResigned
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import Fault, from_json, to_json
 from kraftsim.faults.schedule import keys_of
@@ -91,6 +92,8 @@ ROWS = [
     ("markers-missing", [decided("PrepareCommit"), TransactionsUnloaded(partition=7, coordinator_epoch=0)], False),
     ("asking-for-block", [ProducerIdBlockRequested(broker_epoch=1)], True),
     ("asking-for-block", [ProducerIdBlockRequested(broker_epoch=1), ProducerIdBlockReceived(first_producer_id=0, next_producer_id=1000)], False),
+    ("zookeeper-controller", [ZookeeperControllerElected(controller_epoch=3)], True),
+    ("zookeeper-controller", [ZookeeperControllerElected(controller_epoch=3), ZookeeperControllerResigned(controller_epoch=3, reason="")], False),
 ]
 
 

@@ -87,6 +87,21 @@ def test_a_broker_whose_session_ends_is_there_again_in_another_one() -> None:
     Story().play(play)
 
 
+def test_a_broker_that_waits_for_its_id_goes_on_in_the_next_session() -> None:
+    async def play(story: Story) -> None:
+        await story.ready()
+        story.kill("broker-2")
+        story.start("broker-2")
+        await asyncio.sleep(1)
+        bite = story.part("broker-2", "zookeeper-1")
+        await asyncio.sleep(40)
+        story.join("broker-2", "zookeeper-1", bite)
+        async with asyncio.timeout(30):
+            await story.ready()
+
+    Story().play(play)
+
+
 def test_two_brokers_cannot_have_one_id() -> None:
     """NODE_EXISTS: whoever comes second goes down with one line that says who has it, unless it is told to wait."""
 

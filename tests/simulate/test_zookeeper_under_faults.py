@@ -3,15 +3,19 @@
 So brokers take blocks of producer ids in ZooKeeper mode (KIP-98, ZkData.ProducerIdBlockZNode).
 """
 
+from contextlib import suppress
 from random import Random
 
 import pytest
 
+from kraftsim.events.zookeeper import ZookeeperSessionBegan
 from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.node.zookeeper.settings import ZookeeperSettings
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
+from kraftsim.world.simulated.link import NetworkSettings
+from kraftsim.world.simulated.platter import Fate, Wreck
 from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError
 
 PORT = 2181
@@ -142,3 +146,50 @@ def test_watches_and_ephemeral_znodes_outlive_a_lost_connection_and_end_with_the
         assert states[-1] is SessionState.EXPIRED
         with pytest.raises(ZookeeperRefused, match="SESSION_EXPIRED"):
             simulation.run_until(owner.get("/controller"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_answer_that_comes_in_pieces_opens_the_session(seed: int) -> None:
+    with Simulation(seed, network=NetworkSettings(torn_writes=1.0)) as simulation:
+        server, host = simulation.add_host(SERVER), simulation.add_host("client")
+        simulation.spawn(server, serve(simulation.world_of(server)))
+        simulation.run_for(0.5)
+        begun = []
+        simulation.observe(lambda node, incarnation, n, t_ns, event: begun.append(event) if isinstance(event, ZookeeperSessionBegan) else None)
+        client = ZookeeperClient(simulation.world_of(host), [(SERVER, PORT)], session_timeout_ms=TIMEOUT_MS)
+        simulation.spawn(host, begin(client))
+        assert simulation.run_until(client_finds(client, "/"))
+        assert len(begun) == 1, "nobody took half an answer for a closed connection"
+
+
+def test_what_a_killed_server_had_in_the_page_cache_only_is_made_durable_before_anybody_is_told_of_it() -> None:
+    with Simulation(1, flush_ns=(50_000_000, 50_000_000)) as simulation:
+        simulation.on_restart = lambda host: serve(simulation.world_of(host)) if host.name == SERVER else None
+        server, host = simulation.add_host(SERVER), simulation.add_host("client")
+        simulation.spawn(server, serve(simulation.world_of(server)))
+        client = ZookeeperClient(simulation.world_of(host), [(SERVER, PORT)], session_timeout_ms=20 * TIMEOUT_MS)
+        simulation.spawn(host, begin(client))
+        assert simulation.run_until(client_finds(client, "/"))
+        simulation.spawn(host, asked_in_vain(client))
+        simulation.run_for(0.02)
+        simulation.kill(server)
+        simulation.restart(server)
+        assert simulation.run_until(client_finds(client, "/unflushed")), "it is in the page cache"
+        simulation.run_until(client.create("/after-it"))
+        simulation.cut_power(server, Wreck(fate=Fate.LOST))
+        simulation.restart(server)
+        assert simulation.run_until(client_finds(client, "/after-it"))
+        assert simulation.run_until(client_finds(client, "/unflushed")), "a client was told of it"
+
+
+async def asked_in_vain(client: ZookeeperClient) -> None:
+    with suppress(ZookeeperRefused):
+        await client.create("/unflushed")
+
+
+async def client_finds(client: ZookeeperClient, path: str) -> bool:
+    while True:
+        try:
+            return await client.exists(path) is not None
+        except ZookeeperRefused as refused:
+            assert refused.error == ZookeeperError.CONNECTION_LOSS

@@ -25,10 +25,17 @@ class Story:
     """One cluster, and a client on a host of its own."""
 
     def __init__(
-        self, *, controllers: int = 0, brokers: int = 3, release: str = "3.9", seed: int = 1, settings: Mapping[str, str] | None = None
+        self,
+        *,
+        zookeeper: bool = True,
+        controllers: int = 0,
+        brokers: int = 3,
+        release: str = "3.9",
+        seed: int = 1,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         lag = {"replica.lag.time.max.ms": "3000", **(settings or {})}
-        self.spec = ClusterSpec(zookeeper=True, controllers=controllers, brokers=brokers, release=release, seed=seed, settings=lag)
+        self.spec = ClusterSpec(zookeeper=zookeeper, controllers=controllers, brokers=brokers, release=release, seed=seed, settings=lag)
         self.simulation = Simulation(seed, run="story")
         self.cluster = SimulatedCluster(self.spec, self.simulation)
         self.host = self.simulation.add_host("client")

@@ -11,7 +11,10 @@ from kraftsim.faults.field import Condition, Effect, Link, Watch
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True):
-    """A node: where the proxy listens for it, where it really is, and the address its own connections come from (none: known by its client id)."""
+    """A node: where the proxy listens for it, where it really is, and the address its own connections come from (none: known by its client id).
+
+    What is said to a ZooKeeper server are bytes without frames or names: whoever has no address of its own is a client there.
+    """
 
     name: str
     node_id: int
@@ -20,6 +23,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     behind_host: str
     behind_port: int
     outgoing_host: str | None = None
+    speaks_kafka: bool = True
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

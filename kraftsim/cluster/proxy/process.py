@@ -35,9 +35,9 @@ def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> Plan:
             behind_host=node.listens_host,
             behind_port=node.listens_port,
             outgoing_host=node.outgoing_host,
+            speaks_kafka=node.role is not Role.ZOOKEEPER,
         )
         for node in spec.nodes()
-        if node.role is not Role.ZOOKEEPER
     )
     return Plan(posts=posts, seed=spec.seed, follows_frames=follows_frames)
 

@@ -64,7 +64,7 @@ class Relay:
     def introduced(self, data: bytes) -> None:
         """The near end has sent something before it is known who it is."""
         self._unread += data
-        name = client_id_of(self._unread)
+        name = client_id_of(self._unread) if self.post.speaks_kafka else CLIENTS
         if name is not None:
             self._recognised(self._proxy.name_of_client(name))
 
@@ -89,7 +89,7 @@ class Relay:
         self.requests = Flow(self, to_node, self._loop, proxy.random)
         self.responses = Flow(self, from_node, self._loop, proxy.random)
         self.requests.source = self.responses.target = self.near.transport
-        if proxy.follows_frames:
+        if proxy.follows_frames and self.post.speaks_kafka:
             self._follow_frames(self.requests, self.responses)
         waiting = [link for link in (to_node, from_node) if link.ignores or (link.holds and link is to_node)]
         for link in waiting:

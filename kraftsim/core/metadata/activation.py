@@ -31,6 +31,8 @@ class Bootstrap:
 
     records: tuple[Message, ...]
     metadata_version: int
+    refusal: str | None = None
+    """Why no log can begin so."""
 
 
 def bootstrap_at(metadata_version: int, supported: Mapping[str, tuple[int, int]] = NOTHING_ELSE) -> Bootstrap:

@@ -11,7 +11,7 @@ from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.broker_registration import BrokerRegistration, registration_of
 from kraftsim.core.metadata.broker_sessions import BrokerSessions
 from kraftsim.core.metadata.feature_control import FeatureControl
-from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL
+from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL, MetadataLevel
 from kraftsim.core.migration.standing import MigrationStanding
 from kraftsim.core.timeline import Journal, TimelineDict
 from kraftsim.events.metadata import BrokerRegistered
@@ -19,6 +19,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from protocol.metadata.m00_register_broker import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
+from protocol.metadata.m07_fence_broker import FenceBrokerRecord
+from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
 from protocol.metadata.m17_broker_registration_change import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE, BrokerRegistrationChangeRecord
 from protocol.metadata.m21_zk_migration_state import NONE
 from protocol.uuids import uuid_text
@@ -184,13 +186,17 @@ def _features(request: BrokerRegistrationRequest) -> dict[str, tuple[int, int]]:
     return features if FEATURE in features else {**features, FEATURE: (MINIMUM_LEVEL, MINIMUM_LEVEL)}
 
 
-def fence_record(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:
+def fence_record(broker: BrokerRegistration, level: MetadataLevel) -> BrokerRegistrationChangeRecord | FenceBrokerRecord:
     """Return the record that puts a broker out of service."""
+    if not level.has_registration_changes:
+        return FenceBrokerRecord(id=broker.broker_id, epoch=broker.broker_epoch)
     return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=FENCE)
 
 
-def unfence_record(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:
+def unfence_record(broker: BrokerRegistration, level: MetadataLevel) -> BrokerRegistrationChangeRecord | UnfenceBrokerRecord:
     """Return the record that lets a broker serve clients."""
+    if not level.has_registration_changes:
+        return UnfenceBrokerRecord(id=broker.broker_id, epoch=broker.broker_epoch)
     return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=UNFENCE)
 
 

@@ -234,6 +234,7 @@ class ControllerState:
         self.registries.rule_changes += 1
 
     def _decide_transition(self, broker: BrokerRegistration, current: BrokerControlState, following: BrokerControlState) -> Decision[None]:
+        level = self.features.metadata_level
         match following:
             case BrokerControlState.SHUTDOWN_NOW:
                 return self._decide_fence(broker, "shut down")  # each time: the record is written even for a broker that is fenced
@@ -244,9 +245,9 @@ class ControllerState:
             case BrokerControlState.UNFENCED:
                 fact = BrokerUnfenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
                 led = self.replication.unfence_records(broker.broker_id)
-                return Decision([unfence_record(broker), *led], None, (fact, *self.replication.facts_of(led)))
+                return Decision([unfence_record(broker, level), *led], None, (fact, *self.replication.facts_of(led)))
             case BrokerControlState.CONTROLLED_SHUTDOWN:
-                begins = [] if broker.in_controlled_shutdown else [controlled_shutdown_record(broker)]
+                begins = [controlled_shutdown_record(broker)] if level.has_controlled_shutdown and not broker.in_controlled_shutdown else []
                 left = self.replication.fence_records(broker.broker_id)
                 return Decision([*begins, *left], None, self.replication.facts_of(left))
 
@@ -269,7 +270,8 @@ class ControllerState:
     def _decide_fence(self, broker: BrokerRegistration, reason: str) -> Decision[None]:
         fact = BrokerFenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, reason=reason)
         left = self.replication.fence_records(broker.broker_id)
-        return Decision([*left, fence_record(broker)], None, (*self.replication.facts_of(left), *(() if broker.fenced else (fact,))))
+        records = [*left, fence_record(broker, self.features.metadata_level)]
+        return Decision(records, None, (*self.replication.facts_of(left), *(() if broker.fenced else (fact,))))
 
     def _apply(self, record: MetadataRecord, offset: int) -> None:
         match record:

@@ -42,6 +42,16 @@ class MetadataLevel(Struct, frozen=True):
         return self.level >= 5
 
     @property
+    def has_registration_changes(self) -> bool:
+        """Since 3.3-IV2 one record says what became of a broker (before: one that fences, and one that unfences)."""
+        return self.level >= 6
+
+    @property
+    def has_controlled_shutdown(self) -> bool:
+        """Since 3.3-IV3 the log says that a broker is shutting down (KIP-841)."""
+        return self.level >= 7
+
+    @property
     def has_migration_state(self) -> bool:
         """Since 3.4-IV0 the log says whether it came from ZooKeeper (KIP-866)."""
         return self.level >= 8

@@ -105,10 +105,11 @@ ASK_FOR_OFFSETS: Final = AskForOffsets()
 class Following:
     """One leader epoch of another broker. The shell asks `wish()` and hands in what comes back; it carries out every step at once."""
 
-    __slots__ = ("_log", "is_halted", "leader_epoch", "leader_id", "needs")
+    __slots__ = ("_log", "_wished", "is_halted", "leader_epoch", "leader_id", "needs")
 
     def __init__(self, log: LogBounds, *, leader_id: int, leader_epoch: int) -> None:
         self._log = log
+        self._wished: FetchWish | None = None
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.is_halted = False
@@ -122,18 +123,28 @@ class Following:
         return None
 
     def wish(self) -> FetchWish | OffsetWish | None:
-        """Return what to ask the leader for; None once it is of no use."""
+        """Return what to ask the leader for, the same object as long as it is the same; None once it is of no use."""
         if self.is_halted:
             return None
         if self.needs is not None:
             return self.needs
-        latest_epoch = self._log.epochs.latest_epoch
-        return FetchWish(
-            fetch_offset=self._log.log_end_offset,
-            last_fetched_epoch=NO_LEADER_EPOCH if latest_epoch is None else latest_epoch,
-            leader_epoch=self.leader_epoch,
-            log_start_offset=self._log.log_start_offset,
-        )
+        log, wished = self._log, self._wished
+        latest_epoch = log.epochs.latest_epoch
+        if latest_epoch is None:
+            latest_epoch = NO_LEADER_EPOCH
+        if (
+            wished is None
+            or wished.fetch_offset != log.log_end_offset
+            or wished.last_fetched_epoch != latest_epoch
+            or wished.log_start_offset != log.log_start_offset
+        ):
+            wished = self._wished = FetchWish(
+                fetch_offset=log.log_end_offset,
+                last_fetched_epoch=latest_epoch,
+                leader_epoch=self.leader_epoch,
+                log_start_offset=log.log_start_offset,
+            )
+        return wished
 
     def on_fetched(
         self,

@@ -28,6 +28,15 @@ class FetchPlan:
         """Tell whether it names everything and asks for a new session."""
         return self.session_epoch == FIRST_SESSION_EPOCH
 
+    def forgotten_by_name(self, names: Mapping[bytes, str]) -> tuple[ReadKey, ...]:
+        """Return what a leader is to forget that knows topics by their names only.
+
+        Where a topic has got another id, its partitions are asked for under the new one and forgotten under the old one: by name that would be the
+        same, and the leader would forget what it was just asked for. Source: FetchRequest.Builder, whose `replaced` is told from version 13 on.
+        """
+        asked = {(names[topic_id], partition) for topic_id, partition in self.asked}
+        return tuple(key for key in self.forgotten if (names[key[0]], key[1]) not in asked)
+
 
 class KeptFetchSession:
     """The session with one leader. `plan` and what comes of it alternate."""
@@ -42,8 +51,9 @@ class KeptFetchSession:
         if self._epoch == FIRST_SESSION_EPOCH:
             self._known = dict(wanted)
             return FetchPlan(self._id, self._epoch, wanted)
-        changed = {key: asked for key, asked in wanted.items() if self._known.get(key) != asked}
-        forgotten = tuple(key for key in self._known if key not in wanted)
+        known = self._known
+        changed = {key: asked for key, asked in wanted.items() if (before := known.get(key)) is not asked and before != asked}
+        forgotten = tuple(key for key in known if key not in wanted)
         self._known = dict(wanted)
         return FetchPlan(self._id, self._epoch, changed, forgotten)
 

@@ -204,6 +204,17 @@ class PartitionReplica:
         proposal = reign.expansion(replica_id, self.high_watermark)
         return FollowerFetch(has_moved=has_advanced and self.advance(now_ms), proposal=self._told(proposal))
 
+    def on_same_fetch(self, replica_id: int, fetch_offset: int, log_start_offset: int, *, now_ms: int, broker_epoch: int) -> bool:
+        """Note that a follower in sync asked again for the end of the log, as before; False if it is otherwise: see `on_follower_fetch`."""
+        reign = self.reign
+        follower = None if reign is None else reign.followers.get(replica_id)
+        if reign is None or follower is None or replica_id not in reign.in_sync or fetch_offset != self.log_end_offset:
+            return False
+        if follower.log_end_offset != fetch_offset or follower.broker_epoch != broker_epoch:
+            return False
+        follower.on_fetch(fetch_offset, log_start_offset, leader_end_offset=fetch_offset, now_ms=now_ms, broker_epoch=broker_epoch)
+        return True
+
     def shrinking(self, now_ms: int) -> IsrProposal | None:
         """Propose that followers leave the in-sync replicas that have been behind for too long."""
         return None if self.reign is None else self._told(self.reign.shrinking(self.log_end_offset, now_ms))

@@ -15,6 +15,7 @@ from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.core.tiered_storage.rebuilding import RestartBehind
 from kraftsim.node.broker.log_directory import LogDirectory
+from kraftsim.node.broker.quiet_rows import QuietRows
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
@@ -26,7 +27,7 @@ from protocol.malformed_batches import MalformedBatch
 class HostedPartition:
     """A partition that this broker hosts. `replica` says whether it leads it or follows."""
 
-    __slots__ = ("home", "is_uncleanable", "log", "partition", "replica", "settings", "snapshots", "topic", "topic_id")
+    __slots__ = ("home", "is_uncleanable", "log", "partition", "quiet_rows", "replica", "settings", "snapshots", "topic", "topic_id")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class HostedPartition:
         """The directory that it lies in."""
         self.is_uncleanable = False
         """Whether the cleaner found what it cannot read."""
+        self.quiet_rows = QuietRows()
 
     @property
     def key(self) -> tuple[str, int]:

@@ -3,7 +3,8 @@
 Source: kafka.log.LogManager.{createAndValidateLogDirs, nextLogDirs, getOrCreateLog, readBrokerEpochFromCleanShutdownFiles}, KIP-112, KIP-858.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from kraftsim.events.nodes import DiskFailed
 from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory, PartitionKey
@@ -83,6 +84,11 @@ class LogDirectories:
             except OSError as failure:
                 on_failure(each, name, "list", failure)
         return sorted(found, key=lambda each: each.directory_id != assigned_id)
+
+    def taken(self, homes: Iterable[LogDirectory]) -> dict[int, int]:
+        """Return how many times each directory is among these, by its place in log.dirs."""
+        places = {id(each): place for place, each in enumerate(self.all)}
+        return Counter(places[id(home)] for home in homes)
 
     def place_for(self, key: PartitionKey, assigned_id: bytes, *, is_new: bool, taken: Mapping[int, int], wish: str | None) -> LogDirectory | None:
         """Return where a partition shall lie that lies nowhere yet: where it is wished, where the controller says, or where there are fewest.

@@ -5,6 +5,7 @@ Source: kafka.server.ReplicaManager, kafka.log.LogManager.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from functools import partial
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.config_control import ALL_BROKERS
@@ -13,6 +14,8 @@ from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.partitions.reign import Appointment, ReignRules
 from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.events.nodes import DiskFailed, LogDirectoryFailed
+from kraftsim.node.at_once import at_once
+from kraftsim.node.broker.checkpoints import Checkpoints
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_cleaner import LogCleaner
@@ -22,6 +25,7 @@ from kraftsim.node.broker.log_directory import PartitionKey as PartitionKey
 from kraftsim.node.broker.partition_opening import open_partition
 from kraftsim.node.broker.replica_moves import ReplicaMoves
 from kraftsim.node.broker.replication.replication import Replication
+from kraftsim.node.broker.retention_upkeep import RetentionUpkeep
 from kraftsim.node.broker.topic_settings import TopicSettings, broker_settings, topic_settings
 from kraftsim.node.identity import NO_DIRECTORY_ID
 from kraftsim.node.log import PartitionLog
@@ -62,6 +66,8 @@ class Partitions:
         self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._following = asyncio.Lock()
         """Held while partitions are hosted and deleted: one after the other."""
+        self._newly_led: list[HostedPartition] = []
+        """What this broker leads in a leader epoch that is not written down yet."""
         self._is_in_office = False
         """Whether this incarnation has been seen in the metadata: before that it neither leads nor follows."""
         self.directories = LogDirectories(shell.world, shell.config)
@@ -83,9 +89,13 @@ class Partitions:
         )
         self._tells_directories = False
         """Whether the cluster's level of metadata knows directories."""
+        self._checkpoints = Checkpoints(lambda: self.directories.online, self._hosted.values, self._in)
         self._wishes: dict[PartitionKey, str] = {}
         """Where partitions shall lie that are not here yet."""
-        self.cleaner = LogCleaner(shell, hosted=self.hosted, settings=settings, delete_expired=self._delete_expired_of, disk_failed=self.disk_failed)
+        self._retention = RetentionUpkeep(shell, self._hosted.values, on_changed, self._lose)
+        self.cleaner = LogCleaner(
+            shell, hosted=self.hosted, settings=settings, delete_expired=self._retention.delete_expired_of, disk_failed=self.disk_failed
+        )
 
     def find(self, topic: str, partition: int) -> HostedPartition | None:
         """Return a partition that is hosted here, led or not."""
@@ -111,8 +121,8 @@ class Partitions:
     def begin_upkeep(self) -> None:
         """Start the tasks that checkpoint, flush and forget from time to time."""
         spawn = self._shell.tasks.spawn
-        spawn(self._every(self._config.log_flush_offset_checkpoint_interval_ms, self._store_checkpoints), "checkpoints")
-        spawn(self._every(self._config.replica_high_watermark_checkpoint_interval_ms, self._store_high_watermarks), "high watermarks")
+        spawn(self._every(self._config.log_flush_offset_checkpoint_interval_ms, self._checkpoints.store), "checkpoints")
+        spawn(self._every(self._config.replica_high_watermark_checkpoint_interval_ms, self._checkpoints.store_high_watermarks), "high watermarks")
         spawn(self._replication.shrink(self._hosted.values), "in-sync replicas")
         spawn(self._retain(), "retention")
         self.cleaner.begin()
@@ -122,18 +132,21 @@ class Partitions:
 
     async def close(self, broker_epoch: int) -> None:
         """Flush and close every log, and leave the mark of a clean stop. The tasks of the node have ended."""
-        for hosted in list(self._hosted.values()):
+        for hosted in self._hosted.values():
             self._stand_down(hosted)
-            try:
-                hosted.seal()
-            except OSError as failure:
-                self._lose(hosted.home, hosted.log.directory, "write", failure)
-            await self._flush(hosted)
-            hosted.log.abort()
-        await self._store_checkpoints()
+        await at_once([partial(self._close_one, hosted) for hosted in self._hosted.values()])
+        await self._checkpoints.store()
         epoch = broker_epoch if self._parts.keeps_shutdown_epoch else None
         for directory in self.directories.online:
-            await self._in(directory, "write", directory.mark_clean_stop(epoch))
+            await self._in(directory, "write", partial(directory.mark_clean_stop, epoch))
+
+    async def _close_one(self, hosted: HostedPartition) -> None:
+        try:
+            hosted.seal()
+        except OSError as failure:
+            self._lose(hosted.home, hosted.log.directory, "write", failure)
+        await self._flush(hosted)
+        hosted.log.abort()
 
     def abort(self) -> None:
         """Give the files back as they are."""
@@ -163,11 +176,21 @@ class Partitions:
                 await self._delete(hosted)
         if changes.configs:
             self._apply_settings(image, changes.configs)
-        for topic, partition in there:
-            await self._follow_one(image, topic, partition)
+        await self._follow_all(image, there)
         if not self._is_in_office and self._is_meant(image):
             self._is_in_office = True
             await self._take_roles(image)
+        await self._store_new_epochs()
+
+    async def _follow_all(self, image: MetadataImage, there: Sequence[tuple[TopicImage, int]]) -> None:
+        await self._host_missing(image, there)
+        for topic, partition in there:
+            await self._follow_one(image, topic, partition)
+
+    async def _store_new_epochs(self) -> None:
+        """Write down since when this broker leads what it was given to lead."""
+        led, self._newly_led = self._newly_led, []
+        await at_once([partial(self._in, hosted.home, "write", hosted.log.store_epochs) for hosted in led])
 
     async def _take_roles(self, image: MetadataImage) -> None:
         """This incarnation is registered: what the metadata said of its partitions before is now said of it."""
@@ -194,10 +217,14 @@ class Partitions:
                 await self._begin_moves_again(home)
             except OSError as failure:
                 self._lose(home, home.path, "list", failure)
-        for topic in list(image.topics()):
-            for partition in sorted(topic.partitions):
-                if self._is_replica(image, topic.topic_id, partition) and (topic.name, partition) not in self._hosted:
-                    await self._follow_one(image, topic, partition)
+        missing = [
+            (topic, partition)
+            for topic in image.topics()
+            for partition in sorted(topic.partitions)
+            if self._is_replica(image, topic.topic_id, partition) and (topic.name, partition) not in self._hosted
+        ]
+        await self._follow_all(image, missing)
+        await self._store_new_epochs()
 
     async def _begin_moves_again(self, home: LogDirectory) -> None:
         """Move what the last run was moving here."""
@@ -244,10 +271,7 @@ class Partitions:
                 await self._delete(hosted)
             return
         if hosted is None or hosted.topic_id != topic.topic_id:
-            hosted = await self._find_home_and_host(image, topic, partition, registered)
-            if hosted is None:
-                return
-            hosted.replica.producer_state.go_by(self._producer_policy(image))
+            return  # it cannot be opened
         self._tell_directory(image, hosted, registered)
         await self._take_role(image, hosted, registered)
         self._on_changed(key)
@@ -288,7 +312,7 @@ class Partitions:
         )
         now_ms = self._world.clock.wall_ms()
         if hosted.replica.lead(appointment, now_ms=now_ms, rules=rules, eligible=self._replication.is_eligible):
-            await self._in(hosted.home, "write", hosted.log.store_epochs())
+            self._newly_led.append(hosted)
         if hosted.owes_flush:  # what followers wait for, though nobody may ever append anything
             self._shell.tasks.spawn(self._flush(hosted), f"flush of {hosted.topic}-{hosted.partition}")
 
@@ -340,27 +364,35 @@ class Partitions:
         except OSError as failure:
             self._lose(home, directory, "delete", failure)
 
-    async def _find_home_and_host(
-        self, image: MetadataImage, topic: TopicImage, partition: int, registered: PartitionRegistration
-    ) -> HostedPartition | None:
-        """Open the log of a partition where it lies, or where it shall lie. None if that cannot be."""
-        key = (topic.name, partition)
+    async def _host_missing(self, image: MetadataImage, there: Sequence[tuple[TopicImage, int]]) -> None:
+        """Open the logs of partitions that are to be here and are not yet, some of them at once, where they lie or where they shall lie."""
+        missing, taken = [], self.directories.taken(each.home for each in self._hosted.values())
+        for topic, partition in there:
+            registered, hosted = topic.partitions[partition], self._hosted.get((topic.name, partition))
+            if self._config.node_id in registered.replicas and (hosted is None or hosted.topic_id != topic.topic_id):
+                home = await self._find_home((topic.name, partition), registered, taken)
+                if home is None:
+                    self._offline[topic.name, partition] = None
+                else:
+                    missing.append(partial(self._host, image, topic, partition, home))
+        await at_once(missing)
+
+    async def _find_home(self, key: PartitionKey, registered: PartitionRegistration, taken: dict[int, int]) -> LogDirectory | None:
+        """Return the directory of a partition. `taken` counts those of each, this one included then."""
         assigned_id = registered.directory_of(self._config.node_id)
         homes = self.directories.holding(key, assigned_id, self._lose)
         for stray in homes[1:]:
             await self._delete_files(stray, partition_directory_name(*key))
-        home = homes[0] if homes else None
-        if home is None:
-            taken: dict[int, int] = {}
-            for each in self._hosted.values():
-                place = self.directories.all.index(each.home)
-                taken[place] = taken.get(place, 0) + 1
-            is_new = not registered.partition_epoch
-            home = self.directories.place_for(key, assigned_id, is_new=is_new, taken=taken, wish=self._wishes.get(key))
-        if home is None:
-            self._offline[key] = None
-            return None
-        settings = self._settings(image, topic.name, len(registered.replicas))
+        is_new = not registered.partition_epoch
+        home = homes[0] if homes else self.directories.place_for(key, assigned_id, is_new=is_new, taken=taken, wish=self._wishes.get(key))
+        if home is not None:
+            place = self.directories.all.index(home)
+            taken[place] = taken.get(place, 0) + 1
+        return home
+
+    async def _host(self, image: MetadataImage, topic: TopicImage, partition: int, home: LogDirectory) -> None:
+        key = (topic.name, partition)
+        settings = self._settings(image, topic.name, len(topic.partitions[partition].replicas))
         try:
             hosted = await open_partition(
                 home, topic, partition, settings, shell=self._shell, parts=self._parts, on_rolled=lambda: self._on_rolled(key)
@@ -368,12 +400,15 @@ class Partitions:
         except OSError as failure:
             self._lose(home, f"{topic.name}-{partition}", "open", failure)
             self._offline[key] = None
-            return None
-        if hosted is not None:
+            return
+        if hosted is not None and not home.is_online:  # it failed while this one was opened
+            hosted.log.abort()
+            self._offline[key] = None
+        elif hosted is not None:
+            hosted.replica.producer_state.go_by(self._producer_policy(image))
             self._hosted[key] = hosted
             self._offline.pop(key, None)
             self._wishes.pop(key, None)
-        return hosted
 
     # Flushing ------------------------------------------------------------------------------------------------------------------------------
 
@@ -413,10 +448,10 @@ class Partitions:
         if hosted is not None:
             self._lose(hosted.home, path, operation, failure)
 
-    async def _in(self, home: LogDirectory, operation: str, work: Awaitable[None]) -> None:
+    async def _in(self, home: LogDirectory, operation: str, work: Callable[[], Awaitable[None]]) -> None:
         """Write something beside the logs."""
         try:
-            await work
+            await work()
         except OSError as failure:
             self._lose(home, home.path, operation, failure)
 
@@ -450,48 +485,15 @@ class Partitions:
             await asyncio.sleep(interval_ms / 1000)
             await work()
 
-    async def _store_checkpoints(self) -> None:
-        """Write how far each log is durable, how far it is replicated, and where it begins."""
-        for home in self.directories.online:
-            hosted = self._in_home(home)
-            await self._in(home, "write", home.store_recovery_points({each.key: each.log.flushed_offset for each in hosted}))
-        await self._store_high_watermarks()
-        for home in self.directories.online:
-            await self._in(home, "write", home.store_log_starts({each.key: each.log.log_start_offset for each in self._in_home(home)}))
-
-    async def _store_high_watermarks(self) -> None:
-        """Write how far each log is replicated: what its next run goes by if it is not its leader."""
-        for home in self.directories.online:
-            await self._in(home, "write", home.store_high_watermarks({each.key: each.replica.high_watermark for each in self._in_home(home)}))
-
-    def _in_home(self, home: LogDirectory) -> list[HostedPartition]:
-        return [hosted for hosted in self._hosted.values() if hosted.home is home]
-
     async def _retain(self) -> None:
         """Delete what is too old, for ever."""
         await asyncio.sleep(self._config.log_initial_task_delay_ms / 1000)
-        await self._delete_expired()
-        await self._every(self._config.log_retention_check_interval_ms, self._delete_expired)
-
-    async def _delete_expired(self) -> None:
-        """Delete what is too old of the logs that the cleaner does not look after."""
-        for hosted in list(self._hosted.values()):
-            is_the_cleaners = hosted.settings.cleaning.is_compacted and self._config.log_cleaner_enable and self._config.log_cleaner_threads
-            if not is_the_cleaners and hosted.log.is_open and hosted.log.gate.is_free:
-                await self._delete_expired_of(hosted)
-
-    async def _delete_expired_of(self, hosted: HostedPartition) -> None:
-        try:
-            if hosted.delete_expired(self._world.clock.wall_ms()):
-                await hosted.log.store_epochs()
-                self._on_changed(hosted.key)
-        except OSError as failure:
-            self._lose(hosted.home, hosted.log.directory, "delete", failure)
+        await self._retention.delete_expired()
+        await self._every(self._config.log_retention_check_interval_ms, self._retention.delete_expired)
 
     async def _expire_producers(self) -> None:
-        now_ms = self._world.clock.wall_ms()
         for hosted in self._hosted.values():
-            hosted.replica.expire_producers(now_ms)
+            hosted.replica.expire_producers(self._world.clock.wall_ms())
 
     async def _flush_all(self) -> None:
         for hosted in list(self._hosted.values()):

@@ -45,19 +45,35 @@ class InitProducerIdClient:
         self._world.note(ClientStopped(client_id=self.client_id, reason="closed"))
         self._world.flush_events()
 
-    async def _ask_one(self) -> int:
+    async def ask_once(self) -> ErrorCode:
+        """Ask the next broker in turn until there is an answer, and return its error, or NONE."""
         while True:
             try:
-                connection = await self._connections.to_any()
-                answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS))
+                answer = await self._answer()
             except OSError:
                 await asyncio.sleep(self._retry_backoff_ms / 1000)
                 continue
-            assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
+            return error_of(answer.error_code)
+
+    async def _ask_one(self) -> int:
+        while True:
+            try:
+                answer = await self._answer()
+            except OSError:
+                await asyncio.sleep(self._retry_backoff_ms / 1000)
+                continue
             error = error_of(answer.error_code)
             if error is ErrorCode.NONE:
-                self._world.note(ClientInitialized(client_id=self.client_id, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch))
                 return answer.producer_id
             if not error.retriable:
                 raise ProducerIdRefused(f"InitProducerId was answered with {error.name}")
             await asyncio.sleep(self._retry_backoff_ms / 1000)
+
+    async def _answer(self) -> InitProducerIdResponse:
+        """Ask the next broker in turn, and note the id if it gives one. Raises OSError kinds."""
+        connection = await self._connections.to_any()
+        answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS))
+        assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
+        if answer.error_code == ErrorCode.NONE:
+            self._world.note(ClientInitialized(client_id=self.client_id, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch))
+        return answer

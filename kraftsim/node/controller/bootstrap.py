@@ -1,15 +1,19 @@
 """What a cluster begins with: `bootstrap.checkpoint`, as kafka-storage format leaves it in the metadata directory, or what goes without saying.
 
 The file is read at every start, whether the log is empty or not, and must be sound; it names the level of metadata.version, and may hold levels of
-other features, SCRAM credentials (format --add-scram), or any other record.
-Source: KIP-778, KIP-900, org.apache.kafka.metadata.bootstrap.{BootstrapDirectory, BootstrapMetadata}.
+other features, SCRAM credentials (format --add-scram), or any other record. It stays as it was written when levels are raised, so since 4.0.1 an old
+level in it ends only a controller whose log is empty.
+Source: KIP-778, KIP-900, KAFKA-19192, org.apache.kafka.metadata.bootstrap.{BootstrapDirectory, BootstrapMetadata}.
 """
+
+from collections.abc import Sequence
 
 from kraftsim.core.metadata.activation import Bootstrap, bootstrap_at
 from kraftsim.core.metadata.metadata_level import FEATURE
 from kraftsim.core.metadata.metadata_versions import FIRST_WITH_FEATURE_RECORDS
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.releases.release import Release
+from kraftsim.releases.traits import BOOTSTRAPS_ARE_READ_WHEN_NEEDED
 from kraftsim.world.interface import Disk
 from protocol.disk.file_names import BOOTSTRAP_CHECKPOINT
 from protocol.disk.malformed_file import MalformedFile
@@ -29,13 +33,19 @@ def load_bootstrap(disk: Disk, release: Release, directory: str) -> Bootstrap:
     except MalformedFile as malformed:
         raise ConfigError(f"{path} cannot be read: {malformed}") from malformed
     levels = [record for record in records if isinstance(record, FeatureLevelRecord)]
-    for record in levels:
-        lowest, highest = release.supported_features.get(record.name, NOT_SUPPORTED)
-        if not lowest <= record.feature_level <= highest:
-            raise ConfigError(f"{path}: {record.name} at level {record.feature_level} is not supported by {release.name} ({lowest} to {highest})")
     found = [record.feature_level for record in levels if record.name == FEATURE]
     if not found:
         raise ConfigError(f"{path}: no FeatureLevelRecord for {FEATURE}")
-    if found[-1] < FIRST_WITH_FEATURE_RECORDS:
-        raise ConfigError(f"{path}: {FEATURE} at level {found[-1]}, before 3.3-IV0, is not supported")
-    return Bootstrap(records=records, metadata_version=found[-1])
+    why = _refusal(levels, release, found[-1])
+    if why is not None and not release.has(BOOTSTRAPS_ARE_READ_WHEN_NEEDED):
+        raise ConfigError(f"{path}: {why}")
+    return Bootstrap(records=records, metadata_version=found[-1], refusal=None if why is None else f"{path}: {why}")
+
+
+def _refusal(levels: Sequence[FeatureLevelRecord], release: Release, metadata_version: int) -> str | None:
+    """Return why a cluster of a release cannot begin at these levels, or None."""
+    for record in levels:
+        lowest, highest = release.supported_features.get(record.name, NOT_SUPPORTED)
+        if not lowest <= record.feature_level <= highest:
+            return f"{record.name} at level {record.feature_level} is not supported by {release.name} ({lowest} to {highest})"
+    return None if metadata_version >= FIRST_WITH_FEATURE_RECORDS else f"{FEATURE} at level {metadata_version}, before 3.3-IV0, is not supported"

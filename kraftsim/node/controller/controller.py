@@ -108,7 +108,7 @@ class Controller:
             self.raft.begin()
             await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers.values(), self.offer))
         except BaseException:
-            await self.shell.tasks.join()
+            await self.shell.tasks.join_all()
             if self._is_loaded:
                 self.raft.close()
             raise
@@ -140,7 +140,7 @@ class Controller:
             await self.migration.close()
         await self._listeners.close()
         await self.raft.stop()
-        await self.shell.tasks.join()
+        await self.shell.tasks.join_all()
         self.raft.close()
         if self._active_epoch is not None:
             self.world.note(ControllerResigned(leader_epoch=self._active_epoch, reason="stopping"))
@@ -248,6 +248,8 @@ class Controller:
         """Return what the log needs first. Raises ActivationRefused."""
         state, migration = self.ledger.state, self.parts.migration_manners(self.config)
         if not self.has_metadata:
+            if self._bootstrap.refusal is not None:
+                raise ActivationRefused(self._bootstrap.refusal)
             in_sync = state.configs.static_min_in_sync_replicas()
             return bootstrap_records(self._bootstrap, self.parts.past_told, min_in_sync_replicas=in_sync, migration=migration)
         return takeover_records(
@@ -282,7 +284,8 @@ class Controller:
             lowest, highest = known.supported_features.get(record.name, (0, 0))
             if not lowest <= record.feature_level <= highest:
                 level = f"{record.name} is finalized at level {record.feature_level}"
-                raise ConfigError(f"kraftsim.release: {level}, and {known.name} knows {lowest} to {highest}: it cannot read this metadata log")
+                way = " (upgrade the level before the release)" if record.feature_level < lowest else ""
+                raise ConfigError(f"kraftsim.release: {level}, and {known.name} knows {lowest} to {highest}: it cannot read this metadata log{way}")
         return record
 
     def _look_at_features(self, last_offset: int) -> None:

@@ -385,7 +385,8 @@ class _Link(asyncio.Protocol):
         """Hand on what is whole; a server that sends anything else is left."""
         try:
             self._frames += self._reader.feed(data)
-            self._has_frame.set()
+            if self._frames:
+                self._has_frame.set()
             if self.is_open:
                 self.deliver()
         except MalformedMessage:

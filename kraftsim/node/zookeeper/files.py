@@ -43,15 +43,23 @@ class ZookeeperFiles:
         cut_bytes = 0
         for zxid, name in self._files("log."):
             data = self._world.disk.read(f"{DIRECTORY}/{name}")
-            cut_bytes = self._replay(keeper, name, data, now_ms) if len(data) >= HEADER_BYTES else len(data)
             if zxid > keeper.last_zxid + 1:
                 raise ConfigError(f"{DIRECTORY}/{name} begins with change {zxid:#x}, and what was before it ends with {keeper.last_zxid:#x}")
+            cut_bytes = self._replay(keeper, name, data, now_ms) if len(data) >= HEADER_BYTES else len(data)
         self._world.note(
             ZookeeperRecovered(zxid=keeper.last_zxid, znodes=len(keeper.tree.znodes), sessions=len(keeper.sessions.by_id), cut_bytes=cut_bytes)
         )
 
     async def begin(self, keeper: Keeper) -> None:
-        """Write the first snapshot, without which ZooKeeper trusts no log. Raises OSError."""
+        """Make durable what was read, and write the first snapshot, without which ZooKeeper trusts no log. Raises OSError.
+
+        A server that was killed leaves changes that only the page cache has. Clients are told of them from now on, and what comes is written behind
+        them: a power loss must not take them out of the middle.
+        """
+        for _, name in self._files("log."):
+            log = self._world.disk.open(f"{DIRECTORY}/{name}")
+            await log.flush()
+            log.close()
         if not self._files("snapshot."):
             await self._write_snapshot(keeper)
 

@@ -26,6 +26,7 @@ LISTENER: Final = "CLIENT"
 SECRET_BYTES: Final = 16
 SECRET_FILE: Final = "session-secret"
 WAITING_MAX: Final = 1000
+LOOK_S: Final = 0.001
 """So many requests may wait before their senders are not read any more."""
 
 
@@ -108,7 +109,7 @@ class ZookeeperServer:
         if self._server is not None:
             self._server.close()
         while self._waiting:
-            await asyncio.sleep(0)
+            await asyncio.sleep(LOOK_S)  # what is served before is being written
         for connection in list(self.connections.values()):
             connection.close()
         await self._tasks.join()

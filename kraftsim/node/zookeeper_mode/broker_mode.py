@@ -4,7 +4,8 @@ What comes this way becomes records for the same image that KRaft brokers have, 
 Source: kafka.server.KafkaServer (2.3 to 3.9).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
@@ -69,6 +70,10 @@ class ControllerPart(DecidesHere, Protocol):
         """Take note of what was read in ZooKeeper, if it is the controller."""
         ...
 
+    def stand_no_more(self) -> None:
+        """Go on as the controller until the end, but do not become it any more."""
+        ...
+
     async def stop(self) -> None:
         """Resign in good order."""
         ...
@@ -96,6 +101,7 @@ class ZookeeperMode:
         """inter.broker.protocol.version."""
         self._image = broker.parts.metadata_image()
         self._czxid = NO_BROKER_EPOCH
+        self._is_up = False
         self.session = ZookeeperSession(self.shell, self._on_expired, self._on_renewed)
         self.received = self._receiver()
         self.requests = ControlRequests(self, self.received, self._on_told)
@@ -181,24 +187,43 @@ class ZookeeperMode:
         Raises ZookeeperUnreachable, InconsistentClusterId, ConfigError.
         """
         broker = self.broker
-        try:
-            await self.session.start()
+
+        async def learn() -> None:
             await create_chroot(self.session, broker.config)
             await create_persistent_paths(self.session)
             broker.belongs_to(await cluster_id_of(self.session, broker.world, broker.config))
-        except ZookeeperRefused as refused:
-            self.session.abort()
-            raise OSError(f"zookeeper.connect: {refused}") from refused
-        except BaseException:
-            self.session.abort()
-            raise
+
+        with self._given_up_if_refused():
+            await self.session.start()
+            await self._come_up(learn)
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
         """Register, once everything else is ready. Raises BrokerIdTaken."""
-        self.session.note_began()
-        try:
+
+        async def be_there() -> None:
             await self._read_all()
             await self._register()
+
+        with self._given_up_if_refused():
+            self.session.note_began()
+            await self._come_up(be_there)
+        self._is_up = True
+
+    async def _come_up(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it in the next session if this one ends meanwhile, where somebody is said to start again whoever gives up; Apache Kafka gives up."""
+        while True:
+            try:
+                await work()
+                return
+            except ZookeeperRefused as refused:
+                if refused.error != ZookeeperError.SESSION_EXPIRED or not self.broker.config.registration_wait_ms:
+                    raise
+            await self.session.until_there_is_one()
+
+    @contextmanager
+    def _given_up_if_refused(self) -> Iterator[None]:
+        try:
+            yield
         except ZookeeperRefused as refused:
             self.session.abort()
             raise OSError(f"zookeeper.connect: {refused}") from refused
@@ -284,6 +309,8 @@ class ZookeeperMode:
 
     async def _on_renewed(self) -> None:
         """Be there again, under a new epoch, and look what was missed."""
+        if not self._is_up:
+            return  # whatever comes up goes on in this session
         try:
             await self._register()
             await self._read_all()
@@ -302,13 +329,16 @@ class ZookeeperMode:
             await self._departure.run()
 
     async def stop(self) -> None:
-        """Be the controller no more."""
+        """Do not become the controller any more; who is goes on to be while logs are closed: brokers have not heard of all that follows from this."""
         self._departure.close()
         if self.controller is not None:
-            await self.controller.stop()
+            self.controller.stand_no_more()
 
     async def finish(self) -> None:
-        """End the session: the broker's znode goes."""
+        """Be the controller no more, and end the session: the broker's znode goes."""
+        if self.controller is not None:
+            await self.controller.stop()
+            await self.shell.tasks.join_all()
         await self.session.close()
 
     def abort(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.endpoints import Endpoint
-from kraftsim.node.identity import random_uuid
+from kraftsim.node.identity import CLUSTER_ID_KEY, random_uuid
 from kraftsim.node.zookeeper.client import OPEN_TO_ALL, ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.session import ZookeeperSession
 from kraftsim.world.interface import World
@@ -20,7 +20,6 @@ from protocol.zookeeper.kafka_znodes import CLUSTER_ID, PERSISTENT_PATHS, Broker
 from protocol.zookeeper.op_codes import ANY_VERSION, CreateMode, OpCode, ZookeeperError
 from protocol.zookeeper.znodes import CreateRequest, SetDataRequest
 
-CLUSTER_ID_KEY = "kraftsim.cluster.id"
 PLAINTEXT = "PLAINTEXT"
 NO_PORT = -1
 LOOK_AGAIN_MS = 500

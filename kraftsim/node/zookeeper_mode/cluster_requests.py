@@ -15,7 +15,7 @@ from kraftsim.core.zookeeper_mode.partition_rules import in_sync_with
 from kraftsim.events.event import Event
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.zookeeper.client import ZookeeperRefused
-from kraftsim.node.zookeeper_mode.producer_id_blocks import claim_block
+from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import NO_BROKER_EPOCH, ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 from protocol.messages.k56_alter_partition import (
@@ -121,10 +121,7 @@ def _told(number: int, partition: PartitionRegistration) -> AlterPartitionDataRe
 
 
 def allocate_producer_ids(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Take the next block of producer ids out of ZooKeeper on behalf of a broker.
-
-    Only the version of the block's znode stands in the way of another controller, not the epoch of this one: so it is in Kafka, too.
-    """
+    """Take the next block of producer ids out of ZooKeeper on behalf of a broker."""
     request = call.body
     assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
     broker = reign.ledger.state.cluster.broker(request.broker_id)
@@ -133,16 +130,20 @@ def allocate_producer_ids(reign: "Reign", call: Call) -> Answer | Deferred:
     if broker.broker_epoch != request.broker_epoch:
         return AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     later = Deferred()
-    reign.shell.tasks.spawn(_claim(reign, request.broker_id, later), "producer-id-block")
+    reign.shell.tasks.spawn(reign.controller.guarded(reign, lambda: _claim(reign, request.broker_id, later)), "producer-id-block")
     return later
 
 
 async def _claim(reign: "Reign", broker_id: int, later: Deferred) -> None:
+    """Answer with a block. Raises ControllerMoved when that is answered, too: whoever is controller now gives the next one."""
     try:
-        block = await claim_block(reign.client, broker_id, reign.world.note)
+        block = await reign.blocks.take(broker_id, reign.world.note)
     except ZookeeperRefused:
         later.complete(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
         return
+    except ControllerMoved:
+        later.complete(AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER))
+        raise
     if isinstance(block, Refusal):
         later.complete(AllocateProducerIdsResponse(error_code=block.error))
     else:

@@ -14,8 +14,10 @@ from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.events.zookeeper_controllers import ZookeeperControllerElected, ZookeeperControllerResigned
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.node.call import Answer, Call, Deferred
-from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.controller_requests import answer_to
+from kraftsim.node.zookeeper_mode.fenced_writes import FencedWrites
+from kraftsim.node.zookeeper_mode.producer_id_blocks import ControllerBlocks
 from kraftsim.node.zookeeper_mode.reign import Reign
 from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved, create_request, set_request
 from protocol.malformed import MalformedMessage
@@ -73,6 +75,7 @@ class ZookeeperController:
         self._is_electing = False
         self._looks_again = False
         self._is_over = False
+        self._is_leaving = False
         mode.listen(self._on_event)
 
     @property
@@ -141,12 +144,13 @@ class ZookeeperController:
                 raise
             if self.reign is not None and (self.controller_id != self.config.node_id or stat.ephemeral_owner != self.reign.client.session):
                 self._resign("somebody else is controller")
-            elif self.reign is None and self.controller_id == self.config.node_id and stat.ephemeral_owner == client.session:
+            elif self.reign is None and self.controller_id == self.config.node_id and stat.ephemeral_owner == client.session and not self._is_leaving:
                 await self._take_up()  # made by a request whose connection was lost
             return
         self._resign("/controller is gone")
         self.controller_id = NOBODY
-        await self._stand()
+        if not self._is_leaving:
+            await self._stand()
 
     async def _stand(self) -> None:
         """Make /controller and count /controller_epoch up, both or neither. Raises ZookeeperRefused, MalformedMessage."""
@@ -245,6 +249,13 @@ class ZookeeperController:
         self.controller_id = NOBODY
         self._resign("the session is over")
 
+    def stand_no_more(self) -> None:
+        """The broker is about to stop: who is controller goes on telling brokers what they must know, but does not become it any more.
+
+        Source: KafkaServer.shutdown ends the controller behind the log manager.
+        """
+        self._is_leaving = True
+
     async def stop(self) -> None:
         """Resign in good order."""
         self._is_over = True
@@ -257,6 +268,10 @@ class ZookeeperController:
             self.reign.abort()
 
     # What a reign is made of -----------------------------------------------------------------------------------------------------------------------
+
+    def new_blocks(self, client: ZookeeperClient, writes: FencedWrites) -> ControllerBlocks:
+        """Return what takes blocks of producer ids in a reign."""
+        return self.mode.broker.parts.controller_blocks(client, writes)
 
     def new_state(self) -> ControllerState:
         """Return the state of a cluster of which nothing is known."""

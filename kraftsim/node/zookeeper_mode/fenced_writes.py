@@ -12,6 +12,7 @@ from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
 from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved, check_request, expanded, requests_of
 from protocol.zookeeper.kafka_znodes import CONTROLLER_EPOCH
+from protocol.zookeeper.multi import Asked
 from protocol.zookeeper.op_codes import ANY_VERSION, ZookeeperError
 
 RETRY_MS: Final = 100
@@ -30,14 +31,21 @@ class FencedWrites:
             resolved = await self._retried_resolution(writes)
             try:
                 asked = [request for write in resolved for request in requests_of(write)]
-                await self._client.multi([check_request(CONTROLLER_EPOCH, self._epoch_version), *asked])
+                await self.attempt(asked)
                 return
             except ZookeeperRefused as refused:
-                if refused.path == CONTROLLER_EPOCH and refused.error == ZookeeperError.BAD_VERSION:
-                    raise ControllerMoved(f"{CONTROLLER_EPOCH} has another version than this controller gave it") from refused
                 self._raise_unless_lost(refused)
             if await self._has_happened(resolved):
                 return
+
+    async def attempt(self, asked: Sequence[Asked]) -> None:
+        """Do all of it once. Raises ControllerMoved, and ZookeeperRefused: after a lost connection nobody knows whether it was done."""
+        try:
+            await self._client.multi([check_request(CONTROLLER_EPOCH, self._epoch_version), *asked])
+        except ZookeeperRefused as refused:
+            if refused.path == CONTROLLER_EPOCH and refused.error == ZookeeperError.BAD_VERSION:
+                raise ControllerMoved(f"{CONTROLLER_EPOCH} has another version than this controller gave it") from refused
+            raise
 
     async def _retried_resolution(self, writes: Sequence[ZnodeWrite]) -> list[ZnodeWrite]:
         while True:

@@ -6,6 +6,7 @@ Source: kafka.server.ReplicaManager.{stopReplicas, becomeLeaderOrFollower, updat
 """
 
 from collections.abc import Collection
+from functools import partial
 
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.zookeeper_mode.received_metadata import HeldPartition
@@ -46,7 +47,7 @@ class ToldPartitions(Partitions):
         for hosted in self.hosted():
             if hosted.topic == topic:
                 hosted.topic_id = topic_id
-                await self._in(hosted.home, "write", hosted.log.store_topic_id(topic_id))
+                await self._in(hosted.home, "write", partial(hosted.log.store_topic_id, topic_id))
 
     async def stop_replica(self, key: PartitionKey, *, deletes: bool) -> None:
         """Serve a partition no more; delete it if told so, also one that was not opened in this run."""

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from kraftsim.core.partitions.in_sync_replicas import IsrProposal
+from kraftsim.core.partitions.in_sync_replicas import After, IsrProposal
 from kraftsim.core.partitions.partition_replica import AgreedIsr
 from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.broker.replication.isr_changes import IsrChanges
+from kraftsim.node.broker.replication.isr_changes import RETRY_MS, IsrChanges
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.zookeeper.client import ZookeeperRefused
@@ -58,13 +58,22 @@ class IsrZnodes(IsrChanges):
         self._shell.tasks.spawn(self._write(hosted, proposal), f"isr of {hosted.topic}-{hosted.partition}")
 
     async def _write(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
-        try:
-            outcome = await self._set(hosted, proposal)
-        except (ZookeeperRefused, MalformedMessage):
-            outcome = ErrorCode.INVALID_UPDATE_VERSION  # whoever knows better will tell
-        if isinstance(outcome, AgreedIsr):
-            self._note(hosted)
-        self._settle(hosted, proposal, outcome)
+        """Write a set, and again in the next session if one ends meanwhile: nobody else would ever say what became of it."""
+        after = After.RETRY
+        while after is After.RETRY:
+            try:
+                outcome = await self._set(hosted, proposal)
+            except MalformedMessage:
+                outcome = ErrorCode.INVALID_UPDATE_VERSION  # whoever knows better will tell
+            except ZookeeperRefused as refused:
+                is_over = refused.error == ZookeeperError.SESSION_EXPIRED
+                outcome = ErrorCode.UNKNOWN_SERVER_ERROR if is_over else ErrorCode.INVALID_UPDATE_VERSION
+            if isinstance(outcome, AgreedIsr):
+                self._note(hosted)
+            after = self._settle(hosted, proposal, outcome)
+            if after is After.RETRY:
+                await asyncio.sleep(RETRY_MS / 1000)
+                await self._session.until_there_is_one()
 
     async def _set(self, hosted: HostedPartition, proposal: IsrProposal) -> AgreedIsr | ErrorCode:
         """Return what holds from now on. INVALID_UPDATE_VERSION where another one was quicker, unless that was this broker's own write."""

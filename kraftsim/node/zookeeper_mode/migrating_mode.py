@@ -151,7 +151,7 @@ class MigratingMode(ZookeeperMode):
         await super().leave()
 
     async def stop(self) -> None:
-        """Send no heartbeats any more, fetch nothing, and be the controller no more."""
+        """Send no heartbeats any more, fetch nothing, and do not become the controller any more."""
         await super().stop()
         self._heartbeats.close()
         if self._raft is not None:

@@ -110,11 +110,13 @@ class Moves:
             return
         with read_at(PREFERRED_REPLICA_ELECTION):
             asked = parse_partitions(data)
+        wanted = []
         for topic, number in asked:
             key = self._key(topic, number)
             partition = None if key is None else self._reign.partition(key)
             if key is not None and partition is not None and not partition.has_preferred_leader and not self._reign.is_going(key):
-                self._reign.elect_preferred([key])
+                wanted.append(key)
+        self._reign.elect_preferred(wanted)
         await self._reign.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=PREFERRED_REPLICA_ELECTION)])
         self._reign.has_happened("preferred")
 

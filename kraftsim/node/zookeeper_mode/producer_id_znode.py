@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kraftsim.core.decision import Refusal
 from kraftsim.node.outbound import OnAnswer
 from kraftsim.node.zookeeper.client import ZookeeperRefused
-from kraftsim.node.zookeeper_mode.producer_id_blocks import BY_BROKER, claim_block
+from kraftsim.node.zookeeper_mode.producer_id_blocks import Blocks
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.schema import Message
@@ -30,9 +30,7 @@ class ZnodeBlocks:
     async def _take(self, on_answer: OnAnswer) -> None:
         mode = self._mode
         try:
-            block = await mode.session.until_connected(
-                lambda client: claim_block(client, mode.shell.config.node_id, mode.shell.world.note, given_by=BY_BROKER)
-            )
+            block = await mode.session.until_connected(lambda client: Blocks(client).take(mode.shell.config.node_id, mode.shell.world.note))
         except ZookeeperRefused:
             on_answer(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
             return

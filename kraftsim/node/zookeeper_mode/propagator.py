@@ -87,7 +87,7 @@ class _Channel:
         self._queue: deque[ToBroker] = deque()
         self._has_work = asyncio.Event()
         self._connection: PeerConnection | None = None
-        self._task = shell.tasks.spawn(self._serve(), f"controller-to-broker-{broker_id}")
+        self._task = shell.tasks.spawn(self._serve(), f"controller-to-broker-{broker_id}", lasts=True)
 
     @property
     def queued_count(self) -> int:

@@ -6,6 +6,7 @@ acts by what it sees in ZooKeeper, one thing after the other, and by what it is 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
@@ -66,6 +67,7 @@ class Reign:
         self.controller_epoch = controller_epoch
         self.is_active = False
         self.writes = FencedWrites(client, epoch_version)
+        self.blocks = controller.new_blocks(client, self.writes)
         self.ledger = ZnodeLedger(
             self.world, controller.new_state(), controller_epoch=controller_epoch, carry=self.writes.carry, on_applied=self._on_applied
         )
@@ -172,7 +174,7 @@ class Reign:
         self.world.note(ZnodeNotUnderstood(path=malformed.path, reason=malformed.reason))
 
     def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        self._tasks.append(self.shell.tasks.spawn(self.controller.guarded(self, work), name))
+        self._tasks.append(self.shell.tasks.spawn(self.controller.guarded(self, work), name, lasts=True))
 
     # Looking at partitions -------------------------------------------------------------------------------------------------------------------------
 
@@ -241,25 +243,28 @@ class Reign:
         )
 
     def elect_preferred(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, bool]:
-        """Elect the first replicas of partitions, and return which of them lead now."""
-        outcomes: dict[PartitionKey, bool] = {}
+        """Elect the first replicas of partitions, all at once, and return which of them lead now."""
+        elected: dict[PartitionKey, PartitionRegistration | None] = {}
         for key in keys:
             partition = self.partition(key)
             assert partition is not None, "only what is there is elected for"
-            after = elected_of(partition, partition.replicas[:1], lambda replica, key=key: self.is_online(replica, key))  # type: ignore[misc]
-            outcomes[key] = after is not None
-            self.change([(key, after)])
-        return outcomes
+            elected[key] = elected_of(partition, partition.replicas[:1], partial(self._is_online_for, key))
+        self.change(elected.items())
+        return {key: after is not None for key, after in elected.items()}
 
-    def elect_uncleanly(self, key: PartitionKey) -> bool:
-        """Elect a leader of a partition, whatever it lacks, and tell whether there is one now."""
-        partition = self.partition(key)
-        assert partition is not None, "only what is there is elected for"
-        after = elected_offline(
-            partition, lambda replica: self.is_online(replica, key), allows_unclean=True, marks_recovery=self.protocol.has_leader_recovery
-        )
-        self.change([(key, after)])
-        return after is not None
+    def elect_uncleanly(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, bool]:
+        """Elect leaders of partitions, whatever they lack, all at once, and return which have one now."""
+        elected: dict[PartitionKey, PartitionRegistration | None] = {}
+        for key in keys:
+            partition = self.partition(key)
+            assert partition is not None, "only what is there is elected for"
+            is_online = partial(self._is_online_for, key)
+            elected[key] = elected_offline(partition, is_online, allows_unclean=True, marks_recovery=self.protocol.has_leader_recovery)
+        self.change(elected.items())
+        return {key: after is not None for key, after in elected.items()}
+
+    def _is_online_for(self, key: PartitionKey, broker_id: int) -> bool:
+        return self.is_online(broker_id, key)
 
     async def _look_again(self, _: str) -> None:
         """Decide anew what was undone because a leader had written its in-sync replicas meanwhile."""

@@ -63,6 +63,10 @@ class ZookeeperSession:
                 if refused.error != ZookeeperError.CONNECTION_LOSS or self._is_over:
                     raise
 
+    async def until_there_is_one(self) -> None:
+        """Return at once if there is a session, or when another one has begun after this was over."""
+        await self._connected.wait()
+
     async def close(self) -> None:
         """End the session, so that what is ephemeral goes at once."""
         self._is_over = True
@@ -96,13 +100,13 @@ class ZookeeperSession:
             self._connected.set()
         elif state is SessionState.EXPIRED:
             self._shell.world.note(BrokerSessionLost(session=self.client.session))
+            self._connected.clear()
             self._on_expired()
             self._shell.tasks.spawn(self._renew(), "zookeeper-session-renewal")
 
     async def _renew(self) -> None:
         """Begin another session, however long that takes."""
         self.former_session = self.client.session
-        self._connected.clear()
         self.client = self._new_client()
         self.client.start()
         await self._connected.wait()

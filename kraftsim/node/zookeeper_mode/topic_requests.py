@@ -6,7 +6,7 @@ Source: kafka.server.{ZkAdminManager, DelayedCreatePartitions, DelayedDeleteTopi
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftsim.core.decision import Decision, Refusal
@@ -246,9 +246,14 @@ def elect_leaders(reign: "Reign", call: Call) -> Answer | Deferred:
         asked = [(topic.name, [number for number in sorted(topic.partitions) if _was_led(topic, number)]) for topic in topics.topics()]
     else:
         asked = [(row.topic, list(row.partitions)) for row in request.topic_partitions]
+    judged = {
+        (name, number): _electable(reign, topics.topic_id(name), number, election) for name, numbers in asked for number in dict.fromkeys(numbers)
+    }
+    keys = [key for key in judged.values() if not isinstance(key, Refusal)]
+    held = reign.elect_preferred(keys) if election is Election.PREFERRED else reign.elect_uncleanly(keys)
     rows = []
     for name, numbers in asked:
-        outcomes = [(number, _elect(reign, topics.topic_id(name), number, election)) for number in dict.fromkeys(numbers)]
+        outcomes = [(number, _outcome(reign, judged[name, number], held, election)) for number in dict.fromkeys(numbers)]
         results = [_elected(number, refusal) for number, refusal in outcomes if not (asks_for_all and refusal == NOT_NEEDED)]
         if results:
             rows.append(ReplicaElectionResult(topic=name, partition_result=results))
@@ -260,7 +265,8 @@ def _was_led(topic: Topic, number: int) -> bool:
     return topic.partitions[number].partition_epoch != NOT_MADE
 
 
-def _elect(reign: "Reign", topic_id: bytes | None, number: int, election: Election) -> Refusal | None:
+def _electable(reign: "Reign", topic_id: bytes | None, number: int, election: Election) -> PartitionKey | Refusal:
+    """Return the partition to hold an election for, or why there is none."""
     key: PartitionKey | None = None if topic_id is None else (topic_id, number)
     partition = None if key is None else reign.partition(key)
     if key is None or partition is None:
@@ -270,17 +276,16 @@ def _elect(reign: "Reign", topic_id: bytes | None, number: int, election: Electi
     if partition.partition_epoch == NOT_MADE:
         return Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if election is Election.PREFERRED else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     is_led = partition.has_leader and reign.ledger.state.cluster.is_active(partition.leader)
-    if partition.has_preferred_leader if election is Election.PREFERRED else is_led:
-        return NOT_NEEDED
-    if election is Election.PREFERRED:
-        elected = reign.elect_preferred([key])[key]
-        error = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    else:
-        elected = reign.elect_uncleanly(key)
-        error = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    strategy = "PreferredReplicaPartitionLeaderElectionStrategy" if election is Election.PREFERRED else "OfflinePartitionLeaderElectionStrategy(true)"
-    why = f"Failed to elect leader for partition {reign.topic_of(key).name}-{number} under strategy {strategy}"
-    return None if elected else Refusal(error, why)
+    return NOT_NEEDED if (partition.has_preferred_leader if election is Election.PREFERRED else is_led) else key
+
+
+def _outcome(reign: "Reign", judged: PartitionKey | Refusal, held: Mapping[PartitionKey, bool], election: Election) -> Refusal | None:
+    if isinstance(judged, Refusal) or held[judged]:
+        return judged if isinstance(judged, Refusal) else None
+    is_preferred = election is Election.PREFERRED
+    error = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    strategy = "PreferredReplicaPartitionLeaderElectionStrategy" if is_preferred else "OfflinePartitionLeaderElectionStrategy(true)"
+    return Refusal(error, f"Failed to elect leader for partition {reign.topic_of(judged).name}-{judged[1]} under strategy {strategy}")
 
 
 def _elected(number: int, refusal: Refusal | None) -> PartitionResult:

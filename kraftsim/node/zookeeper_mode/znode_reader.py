@@ -9,13 +9,12 @@ from typing import Final
 
 from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper_mode.znode_writer import IN_FLIGHT_MAX
 from protocol.zookeeper.kafka_access_znodes import ACLS, DELEGATION_TOKENS, EXTENDED_ACLS
 from protocol.zookeeper.kafka_znodes import CONFIG, CONFIG_TYPES, DELETE_TOPICS, PRODUCER_ID_BLOCK, TOPICS
 from protocol.zookeeper.op_codes import ZookeeperError
 from protocol.zookeeper.znodes import Stat
 
-IN_FLIGHT_MAX: Final = 10
-"""Kafka's zookeeper.max.in.flight.requests."""
 ROOTS: Final = (TOPICS, *(f"{CONFIG}/{each}" for each in CONFIG_TYPES), DELETE_TOPICS, ACLS, EXTENDED_ACLS, DELEGATION_TOKENS)
 """Below these stands all that a controller needs, or a migration copies."""
 

@@ -16,6 +16,8 @@ from protocol.zookeeper.op_codes import ANY_VERSION, CreateMode, OpCode, Zookeep
 from protocol.zookeeper.znodes import CreateRequest, SetDataRequest, StatResponse, VersionedPath
 
 RETRY_MS: Final = 100
+IN_FLIGHT_MAX: Final = 10
+"""Kafka's zookeeper.max.in.flight.requests."""
 PASSED_OVER: Final = {
     WriteKind.CREATE: (ZookeeperError.NODE_EXISTS,),
     WriteKind.DROP: (ZookeeperError.NO_NODE,),
@@ -43,12 +45,17 @@ class MigrationWriter:
     async def carry_out(self, operation: ZnodeOperation, migration_data: bytes) -> None:
         """Do all of an operation, then tell brokers; its last write says /migration anew.
 
+        Znodes that are only given other data, as the states of partitions are, are written several at once.
         Raises ControllerMoved, MigrationConflict, ZookeeperRefused.
         """
         writes = [each for write in operation.writes for each in await expanded(self._client, write)]
-        for place, write in enumerate(writes):
+        apart = writes[:-1] if all(write.kind is WriteKind.SET for write in writes) else []
+        for first in range(0, len(apart), IN_FLIGHT_MAX):
+            await self._do_together(apart[first : first + IN_FLIGHT_MAX])
+        rest = writes[len(apart) :]
+        for place, write in enumerate(rest):
             known = self.migration_version
-            is_last = place == len(writes) - 1
+            is_last = place == len(rest) - 1
             for request in requests_of(write):
                 migration = set_request(MIGRATION, migration_data, known) if is_last else check_request(MIGRATION, known)
                 if await self._do([check_request(CONTROLLER_EPOCH, self._epoch_version), migration, request], write):
@@ -56,6 +63,14 @@ class MigrationWriter:
                 await create_above(self._client, write.path)
         if operation.notification is not None:
             await retried(self._client, requests_of(operation.notification))
+
+    async def _do_together(self, writes: Sequence[ZnodeWrite]) -> None:
+        """Give some znodes other data, before any of the answers is there."""
+        checks = [check_request(CONTROLLER_EPOCH, self._epoch_version), check_request(MIGRATION, self.migration_version)]
+        asked = (self._do([*checks, set_request(write.path, write.data, write.version)], write) for write in writes)
+        for outcome in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def _do(self, asked: Sequence[Asked], write: ZnodeWrite) -> bool:
         """Do one request; False if what it is about is not there, but can be made."""

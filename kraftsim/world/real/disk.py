@@ -7,12 +7,15 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from zlib import crc32
 
 from kraftsim.world.interface import File
 from kraftsim.world.paths import checked, directory_of
 from kraftsim.world.real.file import TEMPORARY_SUFFIX, RealFile, sync_directory
 
 SYNC_THREADS_MAX = 4
+RENAME_THREADS = 4
+"""Each directory has one of them, so that replacements in it keep the order of the calls."""
 
 
 class RealDisk:
@@ -22,7 +25,7 @@ class RealDisk:
         self.root = root
         root.mkdir(parents=True, exist_ok=True)
         self._flushes = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="flush")
-        self._renames = ThreadPoolExecutor(1, thread_name_prefix="rename")
+        self._renames = [ThreadPoolExecutor(1, thread_name_prefix="rename") for _ in range(RENAME_THREADS)]
         self._unflushed_directories: set[str] = set()
 
     def open(self, path: str) -> File:
@@ -47,20 +50,22 @@ class RealDisk:
             return file.readall()
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Write a whole file so that after any crash either the old or the new one is there. One thread keeps them in the order of the calls."""
+        """Write a whole file so that after any crash either the old or the new one is there. One thread for a directory keeps the order of calls."""
         self._make_directory(directory_of(checked(path)))
         places = self._take_unflushed(directory_of(path))
-        await asyncio.get_running_loop().run_in_executor(self._renames, _write_and_rename, self._place(path), data, places)
+        thread = self._thread_of(directory_of(path))
+        await asyncio.get_running_loop().run_in_executor(thread, _write_and_rename, self._place(path), data, places)
 
     def remove(self, path: str) -> None:
         """Delete a file."""
         os.unlink(self._place(path))
 
     async def rename(self, path: str, new_path: str) -> None:
-        """Give a file another name in its directory, durably. The thread of the replacements keeps both kinds in the order of the calls."""
+        """Give a file another name in its directory, durably. The thread of the replacements there keeps both kinds in the order of the calls."""
         assert directory_of(checked(path)) == directory_of(checked(new_path)), "a file stays in its directory"
         places = self._take_unflushed(directory_of(path))
-        await asyncio.get_running_loop().run_in_executor(self._renames, _rename, self._place(path), self._place(new_path), places)
+        thread = self._thread_of(directory_of(path))
+        await asyncio.get_running_loop().run_in_executor(thread, _rename, self._place(path), self._place(new_path), places)
 
     def move_directory(self, directory: str, new_directory: str) -> None:
         """Give a directory another name; one of that name goes if it is empty."""
@@ -69,7 +74,7 @@ class RealDisk:
 
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
-        await asyncio.get_running_loop().run_in_executor(self._renames, _sync_directories, self._take_unflushed(directory))
+        await asyncio.get_running_loop().run_in_executor(self._thread_of(directory), _sync_directories, self._take_unflushed(directory))
 
     def space(self) -> tuple[int, int]:
         """Return the size of the file system, and what is left of it for whoever is not its administrator."""
@@ -79,7 +84,11 @@ class RealDisk:
     def close(self) -> None:
         """Let the worker threads go. A file that is being replaced is waited for: the next incarnation must not find it replaced later."""
         self._flushes.shutdown(wait=False)
-        self._renames.shutdown(wait=True, cancel_futures=True)
+        for thread in self._renames:
+            thread.shutdown(wait=True, cancel_futures=True)
+
+    def _thread_of(self, directory: str) -> ThreadPoolExecutor:
+        return self._renames[crc32(directory.encode()) % RENAME_THREADS]
 
     def _place(self, path: str) -> str:
         return os.path.join(self.root, checked(path)) if path else str(self.root)

@@ -224,16 +224,15 @@ class SimulatedDisk:
 
 
 class SimulatedFile:
-    """An open file; implements `kraftsim.world.interface.File`."""
+    """An open file; implements `kraftsim.world.interface.File`. Nobody has to do with it when it is closed: on a real disk that would be an error."""
 
-    __slots__ = ("_disk", "_inode", "_is_closed", "_kind", "path")
+    __slots__ = ("_disk", "_kind", "_opened", "path")
 
     def __init__(self, path: str, inode: Inode, disk: SimulatedDisk) -> None:
         self.path = path
-        self._inode = inode
+        self._opened: Inode | None = inode
         self._disk = disk
         self._kind = file_class(path)
-        self._is_closed = False
 
     @property
     def size_bytes(self) -> int:
@@ -242,7 +241,6 @@ class SimulatedFile:
 
     def append(self, chunks: Sequence[Chunk]) -> int:
         """Write the chunks at the end and return the position of the first byte."""
-        assert not self._is_closed, f"{self.path} is closed"
         return self._disk.write(self._inode, self._kind, chunks)
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -265,8 +263,13 @@ class SimulatedFile:
         await self._disk.sync(self._inode, self._kind)
 
     def close(self) -> None:
-        """Give the file back."""
-        self._is_closed = True
+        """Give the file back; a flush under way goes on."""
+        self._opened = None
+
+    @property
+    def _inode(self) -> Inode:
+        assert self._opened is not None, f"{self.path} is closed"
+        return self._opened
 
 
 def _finish(done: "asyncio.Future[None]", end: Callable[[Unpack[Ts]], None], args: tuple[*Ts]) -> None:

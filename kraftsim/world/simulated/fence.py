@@ -12,10 +12,12 @@ from types import FrameType
 from kraftsim.world.simulated.ambient import is_running, running_process
 from kraftsim.world.simulated.call_site import escape
 from kraftsim.world.simulated.host import Process
-from kraftsim.world.simulated.routes import AUDITED, AUDITED_FROM_NODES, GUARDED, GUARDED_FROM_NODES
+from kraftsim.world.simulated.routes import AUDITED, AUDITED_FROM_NODES, GUARDED, GUARDED_FROM_NODES, MAPPED
 
 SOURCE_READERS = ("importlib._bootstrap", "inspect", "linecache", "pkgutil", "protocol.numbered_files", "tokenize", "traceback")
 """Files of modules are looked for and read when they are imported (whoever's loader does it) and when source lines are shown in errors."""
+NO_FILE = -1
+"""Memory that maps no file is like any other: it could only be shared with processes, and there are none."""
 
 _guards: list[tuple[object, str, object, object]] = []
 """Place, name, the real function, the guarded one; made once."""
@@ -64,7 +66,7 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
         return
     if event in AUDITED:
         raise escape(f"{AUDITED[event]} ({event})")
-    if _is_node(process):
+    if _is_node(process) and not (event == MAPPED and arguments[0] == NO_FILE):
         raise escape(f"{AUDITED_FROM_NODES[event]} ({event})")
 
 

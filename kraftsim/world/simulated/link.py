@@ -31,6 +31,8 @@ class NetworkSettings:
     jitter_ns: int = 400_000
     torn_writes: float = 0.02
     """How often the bytes of one write arrive in two reads."""
+    read_bytes: int = 0
+    """How many bytes one read gives at most, those of several writes where they wait. 0: every arrival is a read of its own, whole."""
     connect_limit_ns: int = 30_000 * NANOSECONDS_PER_MILLISECOND
     """How long a connect is tried on a host that does not answer (Linux takes 127 s, Kafka's clients give up before)."""
     retransmission_limit_ns: int = 60_000 * NANOSECONDS_PER_MILLISECOND

@@ -92,6 +92,7 @@ GUARDED_FROM_NODES: tuple[tuple[object, str, str], ...] = (
 )
 """The harness may use these: it writes reports and reads scenarios."""
 
+MAPPED = "mmap.__new__"
 AUDITED: dict[str, str] = {
     "socket.__new__": A_SOCKET,
     "socket.connect": A_SOCKET,
@@ -118,7 +119,7 @@ AUDITED_FROM_NODES: dict[str, str] = {
         (
             "open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate",
             "os.chdir", "os.chmod", "os.chown", "os.utime", "shutil.copyfile", "shutil.move", "shutil.rmtree", "tempfile.mkstemp",
-            "tempfile.mkdtemp", "glob.glob", "sqlite3.connect", "mmap.__new__", "fcntl.flock", "fcntl.lockf",
+            "tempfile.mkdtemp", "glob.glob", "sqlite3.connect", MAPPED, "fcntl.flock", "fcntl.lockf",
         ),
         A_FILE,
     ),

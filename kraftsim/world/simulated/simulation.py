@@ -279,6 +279,11 @@ class Simulation:
         self.log(HARNESS, 1).note(InvariantViolated(invariant=invariant, message=message, witnesses=",".join(witnesses)))
         self._stop(f"{invariant}: {message}")
 
+    def break_off(self, reason: str, error: Exception) -> None:
+        """Stop at the next turn because the harness itself is at fault: whatever nodes make of it says nothing about them."""
+        self.troubles.append(Trouble(host=self.harness.name, message=reason, error=error, at_ns=self.now_ns))
+        self._stop(f"{reason}: {type(error).__name__}: {error}")
+
     def event_bytes(self) -> bytes:
         """Return all event logs as JSON lines, sorted by node and incarnation: the same for the same seed."""
         return self.book.content()

@@ -221,10 +221,11 @@ class SimulatedTransport(asyncio.Transport):
                 self.out.send(Segment(Kind.RESET))
         elif self._inbox or not self._is_reading:
             self._inbox.append(segment)
-        elif kind is DATA:
+        elif kind is DATA and not 0 < self._network.settings.read_bytes < len(segment.data):
             self._receive(segment.data)
         else:
-            self._deliver(segment)
+            self._inbox.append(segment)
+            self._drain_inbox()
 
     def on_reset(self) -> None:
         """The other end knows nothing of this connection."""
@@ -236,7 +237,19 @@ class SimulatedTransport(asyncio.Transport):
 
     def _drain_inbox(self) -> None:
         while self._inbox and self._is_reading and not self._is_lost:
-            self._deliver(self._inbox.popleft())
+            self._deliver(self._next_read())
+
+    def _next_read(self) -> Segment:
+        """Take from what waits as much as one read of a kernel's receive buffer gives, which knows nothing of writes."""
+        segment, read_bytes = self._inbox.popleft(), self._network.settings.read_bytes
+        if not read_bytes or segment.kind is not DATA:
+            return segment
+        data = segment.data
+        while len(data) < read_bytes and self._inbox and self._inbox[0].kind is DATA:
+            data += self._inbox.popleft().data
+        if len(data) > read_bytes:
+            self._inbox.appendleft(Segment(DATA, data[read_bytes:]))
+        return Segment(DATA, data[:read_bytes])
 
     def _deliver(self, segment: Segment) -> None:
         protocol = self._protocol

@@ -24,6 +24,9 @@ COPIERS = ("java 2.3.1", "java 2.8.2", "java 3.4.1", "librdkafka 1.9.2", "librdk
 """As docs/client-matrix.md says, librdkafka before 1.9 cannot read from brokers since 4.0."""
 BY_NAME = ("java 2.8.2", "java 3.4.1")
 """Copiers that begin on 2.3: it does not know members in transactions, so an application names its group only, which Java since 4.0 cannot."""
+FORGETFUL = ("librdkafka 1.9.2", "librdkafka newest")
+"""Clients that give up what they have under way where a broker in ZooKeeper mode comes up and knows no broker and no topic for a moment:
+docs/upgrades.md says how."""
 IDS_PER_RESTART = 5
 PATIENCE_SECONDS = 300.0
 SETTINGS = {

@@ -6,6 +6,7 @@ Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest, ka
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import cast
 
 from kraftsim.core.decision import Refusal
@@ -67,15 +68,21 @@ class DelayedFetch:
         self._version = call.api_version
         self._listener = call.listener
         self._has_looked = False
+        self._asked: dict[tuple[str, int], tuple[FetchTopic, FetchPartition]] = {}
         bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
         allowed = None if follower_of(request, call.api_version)[0] >= 0 else broker.quotas.most_at_once(call, CONSUMER_BYTES)
         self._bytes_max = bytes_max if allowed is None else min(bytes_max, allowed)
 
-    def keys(self) -> list[tuple[str, int]]:
+    def keys(self) -> Iterable[tuple[str, int]]:
         """Return the partitions whose changes are worth a look."""
-        return [
-            (name, partition.partition) for topic in self._context.topics for name in [self._name(topic)] if name for partition in topic.partitions
-        ]
+        self._asked = {
+            (name, partition.partition): (topic, partition)
+            for topic in self._context.topics
+            for name in [self._name(topic)]
+            if name
+            for partition in topic.partitions
+        }
+        return self._asked
 
     def try_complete(self) -> bool:
         """Answer if there is enough, or something to tell at once."""
@@ -89,6 +96,16 @@ class DelayedFetch:
             return False
         self._complete(reader, response)
         return True
+
+    def may_matter(self, key: tuple[str, int]) -> bool:
+        """Tell whether a change of this partition is worth a look at all of them: not if there is as little to tell of it as of those before."""
+        asked = self._asked.get(key)
+        if asked is None:
+            return True
+        topic, partition = asked
+        reader = self._reader([FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=[partition])])
+        reader.read()
+        return bool(reader.has_news or reader.size_bytes or reader.remote is not None or reader.is_elsewhere())
 
     def expire(self) -> None:
         """Answer with what there is."""
@@ -125,11 +142,11 @@ class DelayedFetch:
     def _name(self, topic: FetchTopic) -> str | None:
         return topic_name(self._broker, topic, self._version)
 
-    def _reader(self) -> "FetchReader":
+    def _reader(self, topics: list[FetchTopic] | None = None) -> "FetchReader":
         reader = FetchReader(
             self._broker,
             self._request,
-            self._context.topics,
+            self._context.topics if topics is None else topics,
             self._version,
             self._listener,
             is_first_look=not self._has_looked,
@@ -148,6 +165,8 @@ class FetchReader:
         self._broker = broker
         self._is_first_look = is_first_look
         self._follower_id, self._follower_epoch = follower_of(request, version)
+        self._is_stale = self._follower_id >= 0 and broker.replication.is_stale(self._follower_id, self._follower_epoch)
+        self._may_be_quiet = self._follower_id >= 0 and not self._is_stale and broker.deletions.is_empty
         self._listener = listener
         self._topics = topics
         self._version = version
@@ -210,6 +229,8 @@ class FetchReader:
             return self._refused(asked, self._broker.why_not_here(name, asked.partition).error, name)
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS and hosted.topic_id != topic_id:
             return self._refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID, name)
+        if self._may_be_quiet and (quiet := self._quiet(hosted, asked)) is not None:
+            return quiet
         if self._version < FIRST_VERSION_WITH_ZSTD and self._broker.offer.served[ApiKey.FETCH][0] < FIRST_VERSION_OF_FORMAT_2:
             why = refuse_reader(hosted, self._version)
             if why is not None:
@@ -248,10 +269,22 @@ class FetchReader:
                     filled = self._filled(hosted, asked, bounds, self._records(hosted, asked, bounds))
                     if self._follower_id >= 0 and self._is_first_look:
                         self._note_follower(hosted, asked)
+                        if bounds.first_offset == bounds.end_offset:
+                            hosted.quiet_rows.keep(self._follower_id, asked, hosted.replica, filled)
                     return filled
                 except OSError as failure:
                     self._broker.partitions.disk_failed(hosted.log.directory, "read", failure)
                     return self._refused(asked, ErrorCode.KAFKA_STORAGE_ERROR, name)
+
+    def _quiet(self, hosted: HostedPartition, asked: FetchPartition) -> PartitionData | None:
+        """Return what a follower was told of a partition before, if it asks for the end of the log again and all is as it was."""
+        replica = hosted.replica
+        row = hosted.quiet_rows.find(self._follower_id, asked, replica)
+        if row is None or not self._is_first_look:
+            return row
+        now_ms, epoch = self._broker.world.clock.wall_ms(), self._follower_epoch
+        is_same = replica.on_same_fetch(self._follower_id, asked.fetch_offset, asked.log_start_offset, now_ms=now_ms, broker_epoch=epoch)
+        return row if is_same else None
 
     def _nearest(self, hosted: HostedPartition, asked: FetchPartition) -> int | None:
         """Return the replica that this consumer had better read from, if that is not this one (KIP-392)."""
@@ -268,7 +301,7 @@ class FetchReader:
         )
 
     def _refuse_follower(self, hosted: HostedPartition, asked: FetchPartition) -> Refusal | None:
-        if self._broker.replication.is_stale(self._follower_id, self._follower_epoch):
+        if self._is_stale:
             return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._follower_id} has been started again since epoch {self._follower_epoch}")
         return hosted.replica.refuse_follower(self._follower_id, asked.current_leader_epoch)
 
@@ -396,7 +429,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     if _asks_for_no_isolation(broker, request, context.topics, call.api_version):
         return refused_fetch(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch = DelayedFetch(broker, call, request, context)
-    stay = broker.fetches.admit(fetch, fetch.keys(), request.max_wait_ms)
+    stay = broker.fetches.admit(fetch, fetch.keys(), request.max_wait_ms, fetch.may_matter)
     if stay is not None:
         fetch.deferred.when_abandoned(lambda: broker.fetches.leave(stay))
     return fetch.deferred

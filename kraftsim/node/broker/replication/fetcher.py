@@ -74,6 +74,8 @@ class _Copied:
     not_before_ms: int = 0
     lag: int | None = None
     is_compared: bool = False
+    asked: tuple[FetchWish, int, FetchPartition] | None = None
+    """What was asked for it last, in which version, and in which words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,8 @@ class ReplicaFetcher:
         self._names: dict[bytes, str] = {}
         """Topics of the last Fetch, by id: older leaders want to be told their names when they are forgotten."""
         self._is_running = False
+        self._asked_now: list[_Copied] = []
+        """What the present round is about: if nobody answers, it waits. What comes meanwhile is asked for at once."""
 
     @property
     def partitions(self) -> tuple[PartitionKey, ...]:
@@ -142,11 +146,13 @@ class ReplicaFetcher:
             if not self._copied:
                 self._has_work.clear()
                 await self._has_work.wait()
+            self._asked_now = []
             try:
                 await self._round()
             except OSError as failure:
                 self._leave()
-                await self._back_off_all(str(failure))
+                for each in self._asked_now:
+                    self._wait_for(each, str(failure))
 
     async def _round(self) -> None:
         """Ask once for every partition that may be asked for, and is not held back."""
@@ -161,6 +167,7 @@ class ReplicaFetcher:
         if not due:
             await self._sleep()
             return
+        self._asked_now = [each for each, _ in due]
         connection = await self._connected()
         lost = [(each, wish) for each, wish in due if isinstance(wish, OffsetWish)]
         if lost:
@@ -224,12 +231,6 @@ class ReplicaFetcher:
             self._connection.close()
             self._connection = None
 
-    async def _back_off_all(self, why: str) -> None:
-        """Nothing can be asked of this leader: let everything wait."""
-        for each in self._copied.values():
-            self._wait_for(each, why)
-        await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
-
     # Asking --------------------------------------------------------------------------------------------------------------------------------
 
     async def _fetch(self, connection: PeerConnection, due: list[tuple[_Copied, FetchWish]]) -> None:
@@ -237,7 +238,7 @@ class ReplicaFetcher:
         if any(is_derived(each.hosted.topic_id) for each, _ in due):  # whoever leads knows such topics by their names only
             version = min(version, FIRST_FETCH_WITH_TOPIC_IDS - 1)
         asked = {(each.hosted.topic_id, each.hosted.partition): (each, wish) for each, wish in due}
-        plan = self._session.plan({key: self._wanted(wish, key[1], version) for key, (_, wish) in asked.items()})
+        plan = self._session.plan({key: self._wanted(each, wish, version) for key, (each, wish) in asked.items()})
         names = {each.hosted.topic_id: each.hosted.topic for each, _ in due}
         request = self._fetch_request(plan, self._names | names, version)
         self._names = names
@@ -266,7 +267,13 @@ class ReplicaFetcher:
             if self._copied.get((each.hosted.topic, each.hosted.partition)) is not each or not await self._take(each, wish, row):
                 self._session.on_failure()  # what the leader takes for told is to be told again
 
-    def _wanted(self, wish: FetchWish, partition: int, version: int) -> FetchPartition:
+    def _wanted(self, each: _Copied, wish: FetchWish, version: int) -> FetchPartition:
+        """Return what a wish is in a request; the same object for the same wish: most of many partitions have nothing new."""
+        if each.asked is None or each.asked[0] is not wish or each.asked[1] != version:
+            each.asked = (wish, version, self._in_words(wish, each.hosted.partition, version))
+        return each.asked[2]
+
+    def _in_words(self, wish: FetchWish, partition: int, version: int) -> FetchPartition:
         return FetchPartition(
             partition=partition,
             current_leader_epoch=wish.leader_epoch,
@@ -282,7 +289,7 @@ class ReplicaFetcher:
         for (topic_id, _), asked in plan.asked.items():
             topics.setdefault(topic_id, FetchTopic(topic=names[topic_id], topic_id=topic_id)).partitions.append(asked)
         forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, partition in plan.forgotten:
+        for topic_id, partition in plan.forgotten if version >= FIRST_FETCH_WITH_TOPIC_IDS else plan.forgotten_by_name(names):
             forgotten.setdefault(topic_id, ForgottenTopic(topic=names[topic_id], topic_id=topic_id)).partitions.append(partition)
         request = FetchRequest(
             max_wait_ms=self._config.replica_fetch_wait_max_ms,

@@ -1,0 +1,111 @@
+"""`kraftsim kill`, `restart`, `pause`, `cut` and `slow` at the ZooKeeper server of a cluster that runs detached, while a client writes.
+
+It takes half a minute, so it is part of `make upgrades`.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kraftsim.cluster.spec import ZOOKEEPER_SESSION_MS
+from kraftsim.cluster.topics import create_topic
+from tests.cluster.asking import asking, batch_of
+from tests.cluster.running import noted
+from tests.cluster.test_faults_by_hand import BROKER, OTHER, SECONDS, Detached, wait_until
+from tests.cluster.test_up import kraftsim
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(os.environ.get("KRAFTSIM_UPGRADES") is None, reason="takes half a minute: KRAFTSIM_UPGRADES=1 plays it"),
+]
+
+SERVER = "zookeeper-1"
+TOPIC = "t"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detached]:
+    data = tmp_path_factory.mktemp("zookeeper by hand") / "run"
+    try:
+        found = Detached(data, "--proxy", "--zookeeper")
+        create(found, TOPIC)
+        yield found
+    finally:
+        kraftsim("down", "--data", str(data))
+
+
+def write(cluster: Detached, value: bytes) -> None:
+    """Write a record, whichever of the brokers leads; leaders lead on without ZooKeeper."""
+    with asking(f"127.0.0.1:{cluster.port}") as first:
+        leader = first.metadata(TOPIC).topics[0].partitions[0].leader_id
+        with asking(f"127.0.0.1:{cluster.port + leader - 1}") as broker:
+            assert broker.produce(TOPIC, batch_of([value])).error_code == 0
+
+
+def values(cluster: Detached) -> list[bytes]:
+    with asking(f"127.0.0.1:{cluster.port}") as first:
+        leader = first.metadata(TOPIC).topics[0].partitions[0].leader_id
+        with asking(f"127.0.0.1:{cluster.port + leader - 1}") as broker:
+            return broker.values(TOPIC)
+
+
+def create(cluster: Detached, topic: str) -> None:
+    """Make a topic, by whoever is the controller now, and wait until all know it."""
+    addresses = [("127.0.0.1", cluster.port), ("127.0.0.1", cluster.port + 1)]
+    asyncio.run(asyncio.wait_for(create_topic(addresses, topic, 1, 2), SECONDS))
+
+
+def test_zookeeper_is_killed_and_started_again_while_somebody_writes(cluster: Detached):
+    """Its sessions outlive it; nothing is lost."""
+    assert cluster.do("kill", SERVER) == "zookeeper-1 killed\n"
+    write(cluster, b"without")
+    assert cluster.do("restart", SERVER) == "zookeeper-1 started again\n"
+    write(cluster, b"with")
+    create(cluster, "after-the-kill")
+    assert not noted(cluster.directory, "BrokerSessionLost", BROKER)
+    assert cluster.do("restart", SERVER) == "zookeeper-1 stopped and started again\n"
+    assert values(cluster) == [b"without", b"with"]
+
+
+def test_zookeeper_stands_still_and_goes_on(cluster: Detached):
+    assert cluster.do("pause", SERVER) == "zookeeper-1 paused\n"
+    write(cluster, b"paused")
+    assert cluster.do("resume", SERVER) == "zookeeper-1 resumed\n"
+    create(cluster, "after-the-pause")
+    assert values(cluster)[-1] == b"paused"
+
+
+def test_a_broker_that_is_cut_off_from_zookeeper_loses_its_session_and_gets_another(cluster: Detached):
+    """The other one keeps its own: only the link between the two is cut."""
+    lost, began = (len(noted(cluster.directory, kind, OTHER)) for kind in ("BrokerSessionLost", "BrokerSessionBegan"))
+    others = len(noted(cluster.directory, "BrokerSessionLost", BROKER))
+    assert cluster.do("cut", f"{OTHER}<>{SERVER}") == "broker-2<>zookeeper-1 cut off until `kraftsim heal`\n"
+    time.sleep(1.5 * ZOOKEEPER_SESSION_MS / 1000)  # nobody can say earlier that a session is over
+    assert cluster.do("heal") == "1 fault of the network healed\n"
+    wait_until(lambda: len(noted(cluster.directory, "BrokerSessionLost", OTHER)) > lost)
+    wait_until(lambda: len(noted(cluster.directory, "BrokerSessionBegan", OTHER)) > began)
+    assert len(noted(cluster.directory, "BrokerSessionLost", BROKER)) == others
+    create(cluster, "after-the-cut")
+    write(cluster, b"healed")
+    assert values(cluster)[-1] == b"healed"
+
+
+def test_zookeeper_is_as_slow_as_it_was_asked_to_be(cluster: Detached):
+    """Half a second for each of its answers, and a topic takes several of them; somebody who knocks at its own port waits as long."""
+    assert cluster.do("slow", f"{SERVER}>*", "--latency", "500") == "zookeeper-1>* slowed until `kraftsim heal`\n"
+    began = time.monotonic()
+    create(cluster, "made-slowly")
+    assert time.monotonic() - began >= 1.0
+    assert cluster.do("heal") == "1 fault of the network healed\n"
+
+
+def test_its_connections_can_be_reset(cluster: Detached):
+    """Every broker comes back with the session that it had."""
+    lost = [len(noted(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)]
+    count = int(cluster.do("cut", "--reset", SERVER).split()[0])
+    assert count >= 2
+    create(cluster, "after-the-reset")
+    assert [len(noted(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)] == lost

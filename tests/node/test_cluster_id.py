@@ -1,0 +1,74 @@
+"""Which cluster a node of KRaft belongs to: the one that it is told, else the one of its directories, else the one that has no name of its own."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraftsim.cluster.launch import build_node
+from kraftsim.events.nodes import NodeStarted
+from kraftsim.node.config import DEFAULT_CLUSTER_ID, NodeConfig
+from kraftsim.node.identity import ForeignDirectory
+from protocol.disk.meta_properties import KRAFT_VERSION, ZOOKEEPER_VERSION, MetaProperties, build_meta_properties, parse_meta_properties
+from tests.node.conftest import MakeWorld
+
+OTHER = "b3RoZXItY2x1c3Rlci1pZA"
+
+
+def controller(tmp_path: Path, **told: str) -> NodeConfig:
+    properties = {
+        "process.roles": "controller",
+        "node.id": "101",
+        "listeners": "CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "101@127.0.0.1:9193",
+        "log.dirs": f"{tmp_path / 'data'},{tmp_path / 'second'}",
+    }
+    return NodeConfig.parse({**properties, **{name.replace("_", "."): value for name, value in told.items()}})
+
+
+def leave(directory: Path, version: int = KRAFT_VERSION) -> None:
+    """Leave what a node of another cluster, or kafka-storage, has written."""
+    directory.mkdir()
+    (directory / "meta.properties").write_bytes(build_meta_properties(MetaProperties(version=version, cluster_id=OTHER, node_id=101)))
+
+
+@pytest.mark.parametrize(
+    ("place", "version", "wanted"), [("data", KRAFT_VERSION, OTHER), ("data", ZOOKEEPER_VERSION, OTHER), (None, KRAFT_VERSION, DEFAULT_CLUSTER_ID)]
+)
+async def test_a_node_that_is_told_no_cluster_belongs_to_that_of_its_directory(
+    make_world: MakeWorld, tmp_path: Path, place: str | None, version: int, wanted: str
+) -> None:
+    """Whoever wrote it: kafka-storage, a life in KRaft, or one in ZooKeeper mode, where the id came from ZooKeeper."""
+    if place is not None:
+        leave(tmp_path / place, version)
+    world = make_world()
+    node = build_node(controller(tmp_path), world)
+    async with asyncio.timeout(20):
+        await node.start()
+        await node.ready()
+        await node.stop()
+    assert [event.cluster_id for event in world.noted_of(NodeStarted)] == [wanted]  # type: ignore[attr-defined]
+    assert parse_meta_properties((tmp_path / "data" / "meta.properties").read_bytes()).cluster_id == wanted
+
+
+async def test_any_of_several_directories_says_it(make_world: MakeWorld, tmp_path: Path) -> None:
+    """A new disk in place of the first one gets the id that the others have."""
+    leave(tmp_path / "second")
+    node = build_node(controller(tmp_path), make_world())
+    await node.start()
+    await node.stop()
+    assert parse_meta_properties((tmp_path / "data" / "meta.properties").read_bytes()).cluster_id == OTHER
+
+
+async def test_a_node_that_is_told_another_cluster_is_refused(make_world: MakeWorld, tmp_path: Path) -> None:
+    leave(tmp_path / "data")
+    with pytest.raises(ForeignDirectory, match="belongs to cluster b3RoZXItY2x1c3Rlci1pZA, not to somewhere"):
+        await build_node(controller(tmp_path, kraftsim_cluster_id="somewhere"), make_world()).start()
+
+
+async def test_what_cannot_be_read_is_told_when_the_directory_is_loaded(make_world: MakeWorld, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_bytes(b"version=what")
+    with pytest.raises(ValueError, match=r"meta\.properties cannot be read"):
+        await build_node(controller(tmp_path), make_world()).start()

@@ -1,0 +1,61 @@
+"""Leaders before inter.broker.protocol.version 2.7-IV2 write who is in sync into ZooKeeper themselves: what becomes of it when a session ends."""
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+
+from kraftsim.core.partitions.in_sync_replicas import After, IsrProposal
+from kraftsim.core.partitions.partition_replica import AgreedIsr
+from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper_mode.isr_znodes import IsrZnodes
+from protocol.errors import ErrorCode
+from protocol.zookeeper.op_codes import ZookeeperError
+
+AGREED = AgreedIsr(leader_epoch=5, partition_epoch=8, isr=(1, 2))
+
+
+class Endings:
+    """A session that ends so many times before a znode is set."""
+
+    def __init__(self, times: int, error: ZookeeperError) -> None:
+        self.times = times
+        self.error = error
+        self.renewals = 0
+
+    async def until_connected(self, work: Callable[[object], Awaitable[object]]) -> object:
+        self.times -= 1
+        if self.times >= 0:
+            raise ZookeeperRefused(self.error)
+        return SimpleNamespace(version=8)
+
+    async def until_there_is_one(self) -> None:
+        self.renewals += 1
+
+
+async def written(session: Endings) -> list[AgreedIsr | ErrorCode]:
+    """Write a set, and return what the partition was told."""
+    told: list[AgreedIsr | ErrorCode] = []
+
+    def on_answer(proposal: IsrProposal, outcome: AgreedIsr | ErrorCode, wall_ms: int) -> After:
+        told.append(outcome)
+        if isinstance(outcome, AgreedIsr):
+            return After.CHANGED
+        return After.NOTHING if outcome is ErrorCode.INVALID_UPDATE_VERSION else After.RETRY
+
+    tasks = SimpleNamespace(spawn=lambda work, name: work.close())
+    world = SimpleNamespace(clock=SimpleNamespace(wall_ms=lambda: 0), note=lambda event: None)
+    shell = SimpleNamespace(config=SimpleNamespace(node_id=1), tasks=tasks, world=world)
+    changes = IsrZnodes(shell, None, session, lambda: 1, lambda key: None)
+    hosted = SimpleNamespace(topic="t", partition=0, replica=SimpleNamespace(on_isr_answer=on_answer))
+    await changes._write(hosted, IsrProposal((1, 2), (), 5, 7))
+    return told
+
+
+async def test_a_session_that_ends_meanwhile_is_asked_again_in_the_next_one() -> None:
+    """Nobody else would say what became of it: the leader would keep its proposal and never make another one."""
+    session = Endings(2, ZookeeperError.SESSION_EXPIRED)
+    assert await written(session) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, AGREED]
+    assert session.renewals == 2
+
+
+async def test_a_topic_that_is_gone_is_asked_for_once() -> None:
+    assert await written(Endings(1, ZookeeperError.NO_NODE)) == [ErrorCode.INVALID_UPDATE_VERSION]
