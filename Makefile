@@ -62,11 +62,17 @@ else
 	$(PYTEST) -m interop $(ARGS)
 endif
 
+# What failed beside processes of others is asked once more, by itself, and the run says so: failing again is failing.
+define asked
+$(PYTEST) -m interop -o cache_dir=.pytest_cache/$@ $(1) || { test $$? = 1 && echo "ASKED AGAIN: what failed above" && \
+	$(PYTEST) -m interop -o cache_dir=.pytest_cache/$@ --last-failed --last-failed-no-failures none --maxfail 1 $(1); }
+endef
+
 interop-clients: # clients of others on our brokers
-	$(PYTEST) -m interop tests/clients
+	$(call asked,tests/clients)
 
 interop-kafka: # everything else that needs others
-	$(PYTEST) -m interop $(filter-out tests/clients tests/__pycache__,$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
+	$(call asked,$(filter-out tests/clients tests/__pycache__,$(patsubst %/,%,$(filter %/,$(wildcard tests/*/)))))
 
 exactly-once: setup ## Let the real clients copy exactly once on Apache Kafka itself, too, while members and brokers die
 	KRAFTSIM_EXACTLY_ONCE=1 $(PYTEST) -m interop tests/clients/test_exactly_once_*.py tests/clients/test_idempotent_under_faults.py $(ARGS)
