@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from docs.bugs_page import bugs_page, bugs_plot
 from docs.claims_page import claims_page
 from docs.clients_page import clients_page
 from docs.mutants_page import mutants_page
@@ -194,6 +195,8 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "producer-per-task.md": tasks_page,
     "tiered-storage-window.md": tiered_window_page,
     "tiered-storage-window.svg": tiered_window_plot,
+    "bugs.md": bugs_page,
+    "bugs.svg": bugs_plot,
     "claims.md": claims_page,
     **protocol_pages(),
 }

@@ -1,15 +1,17 @@
 """Controllers fail at every step of a migration from ZooKeeper to KRaft: whoever leads next goes on where the log and ZooKeeper say it stands.
 
 In simulation the controller that drives the migration dies when it has claimed /controller, in the midst of the copy, between the end of the copy and
-the note of it in ZooKeeper, while it compares, when it has decided something and not told ZooKeeper. ZooKeeper itself is away for a moment, too. What
-a half copy leaves in the log is undone by the next controller; what ZooKeeper was not told it is told then.
+the note of it in ZooKeeper, while it compares, when it has decided something and not told ZooKeeper. ZooKeeper itself is away for a moment, too,
+mostly when /controller is about to be claimed. What a half copy leaves in the log is undone by the next controller; what ZooKeeper was not told it is
+told then.
 Source: KIP-866, KAFKA-15010, KAFKA-16171, KAFKA-17457.
 """
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.migration_story import Move, migration_story
-from kraftsim.cluster.scenario import Mode
+from kraftsim.cluster.scenario import Mode, Stage
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
 
@@ -25,7 +27,7 @@ async def go(move: Move) -> None:
     migration, stage = move.migration, move.stage
     await move.ask()
     stage.inject()
-    await migration.take_over()
+    await stage.gather(*_asking_meanwhile(stage, migration.take_over()))
     for number in range(stage.workload("topics")):
         await stage.create_topic(f"made-meanwhile-{number}", 1, 3)
         await move.asker.ask(stage.workload("ids_per_topic"))
@@ -37,14 +39,48 @@ async def go(move: Move) -> None:
     await move.ask()
 
 
+def _asking_meanwhile(stage: Stage, take_over: Coroutine[object, object, None]) -> tuple[Coroutine[object, object, None], ...]:
+    """Return a take-over, and somebody who asks for ids until it is over: each broker asks for a block as soon as it is back."""
+    is_over = False
+
+    async def taken_over() -> None:
+        nonlocal is_over
+        try:
+            await take_over
+        finally:
+            is_over = True
+
+    async def ask() -> None:
+        asker = stage.id_asker("impatient")
+        while not is_over:
+            await asker.ask(1)
+            await stage.sleep(stage.workload("pause_ms") / 5000)
+        await asker.close()
+
+    return taken_over(), ask()
+
+
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw one to three ends of controllers at the moments of a migration (over sockets: at times), and perhaps an absence of ZooKeeper."""
+    """Draw one to three ends of controllers at the moments of a migration (over sockets: at times), and perhaps an absence of ZooKeeper.
+
+    Nearly half of the schedules are an absence of ZooKeeper by itself, at the moment at which most is under way.
+    """
     if mode is not Mode.SIM:
         return tuple(_end(random, random.choice(CONTROLLERS), AtTime(at_ms=random.randint(1000, 20_000))) for _ in range(2))
     schedule = [_end(random, AT_THE_TRIGGER, _step(random)) for _ in range(random.randint(1, 3))]
     if random.random() < 0.3:
         schedule.append(_end(random, "zookeeper-1", OnEvent(kind="MigrationDriverMoved", fields={"to_state": random.choice(STATES)})))
-    return tuple(schedule)
+    return random.choices((tuple(schedule), _absent_at_the_claim(random)), (55, 45))[0]
+
+
+def _absent_at_the_claim(random: "Random") -> tuple[Fault, ...]:
+    """ZooKeeper is away as a controller of KRaft is about to claim /controller.
+
+    When it is back, the controller of before and the new one come to it together, each with what it was about to do.
+    """
+    about_to_claim = OnEvent(kind="MigrationDriverMoved", fields={"to_state": STATES[0]})
+    params = {"power_loss": False, "after_ms": random.randint(200, 1500)}
+    return (Fault(kind="restart", target="zookeeper-1", trigger=about_to_claim, params=params),)
 
 
 def _step(random: "Random") -> Trigger:

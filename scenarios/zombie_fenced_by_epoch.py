@@ -11,7 +11,8 @@ from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, WORKLOAD, AbortNeede
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import AtTime, OnEvent
+from kraftsim.faults.terrain import INIT_PRODUCER_ID
+from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
@@ -97,10 +98,11 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 def _lonely(random: "Random") -> tuple[Fault, ...]:
-    """Two brokers stand still for so long that the third is alone in sync: nothing can be written about transactions, and so nobody fenced."""
-    at_ms, duration_ms = random.randint(100, 600), random.randint(6000, 9000)
+    """As somebody is about to be fenced two brokers stand still for so long that the third is alone in sync: nothing can be written about it."""
+    duration_ms = random.randint(6000, 9000)
+    taken_over = OnFrame(api_key=INIT_PRODUCER_ID, client=f"second-{random.randint(1, WORKLOAD['dealers'])}")
     two = random.sample(BROKERS, 2)
-    return tuple(Fault(kind="pause", target=each, trigger=AtTime(at_ms=at_ms), params={"duration_ms": duration_ms}) for each in two)
+    return tuple(Fault(kind="pause", target=each, trigger=taken_over, params={"duration_ms": duration_ms}) for each in two)
 
 
 def _restart(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:

@@ -1,9 +1,9 @@
 """ZooKeeper fails in every way that it has, under brokers of before KRaft: nothing is lost, nothing is doubled, and no producer id is given twice.
 
 The server dies and comes back, is slow, is cut off, ends sessions of brokers that live, and lets some read what was so a while ago; brokers die when
-they have become controllers, when they have lost their session, when they have taken a block of producer ids. Without ZooKeeper nothing is decided,
-and leaders go on leading. The release is drawn, and the inter.broker.protocol.version with it: who changes the set of replicas in sync, and who takes
-producer ids out of ZooKeeper, depends on that.
+they have become controllers, when they have lost their session, when they have taken a block of producer ids, or stand still
+until another is controller in their place. Without ZooKeeper nothing is decided, and leaders go on leading. The release is drawn, and the
+inter.broker.protocol.version with it: who changes the set of replicas in sync, and who takes producer ids out of ZooKeeper, depends on that.
 Source: KIP-98, KIP-497, KIP-730, KAFKA-5642; ZooKeeper Programmer's Guide (consistency guarantees, sessions).
 """
 
@@ -15,6 +15,7 @@ from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.cluster.upgrading import VERSION_KEY, zookeeper_lines
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.terrain import ASKER_APIS, WRITER_APIS, zookeeper_terrain
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
 from kraftsim.node.clients import ProducerIdRefused
@@ -28,6 +29,8 @@ SERVER = "zookeeper-1"
 WORK_SECONDS = 12.0
 IDS_AT_ONCE = 50
 PAUSE_SECONDS = 0.5
+ZOMBIES_BEFORE_MS = 5000
+"""Whoever stands still from then on is replaced before all is mended: a session lasts for 4 to 6 s."""
 FIRST = "2.3"
 MOMENTS: tuple[tuple[str, int, dict[str, Value]], ...] = (
     ("ZookeeperControllerElected", 2, {}),
@@ -78,7 +81,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw three to eight mishaps, most of them ZooKeeper's; over sockets, where no event can be waited for, three that have a time."""
     if mode is not Mode.SIM:
         return tuple(random.choice((_death, _outage, _slow, _cut))(random, _time(random)) for _ in range(3))
-    draws = (_death, _outage, _session, _session, _slow, _stale, _stale, _cut)
+    draws = (_death, _outage, _session, _session, _slow, _stale, _stale, _cut, _zombie)
     return tuple(random.choice(draws)(random, random.choice((_time, _moment))(random)) for _ in range(random.randint(3, 8)))
 
 
@@ -86,6 +89,13 @@ def _death(random: "Random", trigger: Trigger) -> Fault:
     """A broker dies, and comes back."""
     target = random.choice(BROKERS) if isinstance(trigger, AtTime) else AT_THE_TRIGGER
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 5000)})
+
+
+def _zombie(random: "Random", trigger: Trigger) -> Fault:
+    """The controller, mostly, stands still until its session is over and another is in its place, and goes on as if it were yesterday."""
+    early = AtTime(at_ms=random.randint(100, ZOMBIES_BEFORE_MS))
+    target = random.choice((LEADER_WORD, LEADER_WORD, *BROKERS))
+    return Fault(kind="zombie", target=target, trigger=early, params={"after_ms": random.randint(0, 500), "duration_ms": 20_000})
 
 
 def _outage(random: "Random", trigger: Trigger) -> Fault:
@@ -140,7 +150,7 @@ SCENARIO = Scenario(
     faults=faults,
     controllers=0,
     zookeeper_mode=True,
-    settings={**SETTINGS, "kraftsim.release": FIRST, VERSION_KEY: FIRST},
+    settings={**SETTINGS, "kraftsim.release": FIRST, VERSION_KEY: FIRST, "zookeeper.session.timeout.ms": "4000"},
     swarm=swarm,
     terrain=zookeeper_terrain(brokers=3, clients=("writer-1", "writer-2", "asker-1"), apis=(*WRITER_APIS, *ASKER_APIS), fault_seconds=WORK_SECONDS),
     limit_seconds=900.0,

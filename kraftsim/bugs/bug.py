@@ -1,4 +1,4 @@
-"""What a bug switch is: a name from Kafka's tracker, the parts it swaps, and the invariant that must find it."""
+"""What a bug switch is: a name from Kafka's tracker, the parts it swaps, and the story and the invariants that must find it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,12 +9,16 @@ from kraftsim.node.parts import Parts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bug:
-    """A historical bug as a replacement part. `swap` returns the parts of a node that has it; product code never asks for a bug."""
+    """A historical bug as a replacement part. `swap` returns the parts of a node that has it; product code never asks for a bug.
+
+    `story` is the scenario in which it is found soonest: docs/bugs.md says how soon.
+    """
 
     name: str
     title: str
     fixed_in: tuple[str, ...]
     swap: Callable[[Parts], Parts]
+    story: str
     caught_by: tuple[str, ...]
 
     def into(self, parts: Parts) -> Parts:

@@ -68,5 +68,6 @@ BUG = Bug(
     title="two answers complete a transaction twice",
     fixed_in=("2.6.0", "2.7.0"),
     swap=lambda parts: parts.replacing(marker_queue=LooksAtWhatIsMissing, marker_sender=LooksLater, transaction_shard=ShardOfSuch),
+    story="coordinator_failover_in_every_state",
     caught_by=("transaction-states-follow", "transactions-atomic", "nodes-believe-the-truth"),
 )

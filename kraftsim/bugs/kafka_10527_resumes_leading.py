@@ -26,5 +26,6 @@ BUG = Bug(
     title="a leader that restarts leads its epoch again, without what it lost",
     fixed_in=("2.7.0",),
     swap=lambda parts: parts.replacing(quorum=ResumesLeading),
+    story="quorum_under_faults",
     caught_by=("metadata-log-matching", "high-watermark-monotonic", "no-truncation-below-high-watermark"),
 )

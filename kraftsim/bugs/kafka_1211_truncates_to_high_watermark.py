@@ -52,6 +52,7 @@ BUG = Bug(
     title="followers cut their logs back to the high watermark instead of by leader epochs",
     fixed_in=("0.11.0.0",),
     swap=lambda parts: parts.replacing(partition_replica=FollowsWithoutEpochs),
+    story="leaders_fail_under_idempotent_load",
     caught_by=(
         "partition-leader-completeness",
         "partition-log-matching",

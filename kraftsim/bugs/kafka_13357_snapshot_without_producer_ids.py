@@ -24,5 +24,6 @@ BUG = Bug(
     title="a snapshot without the record of producer id blocks",
     fixed_in=("3.2.0",),
     swap=lambda parts: parts.replacing(metadata_image=ForgetsProducerIds),
+    story="quorum_under_faults",
     caught_by=("snapshot-equals-log", "producer-id-blocks-disjoint", "metadata-log-monotonic"),
 )

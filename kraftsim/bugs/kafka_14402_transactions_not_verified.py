@@ -31,6 +31,7 @@ BUG = Bug(
     title="transactions begin in partitions that no coordinator knows of",
     fixed_in=("3.6.0",),
     swap=lambda parts: parts.replacing(producer_state_manager=AsksNobody),
+    story="transaction_times_out",
     caught_by=(
         "fenced-producers-write-nothing",
         "no-transaction-hangs",

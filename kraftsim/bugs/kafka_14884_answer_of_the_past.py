@@ -24,6 +24,7 @@ BUG = Bug(
     title="an answer about a transaction that is over begins another",
     fixed_in=("3.5.0", "3.6.0"),
     swap=lambda parts: parts.replacing(producer_state_manager=BelievesOldAnswers),
+    story="transaction_times_out",
     caught_by=(
         "fenced-producers-write-nothing",
         "no-transaction-hangs",

@@ -20,5 +20,6 @@ BUG = Bug(
     title="a new controller does not write to ZooKeeper what the one before could not",
     fixed_in=("3.5.0",),
     swap=lambda parts: parts.replacing(migration_driver=ComparesNothing),
+    story="controller_failover_during_migration",
     caught_by=("zookeeper-mirrors-log", "producer-id-unique", "producer-id-blocks-disjoint"),
 )

@@ -21,5 +21,6 @@ BUG = Bug(
     title="brokers that migrate ignore changes of the in-sync replicas under the same leader",
     fixed_in=("3.5.1", "3.6.0"),
     swap=lambda parts: parts.replacing(received_metadata=WantsAnotherEpoch),
+    story="zk_to_kraft_migration",
     caught_by=("acknowledged-records-on-replicas",),
 )

@@ -21,5 +21,6 @@ BUG = Bug(
     title="a migration to KRaft gives the last block of producer ids away again",
     fixed_in=("3.5.2", "3.6.1", "3.7.0"),
     swap=lambda parts: parts.replacing(zookeeper_copy=CopiesTheStart),
+    story="zk_to_kraft_migration",
     caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
 )

@@ -46,5 +46,6 @@ BUG = Bug(
     title="a group judges a transactional commit, and writes it when it may have changed its mind",
     fixed_in=("3.7.0",),
     swap=lambda parts: parts.replacing(transactional_commits=JudgesFirst, group_shard=GroupsThatWereAsked),
+    story="zombie_fenced_by_generation",
     caught_by=("every-input-copied-once",),
 )

@@ -39,5 +39,6 @@ BUG = Bug(
     title="an old answer clears the markers of a newer coordinator away",
     fixed_in=("3.8.0",),
     swap=lambda parts: parts.replacing(marker_queue=ClearsByName),
+    story="coordinator_failover_in_every_state",
     caught_by=("no-transaction-hangs", "settles-after-heal"),
 )

@@ -20,5 +20,6 @@ BUG = Bug(
     title="a controller that fails while it copies leaves a part of the copy behind",
     fixed_in=("3.9.0",),
     swap=lambda parts: parts.replacing(zookeeper_copy=CopiesInPieces),
+    story="controller_failover_during_migration",
     caught_by=("nodes-believe-the-truth",),
 )

@@ -33,5 +33,9 @@ BUG = Bug(
     title="offsets of transactions count in the order of markers, not of the log",
     fixed_in=("0.11.0.0", "1.0.0"),
     swap=lambda parts: parts.replacing(group_shard=GroupsOfMarkers),
-    caught_by=("group-offsets-equal-log",),
+    story="old_and_new_clients_commit_offsets",
+    caught_by=(
+        "group-offsets-equal-log",
+        "loaded-offsets-equal-log",
+    ),
 )

@@ -26,5 +26,6 @@ BUG = Bug(
     title="a fetch that waited is not told what was aborted",
     fixed_in=("0.11.0.0",),
     swap=lambda parts: parts.replacing(aborted_lists=ForgottenWhileWaiting),
+    story="exactly_once_under_faults",
     caught_by=("read-committed-reads-committed-only", "transactions-atomic"),
 )

@@ -23,5 +23,6 @@ BUG = Bug(
     title="a log without producer snapshot begins without producers after a crash",
     fixed_in=("0.11.0.0", "1.0.0"),
     swap=lambda parts: parts.replacing(producer_snapshots=BelievesInUpgrades),
+    story="answers_get_lost",
     caught_by=("one-append-per-sequence", "records-in-final-log-once"),
 )

@@ -35,5 +35,6 @@ BUG = Bug(
     title="a batch is remembered before it is in the log",
     fixed_in=("1.0.2", "1.1.0", "2.0.0"),
     swap=lambda parts: parts.replacing(partition_replica=RemembersAtOnce),
+    story="old_leader_cuts_and_leads_again",
     caught_by=("producer-snapshot-of-appended-only", "acknowledged-records-in-final-log", "acknowledged-records-on-replicas"),
 )

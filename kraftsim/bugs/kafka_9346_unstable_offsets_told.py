@@ -24,5 +24,6 @@ BUG = Bug(
     title="offsets are told that a transaction is about to replace",
     fixed_in=("2.5.0",),
     swap=lambda parts: parts.replacing(group_shard=TellsWhatStands),
+    story="exactly_once_under_faults",
     caught_by=("offsets-told-are-stable", "every-input-copied-once"),
 )

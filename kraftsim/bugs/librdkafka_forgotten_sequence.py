@@ -29,5 +29,6 @@ BUG = Bug(
     title="a producer forgets its sequences when a topic is missing in metadata",
     fixed_in=("librdkafka 1.9.0",),
     swap=lambda parts: parts.replacing(idempotent_producer=ForgetsPartitions),
+    story="topic_vanishes_from_metadata",
     caught_by=("acknowledged-records-in-final-log", "records-in-final-log-once"),
 )

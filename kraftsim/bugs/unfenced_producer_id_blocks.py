@@ -23,5 +23,6 @@ BUG = Bug(
     title="a controller of ZooKeeper's time hands out producer ids after KRaft has taken over",
     fixed_in=("4.0.0 (without ZooKeeper)",),
     swap=lambda parts: parts.replacing(controller_blocks=UnfencedBlocks),
+    story="controller_failover_during_migration",
     caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
 )

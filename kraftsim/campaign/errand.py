@@ -1,14 +1,15 @@
-"""One seed of a campaign: what a worker is asked to play, and what it brings back."""
+"""One seed of a campaign: what a worker is asked to play, under the terms that all seeds share, and what it brings back."""
 
 import time
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from kraftsim.bugs.bug import bug
 from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.explore.record import replay_command
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
 from kraftsim.explore.run import play_request
@@ -17,29 +18,55 @@ from kraftsim.releases.catalogue import DEFAULT_RELEASE
 OK, VIOLATED, FAILED = "ok", "violated", "failed"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Errand:
-    """One seed of a scenario. With `out` the run is kept there if it is not clean, in a directory of its own."""
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What all seeds of a campaign have in common. `workload` turns knobs of the scenarios."""
+
+    release: str = DEFAULT_RELEASE
+    bugs: tuple[str, ...] = ()
+    settings: Mapping[str, str] = {}
+    workload: Mapping[str, int] = {}
+
+
+USUAL = Terms()
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """One seed of a scenario. What belongs in the directory `out`, says whoever plays it."""
 
     name: str
     seed: int
-    release: str = DEFAULT_RELEASE
-    bugs: tuple[str, ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
-    workload: Mapping[str, int] = field(default_factory=dict)
-    out: Path | None = None
+    terms: Terms = USUAL
+    out: str | None = None
 
     def request(self) -> RunRequest:
         """Return the run. Raises KeyError for a scenario that does not exist, ValueError for a knob that it does not have."""
+        terms = self.terms
         return RunRequest(
             scenario=scenario(self.name),
             mode=Mode.SIM,
             seed=self.seed,
-            release=self.release,
-            bugs=self.bugs,
-            settings=dict(self.settings),
-            workload=dict(self.workload),
+            release=terms.release,
+            bugs=terms.bugs,
+            settings=dict(terms.settings),
+            workload=dict(terms.workload),
         )
+
+
+def errands_of(names: Iterable[str], seeds: Iterable[int], terms: Terms, out: Path | None = None) -> list[Errand]:
+    """Return every seed of every scenario, seed by seed.
+
+    Raises KeyError for a scenario or a bug that does not exist, ValueError for a knob that a scenario does not have: before anything is played.
+    """
+    for name in terms.bugs:
+        bug(name)
+    chosen = [Errand(name=name, seed=0, terms=terms).request().scenario.name for name in names]
+    place = None if out is None else str(out)
+    return [Errand(name=name, seed=seed, terms=terms, out=place) for seed in seeds for name in chosen]
+
+
+def names_of(errands: Sequence[Errand]) -> tuple[str, ...]:
+    """Return the scenarios that errands are of, in their order."""
+    return tuple(dict.fromkeys(errand.name for errand in errands))
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,12 +87,12 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def carry_out(errand: Errand) -> Done:
-    """Play a seed. What is not clean is played a second time to be kept: a run repeats itself, and clean ones need no files."""
+    """Play a seed. What is not clean is played a second time, to be kept below `out`: a run repeats itself, and clean ones need no files."""
     began = time.process_time()
     request = errand.request()
     result = play_request(request)
     if errand.out is not None and result.outcome != OK:
-        result = _kept(request, result, errand.out / f"{errand.name}-{errand.seed}")
+        result = _kept(request, result, Path(errand.out) / f"{errand.name}-{errand.seed}")
     return Done(result=result, cpu_seconds=time.process_time() - began)
 
 
@@ -94,7 +121,7 @@ def broken(errand: Errand, trouble: str) -> Done:
         seconds=0.0,
         events_sha256=None,
         out=None,
-        command=f"kraftsim scenario {errand.name} --mode sim --seed {errand.seed}",
+        command=replay_command(errand.request()),
     )
     return Done(result=result, cpu_seconds=0.0)
 

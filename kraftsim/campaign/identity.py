@@ -15,15 +15,11 @@ from types import TracebackType
 
 import msgspec
 
-from kraftsim.bugs.bug import bug
-from kraftsim.campaign.errand import OK
-from kraftsim.campaign.repeat import Answer, Order
+from kraftsim.campaign.errand import OK, USUAL, Errand, Terms, errands_of, names_of
+from kraftsim.campaign.repeat import Answer
 from kraftsim.campaign.summary import FaultCounts, add_faults
 from kraftsim.campaign.sweep import Progress, Report
-from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.divergence import compare
-from kraftsim.explore.request import RunRequest
-from kraftsim.releases.catalogue import DEFAULT_RELEASE
 
 HASH_SEEDS = ("0", "12345")
 PLAYERS = tuple((hash_seed, is_backwards) for hash_seed in HASH_SEEDS for is_backwards in (False, True))
@@ -92,11 +88,11 @@ class Player:
         self._process.wait()
         self._process.stdout.close()
 
-    def tell(self, orders: Sequence[Order]) -> None:
+    def tell(self, errands: Sequence[Errand]) -> None:
         """Begin to play."""
         assert self._process.stdin is not None, "it is a pipe"
-        for order in reversed(orders) if self._is_backwards else orders:
-            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+        for errand in reversed(errands) if self._is_backwards else errands:
+            self._process.stdin.write(msgspec.json.encode(errand) + b"\n")
         self._process.stdin.flush()
 
     def answers(self, count: int) -> list[Answer]:
@@ -115,7 +111,7 @@ class Player:
 class _Compared:
     """One seed, played by all."""
 
-    order: Order
+    errand: Errand
     answers: Mapping[str, Answer]
 
     @property
@@ -131,31 +127,23 @@ def check_identity(
     names: Sequence[str],
     *,
     seeds: Sequence[int],
-    release: str | None = None,
-    bugs: tuple[str, ...] = (),
-    settings: Mapping[str, str] | None = None,
-    workload: Mapping[str, int] | None = None,
+    terms: Terms = USUAL,
     is_over: Callable[[], bool] = lambda: False,
     report: Report | None = None,
 ) -> IdentityResult:
     """Play every seed of every scenario in four processes and compare the event logs. `is_over` and `report` are as for a campaign.
 
-    `workload` turns knobs of the scenarios: a run that asks for less costs less, and its faults strike all the same.
+    A run under terms that ask for less work costs less, and its faults strike all the same.
     Raises KeyError for a scenario or bug that does not exist, ValueError for a knob that a scenario does not have, RuntimeError if a process dies.
     """
-    for name in bugs:
-        bug(name)
-    knobs = dict(workload or {})
-    chosen = tuple(RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=0, workload=knobs).scenario.name for name in names)
-    terms = {"release": release or DEFAULT_RELEASE, "bugs": tuple(bugs), "settings": dict(settings or {}), "workload": knobs}
-    orders = [msgspec.convert({"name": name, "seed": seed, **terms}, Order) for seed in seeds for name in chosen]
-    progress = Progress(total=len(orders))
+    errands = errands_of(names, seeds, terms)
+    progress = Progress(total=len(errands))
     differing: list[Difference] = []
     faults: FaultCounts = {}
     events = plays = unclean = 0
     with ExitStack() as stack:
         players = [stack.enter_context(Player(*player)) for player in PLAYERS]
-        for compared in _compared(players, orders, is_over):
+        for compared in _compared(players, errands, is_over):
             answers = compared.answers.values()
             progress.seeds += 1
             progress.cpu_seconds += sum(answer.cpu_seconds for answer in answers)
@@ -170,7 +158,7 @@ def check_identity(
             if report is not None:
                 report(progress)
     return IdentityResult(
-        scenarios=chosen,
+        scenarios=names_of(errands),
         seeds=progress.seeds,
         plays=plays,
         events=events,
@@ -182,16 +170,16 @@ def check_identity(
     )
 
 
-def _compared(players: Sequence[Player], orders: Sequence[Order], is_over: Callable[[], bool]) -> Iterator[_Compared]:
-    for start in range(0, len(orders), BATCH):
+def _compared(players: Sequence[Player], errands: Sequence[Errand], is_over: Callable[[], bool]) -> Iterator[_Compared]:
+    for start in range(0, len(errands), BATCH):
         if is_over():
             return
-        batch = orders[start : start + BATCH]
+        batch = errands[start : start + BATCH]
         for player in players:
             player.tell(batch)
         played = {player.name: player.answers(len(batch)) for player in players}
-        for number, order in enumerate(batch):
-            yield _Compared(order=order, answers={name: answers[number] for name, answers in played.items()})
+        for number, errand in enumerate(batch):
+            yield _Compared(errand=errand, answers={name: answers[number] for name, answers in played.items()})
 
 
 def _difference(players: Sequence[Player], compared: _Compared) -> Difference:
@@ -202,9 +190,9 @@ def _difference(players: Sequence[Player], compared: _Compared) -> Difference:
     with tempfile.TemporaryDirectory(prefix="kraftsim-identity-") as scratch:
         kept = [Path(scratch) / name for name in ("a", "b")]
         for player, out in zip((one, other), kept, strict=True):
-            player.tell([msgspec.structs.replace(compared.order, out=str(out))])
+            player.tell([msgspec.structs.replace(compared.errand, out=str(out))])
             player.answers(1)
         parting = tuple(compare(kept[0], kept[1]).lines()[2:])
     return Difference(
-        scenario=compared.order.name, seed=compared.order.seed, sha256={name: answer.sha256 for name, answer in answers.items()}, parting=parting
+        scenario=compared.errand.name, seed=compared.errand.seed, sha256={name: answer.sha256 for name, answer in answers.items()}, parting=parting
     )

@@ -1,25 +1,15 @@
 """A file of JSON lines in which a campaign writes down every seed that is done, so that a campaign that was ended can go on."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from kraftsim.campaign.errand import Done
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What all seeds of a campaign have in common; a journal goes on only under the same terms."""
-
-    release: str
-    bugs: tuple[str, ...]
-    settings: Mapping[str, str]
-    workload: Mapping[str, int] = {}
+from kraftsim.campaign.errand import Done, Terms
 
 
 class Journal:
-    """The seeds that are done. Use as a context manager; a torn last line, as a killed campaign leaves it, is cut."""
+    """The seeds that are done, all under the same terms. Use as a context manager; a torn last line, as a killed campaign leaves it, is cut."""
 
     def __init__(self, path: Path, terms: Terms) -> None:
         """Open the file or begin it. Raises ValueError for a journal of another campaign, or for a file that is none; OSError if it cannot be."""

@@ -5,8 +5,6 @@ Started by `identity` under a hash seed of its own: `python -m kraftsim.campaign
 
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -15,20 +13,8 @@ from kraftsim.campaign.errand import Errand
 from kraftsim.explore.run import play_request
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """One seed to play; with `out` the run is left there."""
-
-    name: str
-    seed: int
-    release: str
-    bugs: tuple[str, ...]
-    settings: Mapping[str, str]
-    workload: Mapping[str, int] = {}
-    out: str | None = None
-
-
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an order."""
+    """What came of an errand."""
 
     name: str
     seed: int
@@ -43,18 +29,17 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> None:
     """Play until the other end is closed."""
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(msgspec.json.encode(_play(msgspec.json.decode(line, type=Order))) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(_play(msgspec.json.decode(line, type=Errand))) + b"\n")
         sys.stdout.buffer.flush()
 
 
-def _play(order: Order) -> Answer:
+def _play(errand: Errand) -> Answer:
+    """Play a run, and leave it in the directory `out` if there is one."""
     began = time.process_time()
-    errand = Errand(name=order.name, seed=order.seed, release=order.release, bugs=order.bugs, settings=order.settings)
-    request = replace(errand.request(), workload=order.workload)
-    result = play_request(request, None if order.out is None else Path(order.out))
+    result = play_request(errand.request(), None if errand.out is None else Path(errand.out))
     return Answer(
-        name=order.name,
-        seed=order.seed,
+        name=errand.name,
+        seed=errand.seed,
         sha256=result.events_sha256,
         event_count=result.event_count,
         outcome=result.outcome,

@@ -15,16 +15,14 @@ import msgspec
 
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.verdicts import Found, find_verdicts_of_all
-from kraftsim.bugs.bug import bug
-from kraftsim.campaign.errand import Done
+from kraftsim.campaign.errand import USUAL, Done, Errand, Terms, errands_of, names_of
 from kraftsim.campaign.spark_child import EVENTS
-from kraftsim.campaign.spark_task import play_orders
+from kraftsim.campaign.spark_task import play_errands
 from kraftsim.campaign.summary import SweepResult, idle_kinds, summary
 from kraftsim.cluster.scenario import scenario
 from kraftsim.explore.result import RunResult
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import judge
-from kraftsim.releases.catalogue import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,37 +97,26 @@ def sweep_on_spark(
     *,
     seeds: Sequence[int],
     master: str,
+    terms: Terms = USUAL,
     out: Path | None = None,
-    release: str | None = None,
-    bugs: tuple[str, ...] = (),
-    settings: Mapping[str, str] | None = None,
-    workload: Mapping[str, int] | None = None,
     spark: "SparkSession | None" = None,
 ) -> SparkSweepResult:
     """Play every seed of every scenario as Spark tasks and judge all runs by SQL. `out` keeps events and findings; every worker must see it.
 
-    Raises KeyError for a scenario or bug that does not exist, ValueError for a cluster without `out`, JavaMissing.
+    Raises KeyError for a scenario or bug that does not exist, ValueError for a knob that a scenario does not have or a cluster without `out`,
+    JavaMissing.
     """
-    for name in bugs:
-        bug(name)
-    chosen = [scenario(name).name for name in names]
+    errands_of(names, seeds[:1], terms)
     if out is None and not master.startswith("local"):
         raise ValueError(f"with {master} the workers need a directory that all of them see: use --out")
     with _directory(out) as root, _session(spark, master) as session:
-        terms = {
-            "release": release or DEFAULT_RELEASE,
-            "bugs": tuple(bugs),
-            "settings": dict(settings or {}),
-            "workload": dict(workload or {}),
-            "out": str(root.absolute()),
-        }
-        orders = [msgspec.json.encode({"name": name, "seed": seed, **terms}) for seed in seeds for name in chosen]
-        tasks = max(1, min(len(orders), session.sparkContext.defaultParallelism * TASKS_PER_CORE))
-        done = _play(session, orders, tasks)
-        sweeps = summary(chosen, done).sweeps
+        errands = errands_of(names, seeds, terms, root.absolute())
+        tasks = max(1, min(len(errands), session.sparkContext.defaultParallelism * TASKS_PER_CORE))
+        done = _play(session, errands, tasks)
+        sweeps = summary(names_of(errands), done).sweeps
         events = sum(each.result.event_count for each in done)
         found = find_verdicts_of_all(session, str(root / EVENTS), events, INVARIANTS.all()) if events else {}
-        judged, verdicts = _judge(done, found, tuple(bugs))
+        judged, verdicts = _judge(done, found, terms.bugs)
         return SparkSweepResult(
             master=master,
             sweeps=sweeps,
@@ -143,8 +130,9 @@ def sweep_on_spark(
         )
 
 
-def _play(session: "SparkSession", orders: Sequence[bytes], tasks: int) -> list[Done]:
-    answers = session.sparkContext.parallelize(orders, tasks).mapPartitions(play_orders).collect()
+def _play(session: "SparkSession", errands: Sequence[Errand], tasks: int) -> list[Done]:
+    told = [msgspec.json.encode(errand) for errand in errands]
+    answers = session.sparkContext.parallelize(told, tasks).mapPartitions(play_errands).collect()
     done = [msgspec.json.decode(answer, type=Done) for answer in answers]
     return sorted(done, key=lambda each: (each.result.seed, each.result.scenario))
 

@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kraftsim.campaign.errand import Done, broken
-from kraftsim.campaign.spark_child import Order
+from kraftsim.campaign.errand import Done, Errand, broken
 
 CHILD = "kraftsim.campaign.spark_child"
 
 
-def play_orders(orders: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a `Done` for each `Order`, both as JSON. A child that dies costs one seed."""
+def play_errands(errands: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a `Done` for each `Errand`, both as JSON. A child that dies costs one seed."""
     child: subprocess.Popen[bytes] | None = None
     try:
-        for data in orders:
+        for data in errands:
             if child is None:
                 child = subprocess.Popen([sys.executable, "-m", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert child.stdin is not None and child.stdout is not None, "both are pipes"
@@ -35,5 +34,4 @@ def play_orders(orders: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _lost(data: bytes, exit_code: int) -> Done:
-    order = msgspec.json.decode(data, type=Order)
-    return broken(order.errand(), f"the process that played it died (exit code {exit_code})")
+    return broken(msgspec.json.decode(data, type=Errand), f"the process that played it died (exit code {exit_code})")

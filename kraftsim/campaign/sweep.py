@@ -4,17 +4,14 @@ Without `keep_going` the first finding ends a campaign, and it is always the sam
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kraftsim.bugs.bug import bug
 from kraftsim.campaign.crew import Crew
-from kraftsim.campaign.errand import VIOLATED, Done, Errand
-from kraftsim.campaign.journal import Journal, Terms
+from kraftsim.campaign.errand import USUAL, VIOLATED, Done, Errand, Terms, errands_of, names_of
+from kraftsim.campaign.journal import Journal
 from kraftsim.campaign.summary import CampaignResult, SweepResult, add_faults, summary
-from kraftsim.cluster.scenario import scenario
-from kraftsim.releases.catalogue import DEFAULT_RELEASE
 
 REPORT_SECONDS = 0.5
 Report = Callable[["Progress"], None]
@@ -50,25 +47,20 @@ def sweep(
     workers: int | None = None,
     keep_going: bool = False,
     out: Path | None = None,
-    release: str | None = None,
-    bugs: tuple[str, ...] = (),
-    settings: Mapping[str, str] | None = None,
+    terms: Terms = USUAL,
 ) -> SweepResult:
     """Play every seed of one scenario; see `campaign`."""
-    return campaign((name,), seeds=seeds, jobs=workers, keep_going=keep_going, out=out, release=release, bugs=bugs, settings=settings).sweeps[0]
+    return campaign((name,), seeds=seeds, terms=terms, jobs=workers, keep_going=keep_going, out=out).sweeps[0]
 
 
 def campaign(
     names: Sequence[str],
     *,
     seeds: Sequence[int],
+    terms: Terms = USUAL,
     jobs: int | None = None,
     keep_going: bool = False,
     out: Path | None = None,
-    release: str | None = None,
-    bugs: tuple[str, ...] = (),
-    settings: Mapping[str, str] | None = None,
-    workload: Mapping[str, int] | None = None,
     journal: Path | None = None,
     is_over: Callable[[], bool] = lambda: False,
     report: Report | None = None,
@@ -79,17 +71,7 @@ def campaign(
     has already are not played again. `is_over` is asked before each seed: once it says so, no other is begun. `report` is told now and then.
     Raises KeyError for a scenario or bug that does not exist, ValueError for a journal of another campaign or a knob that a scenario does not have.
     """
-    for name in bugs:
-        bug(name)
-    terms = Terms(release=release or DEFAULT_RELEASE, bugs=tuple(bugs), settings=dict(settings or {}), workload=dict(workload or {}))
-    chosen = [scenario(name).name for name in names]
-    errands = [
-        Errand(name=name, seed=seed, release=terms.release, bugs=terms.bugs, settings=terms.settings, workload=terms.workload, out=out)
-        for seed in seeds
-        for name in chosen
-    ]
-    for errand in errands[: len(chosen)]:
-        errand.request()  # names a scenario that lacks a knob before any process is forked
+    errands = errands_of(names, seeds, terms, out)
     course = _Course(errands, keep_going, report)
     count = min(jobs or os.cpu_count() or 1, max(len(errands), 1))
     if journal is None:
@@ -98,7 +80,7 @@ def campaign(
         with Journal(journal, terms) as book:
             course.resume(book)
             course.run(count, is_over)
-    return summary(chosen, course.outcome())
+    return summary(names_of(errands), course.outcome())
 
 
 Key = tuple[str, int]

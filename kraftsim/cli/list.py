@@ -9,7 +9,14 @@ from kraftsim.cli.kinds import ALL_KINDS
 from kraftsim.cli.options import json_option, write_json
 
 
-@click.command(epilog="\b\nExamples:\n  kraftsim list scenarios\n  kraftsim list releases\n  kraftsim list invariants --json invariants.json")
+@click.command(
+    epilog="""\b
+Examples:
+  kraftsim list scenarios
+  kraftsim list releases
+  kraftsim list bugs       # then: kraftsim sweep STORY --bug NAME
+  kraftsim list invariants --json invariants.json"""
+)
 @click.argument("kind", type=click.Choice(ALL_KINDS))
 @json_option
 def list(kind: str, json_file: Path | None) -> None:
@@ -37,6 +44,18 @@ def _list_faults(json_file: Path | None) -> None:
     write_json(json_file, [line.as_json() for line in found])
 
 
+def _list_bugs(json_file: Path | None) -> None:
+    """Print every bug with the story in which it is found soonest. As JSON with what catches it, and where it was put right."""
+    from kraftsim.bugs.bug import bugs
+    from kraftsim.cli.kinds import listing
+
+    about = dict(listing("bugs"))
+    if str(json_file) != "-":
+        _write_table([(each.name, each.story, about[each.name]) for each in bugs()])
+    told = [{"story": each.story, "caught_by": each.caught_by, "fixed_in": each.fixed_in} for each in bugs()]
+    write_json(json_file, [{"name": each.name, "about": about[each.name], **more} for each, more in zip(bugs(), told, strict=True)])
+
+
 def _list_releases(json_file: Path | None) -> None:
     """Print every release, oldest first: line, patch, modes, newest level, what is new. As JSON with traits, features and versions."""
     from kraftsim.cli.release_table import as_json, columns
@@ -53,5 +72,5 @@ def _write_table(rows: Sequence[Sequence[str]]) -> None:
         click.echo("  ".join([*(f"{text:<{width}}" for text, width in zip(short, widths, strict=True)), last]).rstrip())
 
 
-OWN_TABLES = {"faults": _list_faults, "releases": _list_releases}
+OWN_TABLES = {"bugs": _list_bugs, "faults": _list_faults, "releases": _list_releases}
 """Kinds of which more is to be told than a name and a sentence."""

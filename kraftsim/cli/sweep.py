@@ -1,8 +1,8 @@
 """`kraftsim sweep`: plays stories over many seeds and says which of them violate an invariant."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -18,6 +18,9 @@ from kraftsim.cli.options import (
     settings_option,
     write_json,
 )
+
+if TYPE_CHECKING:
+    from kraftsim.campaign.errand import Terms
 
 ALL = "all"
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -72,10 +75,12 @@ def sweep(
     replays it. Exits 2 when it proves nothing: a kind of fault fired 20 times or more (or was armed 60 times) and never changed an outcome, or an
     invariant that a scenario must exercise never was.
     """
+    from kraftsim.campaign.errand import Terms
     from kraftsim.cluster.scenario import SCENARIOS
 
     chosen = SCENARIOS.names() if names == (ALL,) else names
-    search = Search(chosen, range(first_seed, first_seed + seeds), release, bugs, parse_settings(settings), parse_workload(work))
+    terms = Terms(release=release, bugs=bugs, settings=parse_settings(settings), workload=parse_workload(work))
+    search = Search(chosen, range(first_seed, first_seed + seeds), terms)
     if check_identity and master is not None:
         raise Failure("--check-identity compares processes of this machine: leave --spark out")
     try:
@@ -93,10 +98,7 @@ class Search(NamedTuple):
 
     names: Sequence[str]
     seeds: range
-    release: str
-    bugs: tuple[str, ...]
-    settings: Mapping[str, str]
-    workload: Mapping[str, int]
+    terms: "Terms"
 
 
 def _campaign(
@@ -109,13 +111,10 @@ def _campaign(
         result = campaign(
             search.names,
             seeds=search.seeds,
+            terms=search.terms,
             jobs=jobs,
             keep_going=keep_going,
             out=out,
-            release=search.release,
-            bugs=search.bugs,
-            settings=search.settings,
-            workload=search.workload,
             journal=resume,
             is_over=deadline(seconds),
             report=report,
@@ -133,10 +132,7 @@ def _identity(search: Search, seconds: float | None, json_file: Path | None) -> 
         result = check_identity(
             search.names,
             seeds=search.seeds,
-            release=search.release,
-            bugs=search.bugs,
-            settings=search.settings,
-            workload=search.workload,
+            terms=search.terms,
             is_over=deadline(seconds),
             report=report,
         )
@@ -151,12 +147,9 @@ def _on_spark(search: Search, master: str, out: Path | None, json_file: Path | N
     result = sweep_on_spark(
         search.names,
         seeds=search.seeds,
+        terms=search.terms,
         master=master,
         out=out,
-        release=search.release,
-        bugs=search.bugs,
-        settings=search.settings,
-        workload=search.workload,
     )
     print_lines(result)
     write_json(json_file, result)

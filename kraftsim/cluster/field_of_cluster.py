@@ -86,7 +86,7 @@ class FieldOfCluster:
             await self._door.close()
 
     async def leader(self) -> str:
-        """Return who leads the metadata quorum, as soon as somebody does."""
+        """Return who leads the metadata quorum, before KRaft who is controller, as soon as somebody is."""
         return await leader_of(self._cluster.spec)
 
     def is_down(self, node: str) -> bool:

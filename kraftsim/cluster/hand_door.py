@@ -142,7 +142,7 @@ class HandDoor:
             async with asyncio.timeout(LEADER_SECONDS):
                 return with_leader(target, await self._field.leader())
         except TimeoutError as nobody:
-            raise NotPossible("no controller says that it leads; name a node") from nobody
+            raise NotPossible("nobody says that it leads; name a node") from nobody
 
     def _no_node(self, target: str) -> NotPossible:
         return NotPossible(f"no node is called {target} (nodes: {', '.join(self._field.node_names)}, and `leader`; clients are `{CLIENTS}`)")

@@ -1,5 +1,6 @@
 """Who leads the metadata quorum, and is a broker missed? Asks nodes, past any proxy, until one of them says so.
 
+In a cluster of before KRaft a broker is controller, and says so when it is asked for metadata.
 Source: KIP-595 and KIP-836 (DescribeQuorum, which only the leader answers).
 """
 
@@ -20,9 +21,10 @@ RETRY_SECONDS: Final = 0.02
 
 async def leader_of(spec: ClusterSpec, *, but_not: str | None = None) -> str:
     """Return the name of the controller that leads, as soon as one does (other than one). Waits for ever: the caller sets the limit."""
+    leads = _leads if spec.controller_names else _is_controller
     while True:
-        for node in [spec.node(name) for name in spec.controller_names if name != but_not]:
-            if await _leads(node):
+        for node in [spec.node(name) for name in spec.controller_names or spec.broker_names if name != but_not]:
+            if await leads(node):
                 return node.name
         await asyncio.sleep(RETRY_SECONDS)
 
@@ -45,6 +47,12 @@ async def _leads(node: NodeSpec) -> bool:
         return False
     partitions = [partition for topic in answer.topics for partition in topic.partitions]
     return any(each.error_code == ErrorCode.NONE and each.leader_id == node.node_id for each in partitions)
+
+
+async def _is_controller(node: NodeSpec) -> bool:
+    """Tell whether a broker of before KRaft says that it is controller itself: what others believe may be of yesterday."""
+    answer = await _asked(node, MetadataRequest(topics=[]))
+    return isinstance(answer, MetadataResponse) and answer.controller_id == node.node_id
 
 
 async def _asked(node: NodeSpec, request: Message) -> Message | None:

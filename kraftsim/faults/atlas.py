@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, FaultKind, Spoils, fault_kind
 from kraftsim.faults.targets import LEADER_WORD
-from kraftsim.faults.terrain import CONTROLLERS, Terrain
+from kraftsim.faults.terrain import Terrain
 from kraftsim.faults.trigger import OnDisk, OnEvent, OnFrame, OnState
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def clashes(faults: Sequence[Fault], terrain: Terrain) -> list[str]:
 def _struck(fault: Fault, terrain: Terrain) -> tuple[str, ...]:
     """Return the hosts that a fault can strike."""
     if fault.target == LEADER_WORD:
-        return terrain.of(CONTROLLERS)
+        return terrain.leaders
     if fault.target != AT_THE_TRIGGER:
         return (fault.target,)
     roles: list[str | None] = [None]

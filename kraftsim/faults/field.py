@@ -145,7 +145,7 @@ class Field(Protocol):
         ...
 
     async def leader(self) -> str:
-        """Return who leads the metadata quorum, as soon as somebody does."""
+        """Return who leads the metadata quorum, before KRaft who is controller, as soon as somebody is."""
         ...
 
     def is_down(self, node: str) -> bool:

@@ -1,4 +1,4 @@
-"""Whoever leads the metadata quorum is cut off from everybody, or from the hosts that the target names: it is deaf, mute, or both.
+"""Whoever leads the metadata quorum, or was made controller by ZooKeeper, is cut off from everybody, or from some hosts: it is deaf, mute, or both.
 
 Who leads is known from what the nodes noted. If nobody does, the next leader is cut off as soon as it is elected. A leader that hears nobody and is
 heard goes on for a while in the belief that it leads (KIP-595, check quorum). Source: Jepsen (partition of the primaries).
@@ -24,7 +24,7 @@ def _silenced(strike: Strike, leader: str) -> list[tuple[str, str]]:
 
 
 async def over_sockets(strike: FieldStrike) -> None:
-    """Ask the controllers who leads, and let the proxy hold what it sends, or hears, or both."""
+    """Ask the nodes who leads, and let the proxy hold what it sends, or hears, or both."""
     leader = await strike.field.leader()
     ways = strike.text("ways")
     links = [link for link in strike.links_to_all if leader in link and (ways == BOTH or (ways == DEAF) == (link[1] == leader))]
@@ -36,7 +36,6 @@ FAULT = FaultKind(
     title="a leader that is cut off",
     family=Family.NETWORK,
     strike=strike,
-    needs_quorum=True,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"ways": BOTH, "duration_ms": 5000},

@@ -1,4 +1,4 @@
-"""What is known of the nodes from the facts noted so far: who leads the metadata quorum now, and who is in which state.
+"""What is known of the nodes from the facts noted so far: who decides for the cluster now, and who is in which state.
 
 It knows nothing but events, so that it can be fed by a simulation while it runs or from the event files of a running cluster.
 """
@@ -6,7 +6,7 @@ It knows nothing but events, so that it can be fed by a simulation while it runs
 from collections.abc import Callable, Sequence
 
 from kraftsim.events.event import Event
-from kraftsim.faults.states import FACTS, LEADER, STATES, NodeFacts
+from kraftsim.faults.states import FACTS, LEADER, STATES, ZOOKEEPER_CONTROLLER, NodeFacts
 from kraftsim.world.simulated import Occasion, Simulation
 
 Lives = Callable[[str, int], bool]
@@ -44,13 +44,25 @@ class Standing:
             self._tell(node, incarnation, known[1])
 
     def leader(self) -> str | None:
-        """Return who leads the metadata quorum: of those that say so and live, the one with the highest epoch."""
-        epochs = {
-            node: facts.leader_epoch
-            for node, (incarnation, facts) in self._nodes.items()
-            if STATES[LEADER].holds(facts) and self._lives(node, incarnation)
-        }
-        return max(sorted(epochs), key=epochs.__getitem__) if epochs else None
+        """Return who leads the metadata quorum, or, where nobody does, who is controller in ZooKeeper: of those that say so and live, the last."""
+        return self._last(LEADER, lambda facts: facts.leader_epoch) or self._last(
+            ZOOKEEPER_CONTROLLER, lambda facts: facts.zookeeper_controller_epoch
+        )
+
+    def when_led(self, action: Callable[[str], object]) -> Callable[[], None]:
+        """Call a function with the name of whoever is the next to become leader. Returns what ends the waiting."""
+        waiting: list[Callable[[], None]] = []
+
+        def end() -> None:
+            for stop in waiting:
+                stop()
+
+        def led(node: str) -> None:
+            end()
+            action(node)
+
+        waiting += [self.when((state,), led) for state in (LEADER, ZOOKEEPER_CONTROLLER)]
+        return end
 
     def holds(self, state: str, node: str) -> bool:
         """Tell whether a node lives and is in a state. Raises KeyError for a state that does not exist."""
@@ -74,6 +86,12 @@ class Standing:
                 self._waiting.remove(waiting)
 
         return end
+
+    def _last(self, state: str, epoch_of: Callable[[NodeFacts], int]) -> str | None:
+        """Return who is in a state with the highest epoch."""
+        holds = STATES[state].holds
+        epochs = {node: epoch_of(facts) for node, (incarnation, facts) in self._nodes.items() if holds(facts) and self._lives(node, incarnation)}
+        return max(sorted(epochs), key=epochs.__getitem__) if epochs else None
 
     def _tell(self, node: str, incarnation: int, facts: NodeFacts) -> None:
         for waiting in list(self._waiting):

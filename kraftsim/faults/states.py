@@ -29,6 +29,7 @@ ZOOKEEPER_CONTROLLER = "zookeeper-controller"
 DECIDED = ("PrepareCommit", "PrepareAbort")
 IDS_RECORD = "ProducerIds"
 NO_OFFSET = -1
+NO_EPOCH = -1
 FACTS: tuple[type[Event], ...] = (
     RaftRoleChanged,
     MetadataAppended,
@@ -56,8 +57,8 @@ class NodeFacts:
     """What one incarnation of a node has told of itself."""
 
     __slots__ = (
-        "appended_end", "decided", "flushed_end", "high_watermark", "ids_offset", "is_asking_for_block", "is_zookeeper_controller", "leader_epoch",
-        "log_end", "role", "told_epoch", "voted_epoch",
+        "appended_end", "decided", "flushed_end", "high_watermark", "ids_offset", "is_asking_for_block", "leader_epoch", "log_end", "role",
+        "told_epoch", "voted_epoch", "zookeeper_controller_epoch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -74,7 +75,8 @@ class NodeFacts:
         self.voted_epoch = -1
         self.told_epoch = -1
         self.is_asking_for_block = False
-        self.is_zookeeper_controller = False
+        self.zookeeper_controller_epoch = NO_EPOCH
+        """Its epoch while it is controller of a cluster of before KRaft."""
         self.decided: dict[str, int] = {}
         """Transactional ids for which it answers, whose transaction is decided and not over, with their partition of `__transaction_state`."""
 
@@ -105,10 +107,10 @@ class NodeFacts:
                 self.is_asking_for_block = True
             case ProducerIdBlockReceived() | ProducerIdBlockRefused():
                 self.is_asking_for_block = False
-            case ZookeeperControllerElected():
-                self.is_zookeeper_controller = True
+            case ZookeeperControllerElected(controller_epoch=controller_epoch):
+                self.zookeeper_controller_epoch = controller_epoch
             case ZookeeperControllerResigned():
-                self.is_zookeeper_controller = False
+                self.zookeeper_controller_epoch = NO_EPOCH
             case TransactionStateChanged(transactional_id=transactional_id, state=state, partition=partition):
                 self.decided.pop(transactional_id, None)
                 if state in DECIDED:
@@ -156,6 +158,6 @@ STATES: dict[str, State] = {
     "vote-not-told": State("has given a vote that nobody has heard of", lambda facts: facts.voted_epoch > facts.told_epoch),
     "markers-missing": State("coordinates a transaction that is decided and has not all of its markers yet", lambda facts: bool(facts.decided)),
     "asking-for-block": State("has asked for a block of producer ids and was not answered", lambda facts: facts.is_asking_for_block),
-    ZOOKEEPER_CONTROLLER: State("has made /controller, and has not resigned", lambda facts: facts.is_zookeeper_controller),
+    ZOOKEEPER_CONTROLLER: State("has made /controller, and has not resigned", lambda facts: facts.zookeeper_controller_epoch != NO_EPOCH),
 }
 """All states by name. A trigger that names several waits for a node in all of them."""

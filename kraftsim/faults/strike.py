@@ -8,7 +8,6 @@ import msgspec
 from kraftsim.events.runs import FaultBit, FaultEnded, FaultFired
 from kraftsim.faults.fault import AT_THE_TRIGGER, Aim, Fault, FaultKind, Value
 from kraftsim.faults.standing import standing_of
-from kraftsim.faults.states import LEADER
 from kraftsim.faults.targets import directions, is_group, members, names_leader, with_leader
 from kraftsim.world.chance import stream
 from kraftsim.world.simulated import FileClass, Host, Occasion, Simulation
@@ -65,7 +64,7 @@ class Strike:
         self.occasion = occasion
         leader = self._leader()
         if names_leader(self.fault.target) and leader is None:
-            self.finally_(standing_of(self.simulation).when((LEADER,), lambda node: self.go_off(occasion)))
+            self.finally_(standing_of(self.simulation).when_led(lambda node: self.go_off(occasion)))
             return
         self._target = self._understood(leader)
         self.has_fired = True
@@ -146,12 +145,12 @@ class Strike:
         return everybody if self.target == AT_THE_TRIGGER else members(self.target, everybody, may_lack=True)
 
     def when_led(self, act: Callable[[str], None]) -> None:
-        """Call a function with the name of whoever leads the quorum: now, or as soon as somebody does."""
+        """Call a function with the name of whoever leads: now, or as soon as somebody does."""
         leader = self._leader(is_wanted=True)
         if leader is not None:
             act(leader)
         else:
-            self.finally_(standing_of(self.simulation).when((LEADER,), act))
+            self.finally_(standing_of(self.simulation).when_led(act))
 
     def directions(self) -> list[tuple[str, str]]:
         """Return the links that the target names, of hosts that are there: a client may not be there yet, or not in this run."""

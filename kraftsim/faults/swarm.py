@@ -138,8 +138,8 @@ class _Draw:
         if kind.spoils is not Spoils.NOTHING and kind.spoils_if is not None and (not victims or not params.get(kind.spoils_if)):
             params[kind.spoils_if] = False
             victims = self._hosts
-        controllers = self._terrain.of(CONTROLLERS)
-        if way == "time" and controllers and set(controllers) <= set(victims) and self._random.random() < LEADER_SHARE:
+        leaders = self._terrain.leaders
+        if way == "time" and leaders and set(leaders) <= set(victims) and self._random.random() < LEADER_SHARE:
             return Fault(kind=kind.name, target=LEADER_WORD, trigger=self._time(), params=params)
         victim = self._pick(victims)
         role = self._terrain.role_of(victim)

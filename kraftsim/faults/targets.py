@@ -1,7 +1,8 @@
 """Whom a fault strikes: a host, several of them, whoever leads now, or links between them.
 
 A host is named; 'controller-*' and other patterns mean every host that fits, 'a,b' means both, and `leader` means whoever leads the metadata quorum
-at that moment. Between such groups 'a>b' is one direction, 'a<>b' both, and 'a' alone means everything between a and everybody else.
+at that moment, in a cluster of before KRaft whoever is controller. Between such groups 'a>b' is one direction, 'a<>b' both, and 'a' alone means
+everything between a and everybody else.
 """
 
 from collections.abc import Sequence

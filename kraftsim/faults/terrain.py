@@ -81,6 +81,11 @@ class Terrain:
         return self.hosts.get(role, ())
 
     @property
+    def leaders(self) -> tuple[str, ...]:
+        """The hosts among which somebody leads: voters of the quorum, or, before KRaft, brokers, of which one is controller."""
+        return self.of(CONTROLLERS) or (self.of(BROKERS) if self.has_zookeeper else ())
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """The hosts whose processes and disks may be struck: all but the clients."""
         return tuple(host for role, hosts in self.hosts.items() if role != CLIENTS for host in hosts)

@@ -11,7 +11,7 @@ from kraftsim.events.zookeeper_controllers import BrokerWent, ZookeeperControlle
 from kraftsim.faults.fault import PROCESSES, SIM, Between, Family, FaultKind
 from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.standing import standing_of
-from kraftsim.faults.states import ZOOKEEPER_CONTROLLER
+from kraftsim.faults.states import LEADER, ZOOKEEPER_CONTROLLER
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import Host, Occasion, Simulation
 
@@ -44,7 +44,7 @@ def _places_of(simulation: Simulation, host: Host) -> list[tuple[type[Event], di
     """Return by which facts a host's places are seen to be taken: that of a controller, of KRaft or before it, and that of a broker."""
     standing = standing_of(simulation)
     places: list[tuple[type[Event], dict[str, object]]] = []
-    if standing.leader() == host.name:
+    if standing.holds(LEADER, host.name):
         places.append((ControllerElected, {}))
     if standing.holds(ZOOKEEPER_CONTROLLER, host.name):
         places.append((ZookeeperControllerElected, {}))

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftsim.campaign import spark as campaign_spark
+from kraftsim.campaign.errand import Terms
 from kraftsim.campaign.spark import sweep_on_spark
 from kraftsim.campaign.spark_child import events_of
 from kraftsim.campaign.sweep import sweep
@@ -42,7 +43,7 @@ def test_seeds_are_played_in_tasks_and_both_forms_of_every_invariant_agree(spark
     done = CliRunner().invoke(kraftsim, words, standalone_mode=False)
     assert done.return_value == 1, done.output
     found = json.loads((tmp_path / "found.json").read_text())
-    here = sweep(NAME, seeds=SEEDS, bugs=(BUG,), keep_going=True, workers=1)
+    here = sweep(NAME, seeds=SEEDS, terms=Terms(bugs=(BUG,)), keep_going=True, workers=1)
     there = next(each for each in found["sweeps"] if each["scenario"] == NAME)
     assert [(run["seed"], run["events_sha256"], tuple(run["violations"])) for run in there["found"]] == [
         (run.seed, run.events_sha256, run.violations) for run in here.found

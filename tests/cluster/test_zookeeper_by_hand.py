@@ -109,3 +109,14 @@ def test_its_connections_can_be_reset(cluster: Detached):
     assert count >= 2
     create(cluster, "after-the-reset")
     assert [len(noted(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)] == lost
+
+
+def test_leader_means_the_broker_that_is_controller(cluster: Detached):
+    before = {broker: len(noted(cluster.directory, "ZookeeperControllerElected", broker)) for broker in (BROKER, OTHER)}
+    killed, word = cluster.do("kill", "leader").split()
+    assert word == "killed" and before[killed] > 0, "it has been controller"
+    (other,) = set(before) - {killed}
+    wait_until(lambda: len(noted(cluster.directory, "ZookeeperControllerElected", other)) > before[other])
+    assert cluster.do("kill", "leader") == f"{other} killed\n"
+    assert [cluster.do("restart", node) for node in before] == [f"{node} started again\n" for node in before]
+    create(cluster, "after-both")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kraftsim.campaign.errand import Terms
 from kraftsim.campaign.identity import check_identity
 from kraftsim.campaign.sweep import Progress, campaign, sweep
 from kraftsim.cli.campaign_progress import deadline, faults, line
@@ -46,8 +47,8 @@ def kraftsim_with(start_up: str, directory: Path, *words: str) -> subprocess.Com
 
 def test_the_first_finding_is_the_same_with_any_number_of_workers_and_replays_from_its_file(tmp_path):
     """A campaign stops at its first violation, that of the lowest seed; the run is kept, and its replay file gives it again, byte for byte."""
-    alone = sweep(NAME, seeds=range(1, 5), bugs=(BUG,), workers=1)
-    together = sweep(NAME, seeds=range(1, 5), bugs=(BUG,), workers=2, out=tmp_path)
+    alone = sweep(NAME, seeds=range(1, 5), terms=Terms(bugs=(BUG,)), workers=1)
+    together = sweep(NAME, seeds=range(1, 5), terms=Terms(bugs=(BUG,)), workers=2, out=tmp_path)
     assert [run.seed for run in together.found] == [run.seed for run in alone.found]
     found = together.found[0]
     assert (found.violations, found.events_sha256) == (alone.found[0].violations, alone.found[0].events_sha256)
@@ -79,7 +80,7 @@ def test_a_campaign_goes_on_where_its_journal_ends(tmp_path):
     assert seen[-1] == (3, 2)
     assert len(journal.read_bytes().splitlines()) == 4
     with pytest.raises(ValueError, match="another release, other bugs"):
-        campaign((CHEAP,), seeds=range(1, 4), bugs=(BUG,), journal=journal)
+        campaign((CHEAP,), seeds=range(1, 4), terms=Terms(bugs=(BUG,)), journal=journal)
 
 
 def test_several_scenarios_share_a_campaign_and_a_budget_ends_it():
@@ -113,7 +114,7 @@ def test_the_same_seed_gives_the_same_bytes_in_four_processes(compared):
 
 def test_runs_that_are_compared_may_have_less_to_do(compared):
     """A knob is turned in all processes alike; one that the story does not have is named."""
-    less = check_identity((CHEAP,), seeds=range(1, 3), workload={"lines": 20})
+    less = check_identity((CHEAP,), seeds=range(1, 3), terms=Terms(workload={"lines": 20}))
     assert (less.plays, less.differing) == (8, ())
     assert less.events < compared.events
     words = ["sweep", CHEAP, "--seeds", "1", "--check-identity", "--work", "no_such_knob=1"]

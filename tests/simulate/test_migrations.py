@@ -20,8 +20,8 @@ def test_a_cluster_migrates(name, seed):
     [
         ("KAFKA-15552", MOVE, 1, "producer-id-blocks-disjoint"),
         ("KAFKA-15109", MOVE, 1, "acknowledged-records-on-replicas"),
-        ("KAFKA-15010", FAILOVER, 34, "zookeeper-mirrors-log"),
-        ("unfenced-producer-id-blocks", FAILOVER, 313, "producer-id-blocks-disjoint"),
+        ("KAFKA-15010", FAILOVER, 58, "zookeeper-mirrors-log"),
+        ("unfenced-producer-id-blocks", FAILOVER, 1, "producer-id-blocks-disjoint"),
         ("KAFKA-17457", FAILOVER, 2, "nodes-believe-the-truth"),
     ],
 )

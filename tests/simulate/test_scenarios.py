@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from kraftsim.campaign.errand import Terms
 from kraftsim.campaign.sweep import sweep
 from kraftsim.cluster.scenario import scenarios
 from kraftsim.core.raft.raft_log import RaftLog
@@ -49,7 +50,7 @@ def test_every_scenario_is_clean_in_virtual_time(scenario):
 
 def test_a_sweep_finds_kafka_10533_and_the_same_seeds_without_it_are_clean():
     """The controller that counts unflushed records hands out a block twice after a power loss (KAFKA-10533)."""
-    with_bug = sweep(NAME, seeds=range(1, 9), bugs=("KAFKA-10533",), keep_going=True)
+    with_bug = sweep(NAME, seeds=range(1, 9), terms=Terms(bugs=("KAFKA-10533",)), keep_going=True)
     assert {"high-watermark-flushed", "producer-id-blocks-disjoint"} <= {name for run in with_bug.found for name in run.invariants_violated}
     without = sweep(NAME, seeds=range(1, with_bug.seeds_played + 1))
     assert without.clean == without.seeds_played, "\n".join(without.lines())
@@ -57,7 +58,7 @@ def test_a_sweep_finds_kafka_10533_and_the_same_seeds_without_it_are_clean():
 
 def test_the_line_that_replays_a_finding_finds_it_again(tmp_path):
     """A failing seed prints one line; that line, in a new process, gives the same violation and leaves the run."""
-    found = sweep(NAME, seeds=range(1, 9), bugs=("KAFKA-10533",), workers=1).found[0]
+    found = sweep(NAME, seeds=range(1, 9), terms=Terms(bugs=("KAFKA-10533",)), workers=1).found[0]
     words = found.command.split()
     words[words.index("--out") + 1] = str(tmp_path / "again")
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=120, check=False)

@@ -144,6 +144,32 @@ def test_of_two_leaders_the_one_of_the_later_epoch_leads(sim):
     assert standing.leader() is None
 
 
+def test_before_kraft_the_controller_leads(sim):
+    """Whoever leads a quorum comes first: brokers may think that they are controllers while it takes their place."""
+    standing = standing_of(sim)
+    assert standing.leader() is None
+    note(sim, "a", ZookeeperControllerElected(controller_epoch=3))
+    note(sim, "b", ZookeeperControllerElected(controller_epoch=4))
+    assert standing.leader() == "b"
+    note(sim, "c", LEADER)
+    assert standing.leader() == "c"
+    sim.kill("c")
+    note(sim, "b", ZookeeperControllerResigned(controller_epoch=4, reason="its session is over"))
+    assert standing.leader() == "a"
+
+
+@pytest.mark.parametrize("led", [LEADER, ZookeeperControllerElected(controller_epoch=3)], ids=["quorum", "ZooKeeper"])
+def test_who_waits_for_a_leader_is_told_of_the_next_one_once(sim, led):
+    told = []
+    standing = standing_of(sim)
+    standing.when_led(told.append)
+    given_up = standing.when_led(told.append)
+    given_up()
+    note(sim, "b", led)
+    note(sim, "c", LEADER)
+    assert told == ["b"]
+
+
 @pytest.mark.parametrize(
     "trigger, falls",
     [
