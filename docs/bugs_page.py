@@ -33,7 +33,7 @@ caught by, at most 2,000 seeds. A bug that shows in every run, before it does an
 
 ![seeds until each bug is found]({PICTURE})
 
-A dot is a repetition, the bar is the median.
+A dot is a repetition, the larger the more of them fell together; the bar is the median.
 """
 READING = """
 *By the story's own schedule*: in how many of the finds the seed played nothing but the faults that the story is biased towards. Two of five seeds

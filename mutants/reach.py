@@ -12,16 +12,21 @@ ANSWERS = "answers_get_lost"
 POWER = "power_fails_again_and_again"
 EXACTLY_ONCE = "exactly_once_under_faults"
 LEADERS = "leaders_fail_under_idempotent_load"
+REMEMBERED = "producers_are_remembered"
+CUTS = "old_leader_cuts_and_leads_again"
+VANISHING = "topic_vanishes_from_metadata"
+COORDINATORS = "coordinator_failover_in_every_state"
+LATE = "transaction_times_out"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (POWER, QUORUM),
     "raft stores": (POWER, QUORUM, PRODUCERS),
     "producer ids": (ALLOCATION, POWER, PRODUCERS),
-    "producer state": (ANSWERS, PRODUCERS),
-    "partitions": (ANSWERS, PRODUCERS),
-    "clients": (ANSWERS, PRODUCERS),
+    "producer state": (ANSWERS, REMEMBERED, CUTS),
+    "partitions": (LEADERS, CUTS, ANSWERS),
+    "clients": (ANSWERS, VANISHING, LEADERS),
     "metadata": (POWER, ALLOCATION, PRODUCERS),
-    "transactions": (EXACTLY_ONCE,),
+    "transactions": (EXACTLY_ONCE, COORDINATORS, LATE),
     "connections": (LEADERS, EXACTLY_ONCE, ANSWERS),
 }
 

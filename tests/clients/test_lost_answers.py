@@ -94,5 +94,8 @@ def test_what_a_client_sends_again_is_recognised(lossy: ProcessCluster, relay: L
         relay.begin_again()
         write(f"127.0.0.1:{relay.port}", topic)
         assert broker.values(topic) == [b"%d" % number for number in range(RECORDS)], "each record once, in order"
-    duplicates = [event for event in noted(lossy.directory, "DuplicateAnswered", "broker-1") if event["topic"] == topic]
-    assert relay.lost > 2 and len(duplicates) >= relay.lost
+    duplicates, refused = (
+        [event for event in noted(lossy.directory, kind, "broker-1") if event["topic"] == topic] for kind in ("DuplicateAnswered", "ProduceRefused")
+    )
+    assert relay.lost > 2 and duplicates
+    assert len(duplicates) + len(refused) >= relay.lost, "a refusal that was lost, of a leader that is new, is followed by no duplicate"
