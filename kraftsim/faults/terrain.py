@@ -146,6 +146,7 @@ QUORUM_FILES = (
     Files(FileClass.CHECKPOINT, CONTROLLERS, ("write", "flush", "rename"), 8),
 )
 PARTITION_FILES = (Files(FileClass.PARTITION_LOG, BROKERS, ("write",), 200),)
+ZOOKEEPER_FILES = (Files(FileClass.ZOOKEEPER_LOG, ZOOKEEPER, ("write", "flush"), 40),)
 
 CONTROLLER_MOMENTS = (
     Moment("MetadataAppended", CONTROLLERS, 60),
@@ -288,7 +289,7 @@ def zookeeper_terrain(*, brokers: int, clients: tuple[str, ...], apis: tuple[Api
         hosts={BROKERS: broker_names, ZOOKEEPER: server, CLIENTS: clients},
         links=((BROKERS, ZOOKEEPER), (BROKERS, BROKERS), (CLIENTS, BROKERS)),
         apis=(*ZOOKEEPER_MODE_APIS, *apis),
-        files=PARTITION_FILES,
+        files=(*ZOOKEEPER_FILES, *PARTITION_FILES),
         moments=(*ZOOKEEPER_MODE_MOMENTS, *PARTITION_MOMENTS, *REPLICATION_MOMENTS),
         stays=BROKER_STAYS,
         may_lose={Spoils.UNFLUSHED: server},

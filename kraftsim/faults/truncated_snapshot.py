@@ -35,6 +35,7 @@ FAULT = FaultKind(
     name="truncated-snapshot",
     title="a snapshot whose end is gone",
     family=Family.DISK,
+    needs_quorum=True,
     strike=strike,
     params={"kept_permille": 500, "after_ms": 100, "duration_ms": 5000},
     settings={"metadata.log.max.record.bytes.between.snapshots": "500"},

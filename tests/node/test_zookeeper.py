@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftsim.node.config_keys import ConfigError
 from protocol.zookeeper.op_codes import CreateMode, OpCode, ZookeeperError
 from protocol.zookeeper.watching import SetWatches
 from protocol.zookeeper.znodes import AclEntry, CreateRequest, GetDataResponse, PathOnly, SetDataRequest, VersionedPath, WatchedPath
@@ -53,6 +54,29 @@ def test_a_log_that_is_torn_at_its_end_is_read_up_to_there(tmp_path: Path, torn:
         newest = max((tmp_path / "data" / "version-2").glob("log.*"), key=lambda file: int(file.suffix[1:], 16))
         with newest.open("ab") as log:
             log.write(torn)
+
+
+@pytest.mark.parametrize("header, comes_up", [(b"", True), (b"ZK", True), (b"\0" * 4096, True), (b"ZKXX" + b"\0" * 96, False)])
+def test_a_log_whose_header_never_reached_the_disk_is_none(tmp_path: Path, header: bytes, comes_up: bool) -> None:
+    """A power loss takes what was not flushed: nobody heard of any change in it. A header that is wrong is damage."""
+    zookeeper = RunningZookeeper(tmp_path)
+    zookeeper.start()
+    with ZookeeperTalk(zookeeper.port) as talk:
+        create(talk, "/kept")
+    zookeeper.kill()
+    (tmp_path / "data" / "version-2" / f"log.{zookeeper.server.keeper.last_zxid + 1:x}").write_bytes(header)
+    again = RunningZookeeper(tmp_path, incarnation=2)
+    if not comes_up:
+        with pytest.raises(ConfigError, match="cannot be read"):
+            again.start()
+        again.kill()
+        return
+    again.start()
+    with ZookeeperTalk(again.port) as talk:
+        assert exists(talk, "/kept") and create(talk, "/more").header.error == 0
+    again.kill()
+    with running_zookeeper(tmp_path, incarnation=3) as last, ZookeeperTalk(last.port) as talk:
+        assert exists(talk, "/kept") and exists(talk, "/more")
 
 
 def test_snapshots_let_older_logs_go(tmp_path: Path) -> None:

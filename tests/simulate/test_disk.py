@@ -262,6 +262,9 @@ def test_two_flushes_of_one_file_cover_what_was_written_before_each(sim):
         ("orders-3/00000000000000000010.snapshot", FileClass.CHECKPOINT),
         ("orders-3/00000000000000000000.index", FileClass.OTHER),
         ("meta.properties", FileClass.CHECKPOINT),
+        ("version-2/log.1f", FileClass.ZOOKEEPER_LOG),
+        ("version-2/snapshot.1f", FileClass.OTHER),
+        ("log.1f", FileClass.OTHER),
     ],
 )
 def test_files_are_classed_by_their_names(path, kind):

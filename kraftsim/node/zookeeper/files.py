@@ -45,7 +45,7 @@ class ZookeeperFiles:
             data = self._world.disk.read(f"{DIRECTORY}/{name}")
             if zxid > keeper.last_zxid + 1:
                 raise ConfigError(f"{DIRECTORY}/{name} begins with change {zxid:#x}, and what was before it ends with {keeper.last_zxid:#x}")
-            cut_bytes = self._replay(keeper, name, data, now_ms) if len(data) >= HEADER_BYTES else len(data)
+            cut_bytes = self._replay(keeper, name, data, now_ms) if _has_begun(data) else len(data)
         self._world.note(
             ZookeeperRecovered(zxid=keeper.last_zxid, znodes=len(keeper.tree.znodes), sessions=len(keeper.sessions.by_id), cut_bytes=cut_bytes)
         )
@@ -124,3 +124,8 @@ class ZookeeperFiles:
                 except ValueError:
                     continue
         return sorted(found)
+
+
+def _has_begun(log: bytes) -> bool:
+    """Tell whether the header of a log has reached the disk: it is flushed with the first change, and nobody heard of that before."""
+    return any(log[:HEADER_BYTES]) and len(log) >= HEADER_BYTES

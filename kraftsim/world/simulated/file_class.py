@@ -1,6 +1,6 @@
 """What kind of file a path is, so that a fault can say 'the third write to a metadata log' without knowing names of topics.
 
-Source: the layout of Kafka's log directories.
+Source: the layout of Kafka's log directories, and of ZooKeeper's dataDir.
 """
 
 from enum import StrEnum
@@ -8,6 +8,7 @@ from enum import StrEnum
 CLEANED, SWAP = ".cleaned", ".swap"
 """Endings of the names of files that are to take another one's place."""
 METADATA_TOPIC_PREFIX = "__cluster_metadata-"
+ZOOKEEPER_DIRECTORY = "version-2"
 
 
 class FileClass(StrEnum):
@@ -17,6 +18,7 @@ class FileClass(StrEnum):
     PARTITION_LOG = "partition-log"
     QUORUM_STATE = "quorum-state"
     CHECKPOINT = "checkpoint"
+    ZOOKEEPER_LOG = "zookeeper-log"
     OTHER = "other"
 
 
@@ -29,4 +31,6 @@ def file_class(path: str) -> FileClass:
         return FileClass.CHECKPOINT
     if name.endswith(".log"):
         return FileClass.METADATA_LOG if directory.rpartition("/")[2].startswith(METADATA_TOPIC_PREFIX) else FileClass.PARTITION_LOG
+    if directory.endswith(ZOOKEEPER_DIRECTORY) and name.startswith("log."):
+        return FileClass.ZOOKEEPER_LOG
     return FileClass.OTHER
