@@ -204,7 +204,6 @@ CORE = Core(
             "self._pages[kept][0] <= last_offset",
             "self._pages[kept][0] < last_offset",
             "the last committed record is undone",
-            equivalent="what is undone begins at the high watermark, above the page that is kept too long",
         ),
     )
 )
