@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.ledger import SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.under_load import PROVEN
 from kraftsim.cluster.upgrading import VERSION_KEY, Traffic, Upgrade
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
@@ -66,14 +67,7 @@ def begin(random: "Random") -> dict[str, str]:
 SCENARIO = Scenario(
     name="bridge_release",
     story="Brokers that take producer ids out of ZooKeeper and brokers that ask the controller for them share a cluster, and no id is given twice.",
-    must_exercise=(
-        "producer-id-unique",
-        "producer-id-blocks-disjoint",
-        "producer-id-inside-owned-block",
-        "acknowledged-records-in-final-log",
-        "one-append-per-sequence",
-        "only-retriable-errors",
-    ),
+    must_exercise=PROVEN,
     play=play,
     faults=no_faults,
     controllers=0,

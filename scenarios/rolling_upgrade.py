@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.copying import SETTINGS as COPYING_SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
-from kraftsim.cluster.under_load import UnderLoad, while_clients_work
+from kraftsim.cluster.under_load import PROVEN, UnderLoad, while_clients_work
 from kraftsim.cluster.upgrading import LastingCopying, kraft_lines, path_from
 from kraftsim.faults.fault import Fault
 
@@ -54,12 +54,7 @@ SCENARIO = Scenario(
     name="rolling_upgrade",
     story="A cluster goes to later releases, node by node and level by level, and clients at work see nothing that does not pass by itself.",
     must_exercise=(
-        "producer-id-unique",
-        "producer-id-blocks-disjoint",
-        "producer-id-inside-owned-block",
-        "acknowledged-records-in-final-log",
-        "one-append-per-sequence",
-        "only-retriable-errors",
+        *PROVEN,
         "every-input-copied-once",
         "transactions-atomic",
         "read-committed-reads-committed-only",

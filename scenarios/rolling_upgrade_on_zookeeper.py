@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.copying import SETTINGS as COPYING_SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
-from kraftsim.cluster.under_load import UnderLoad, while_clients_work
+from kraftsim.cluster.under_load import PROVEN, UnderLoad, while_clients_work
 from kraftsim.cluster.upgrading import VERSION_KEY, LastingCopying, path_from, zookeeper_lines
 from kraftsim.faults.fault import Fault
 
@@ -50,12 +50,7 @@ SCENARIO = Scenario(
     name="rolling_upgrade_on_zookeeper",
     story="A cluster in ZooKeeper mode goes to later releases, binaries first and levels in a second round, and clients go on working.",
     must_exercise=(
-        "producer-id-unique",
-        "producer-id-blocks-disjoint",
-        "producer-id-inside-owned-block",
-        "acknowledged-records-in-final-log",
-        "one-append-per-sequence",
-        "only-retriable-errors",
+        *PROVEN,
         "every-input-copied-once",
         "transactions-atomic",
     ),

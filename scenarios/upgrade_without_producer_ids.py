@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.awaited_ids import ASKED_AGAIN, answer_without_ids, ask_as_before, waits_for_ids
 from kraftsim.cluster.ledger import SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.under_load import PROVEN
 from kraftsim.cluster.upgrading import VERSION_KEY, Traffic, Upgrade, zookeeper_lines
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
@@ -88,14 +89,7 @@ def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 SCENARIO = Scenario(
     name="upgrade_without_producer_ids",
     story="On the way from 3.0 upwards nobody gives producer ids for a while, at every broker: each release answers as it is known to.",
-    must_exercise=(
-        "producer-id-unique",
-        "producer-id-blocks-disjoint",
-        "producer-id-inside-owned-block",
-        "acknowledged-records-in-final-log",
-        "one-append-per-sequence",
-        "only-retriable-errors",
-    ),
+    must_exercise=PROVEN,
     play=play,
     faults=no_faults,
     controllers=0,

@@ -13,6 +13,15 @@ from kraftsim.cluster.workload import IdAsker
 
 TOPIC: Final = "ledger"
 PARTITIONS: Final = 3
+PROVEN: Final = (
+    "producer-id-unique",
+    "producer-id-blocks-disjoint",
+    "producer-id-inside-owned-block",
+    "acknowledged-records-in-final-log",
+    "one-append-per-sequence",
+    "only-retriable-errors",
+)
+"""What must have been exercised in every run of such a story."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,27 +47,25 @@ class InitProducerIdClient:
 
     async def ask_once(self) -> ErrorCode:
         """Ask the next broker in turn until there is an answer, and return its error, or NONE."""
-        while True:
-            try:
-                answer = await self._answer()
-            except OSError:
-                await asyncio.sleep(self._retry_backoff_ms / 1000)
-                continue
-            return error_of(answer.error_code)
+        return error_of((await self._until_answered()).error_code)
 
     async def _ask_one(self) -> int:
         while True:
-            try:
-                answer = await self._answer()
-            except OSError:
-                await asyncio.sleep(self._retry_backoff_ms / 1000)
-                continue
+            answer = await self._until_answered()
             error = error_of(answer.error_code)
             if error is ErrorCode.NONE:
                 return answer.producer_id
             if not error.retriable:
                 raise ProducerIdRefused(f"InitProducerId was answered with {error.name}")
             await asyncio.sleep(self._retry_backoff_ms / 1000)
+
+    async def _until_answered(self) -> InitProducerIdResponse:
+        """Ask one broker after the other until one answers."""
+        while True:
+            try:
+                return await self._answer()
+            except OSError:
+                await asyncio.sleep(self._retry_backoff_ms / 1000)
 
     async def _answer(self) -> InitProducerIdResponse:
         """Ask the next broker in turn, and note the id if it gives one. Raises OSError kinds."""
