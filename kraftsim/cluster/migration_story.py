@@ -29,6 +29,7 @@ PROVEN: Final = (
 )
 SETTINGS: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 """A broker of KRaft that is told to stop asks whether it may with its heartbeats: by default every 2 s, which would be half of a run."""
+CONTROLLERS: Final = ("controller-101", "controller-102", "controller-103")
 WORKLOAD: Final = {"writers": 2, "pause_ms": 250, "crashes": 0, "pauses": 0}
 
 
@@ -56,9 +57,10 @@ def migration_story(
     faults: Callable[["Random", Mode], tuple[Fault, ...]] = no_faults,
     must_exercise: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
+    controller_settings: Mapping[str, str] | None = None,
     workload: Mapping[str, int] | None = None,
 ) -> Scenario:
-    """Return a story: its `settings`, knobs and proofs come on top of what all of them have."""
+    """Return a story: its `settings`, knobs and proofs come on top of what all of them have, and controllers have `controller_settings` besides."""
 
     async def walk(load: UnderLoad) -> None:
         migration = Migration(stage=load.stage, upgrade=load.upgrade)
@@ -78,6 +80,7 @@ def migration_story(
         brokers=3,
         zookeeper_mode=True,
         settings={**SETTINGS, **(settings or {})},
+        node_settings=dict.fromkeys(CONTROLLERS, controller_settings) if controller_settings else {},
         limit_seconds=3600.0,
         workload={**WORKLOAD, **(workload or {})},
         fewest_controllers=1,

@@ -55,6 +55,8 @@ class PartitionLog(LogReader):
         """How often what had been appended was taken back."""
         self.flushed_offset = 0
         """Every offset below it survives a power loss."""
+        self._shortened: set[int] = set()
+        """Where segments begin whose files were cut and not flushed since: a power loss would bring the end back, and what follows would not fit."""
         self._on_rolled = on_rolled
         self._pending_index = PendingIndex()
         self._active_file: File | None = None
@@ -198,10 +200,9 @@ class PartitionLog(LogReader):
     async def flush(self) -> int:
         """Make everything appended before this call durable, and return `flushed_offset`. After an OSError what was not may be gone for good."""
         end_offset = self.log_end_offset
-        if end_offset == self.flushed_offset and not self._files.has_new_names:
+        if end_offset == self.flushed_offset and not self._files.has_new_names and not self._shortened:
             return end_offset
-        if self._files.has_new_names:
-            await self._files.flush_names()
+        await self.settle_cut()
         active = self._segments.active
         for segment in self._segments.segments if self.flushed_offset < active.base_offset else (active,):
             if not self._segments.has(segment):
@@ -213,9 +214,17 @@ class PartitionLog(LogReader):
         return self.flushed_offset
 
     async def settle_cut(self) -> None:
-        """Make durable that segments are gone which were cut off. A power loss that brought them back would leave a hole where they begin."""
+        """Make durable what was cut off. A power loss that brought segments back would leave a hole where they begin, and one that brought the end of
+        a file back would put it in front of the next segment, or behind what was written in its place.
+        """
         if self._files.has_new_names:
             await self._files.flush_names()
+        cut_count = self.cut_count
+        for segment in [each for each in self._segments.segments if each.base_offset in self._shortened]:
+            if self._segments.has(segment):
+                await self._files.log_file(segment.base_offset).flush()
+        if self.cut_count == cut_count:
+            self._shortened.clear()
 
     def truncate_to(self, offset: int) -> int:
         """Cut off every batch that holds `offset` or a later one, and return how many bytes went.
@@ -372,6 +381,7 @@ class PartitionLog(LogReader):
             raise FlushedRecordsMissing(self.log_end_offset)
         if cut_bytes:
             file.truncate(active.size_bytes)
+            self._shortened.add(active.base_offset)
             self._files.remove_indexes(active.base_offset)
         return cut_bytes
 

@@ -29,6 +29,7 @@ STORIES: dict[str, dict[str, int]] = {
     "rollback_from_migration": {},
     "controller_failover_during_migration": {},
     "zookeeper_fails_under_load": {},
+    "from_zookeeper_to_the_newest": {},
 }
 """With which knobs turned down."""
 

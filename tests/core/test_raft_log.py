@@ -75,10 +75,10 @@ class History:
         """A snapshot of another replica takes the place of everything."""
         end = self.plain.end
         snapshot = SnapshotId(end.offset + self.random.randint(1, 5), end.epoch + self.random.randint(0, 2))
-        self.log.begin_at(snapshot)
+        assert self.log.begin_at(snapshot) == self.plain.snapshots
         self.plain.epochs += [snapshot.epoch] * (snapshot.end_offset - end.offset)
         self.plain.start_offset = self.plain.flushed = self.plain.high_watermark = snapshot.end_offset
-        self.plain.snapshots.append(snapshot)
+        self.plain.snapshots = [snapshot]
 
     def step(self) -> None:
         """Do something."""
@@ -109,6 +109,17 @@ def test_a_log_knows_the_epochs_of_what_it_holds(seed: int) -> None:
     for _ in range(40):
         history.step()
         history.check()
+
+
+def test_a_log_that_began_with_a_snapshot_serves_those_who_begin_there() -> None:
+    """Not so if it kept an older snapshot of its own: whoever has the newer one would be told to begin with it, again and again."""
+    log = RaftLog()
+    log.append(1, 4)
+    log.add_snapshot(SnapshotId(4, 1))
+    assert log.begin_at(SnapshotId(443, 2)) == [SnapshotId(4, 1)]
+    log.append(3, 1)
+    assert log.agreement_with(443, 2) is None
+    assert log.agreement_with(4, 1) == SnapshotId(443, 2)
 
 
 def test_what_is_committed_is_never_cut() -> None:

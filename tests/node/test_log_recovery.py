@@ -146,6 +146,36 @@ def test_segments_that_were_cut_off_stay_gone_when_the_power_fails(settles: bool
     assert (left == {tuple(kept)}) is settles
 
 
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_the_end_of_a_file_that_was_cut_off_does_not_come_back(is_flushed: bool) -> None:
+    """What was written behind the cut fills the next segment at once: with the old end in front of it, it would be taken for what must go."""
+    for seed in range(12):
+        with Simulation(seed) as sim:
+            sim.add_host("a")
+
+            async def cut(sim: Simulation = sim) -> int:
+                log = PartitionLog(sim.world_of("a"), "t", 0, SETTINGS)
+                log.recover(lambda batch: None)
+                filled(log, 60)
+                await log.flush()
+                log.truncate_to(log.base_offsets[1] + 2)
+                if is_flushed:
+                    log.roll_by(SegmentSettings(segment_bytes=100))
+                    filled(log, 1)
+                    await log.flush()
+                    assert len(log.base_offsets) == 3
+                else:
+                    await log.settle_cut()
+                return log.log_end_offset
+
+            end_offset = sim.run_until(sim.spawn("a", cut()))
+            sim.kill("a", power_loss=True)
+            sim.restart("a")
+            log = PartitionLog(sim.world_of("a"), "t", 0, SETTINGS)
+            log.recover(lambda batch: None, is_gapless=True)
+            assert log.log_end_offset == end_offset
+
+
 def cut_short(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
 

@@ -179,9 +179,11 @@ class Replica:
         self.epoch = max(self.epoch, log.last_epoch)
 
     def _check_snapshots(self, found: Recovered) -> SnapshotId | None:
-        """Those that were finished are there and can be read; one that was about to be may be."""
+        """Those that were finished are there and can be read, unless the log begins behind them; one that was about to be may be."""
         there = set(found.log.snapshots)
-        assert set(self.snapshots) <= there <= {*self.snapshots, *self.perhaps}, f"{there} is there, and should be {self.snapshots}"
+        assert all(each.end_offset >= found.log.start_offset for each in there), "a snapshot ends before the log begins"
+        needed = {each for each in self.snapshots if each.end_offset >= found.log.start_offset}
+        assert needed <= there <= {*self.snapshots, *self.perhaps}, f"{there} is there, and should be {self.snapshots}"
         for each in there:
             records = [record.value for batch in self.store.snapshots.read(each) if not batch.is_control for record in batch.records()]
             assert records == [str(each.end_offset).encode()], "a snapshot says something else"

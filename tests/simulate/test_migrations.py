@@ -6,9 +6,10 @@ from kraftsim.bugs.bug import bug
 from kraftsim.explore.run import play
 
 MOVE, FAILOVER, BACK = "zk_to_kraft_migration", "controller_failover_during_migration", "rollback_from_migration"
+WHOLE_WAY = "from_zookeeper_to_the_newest"
 
 
-@pytest.mark.parametrize("name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5)])
+@pytest.mark.parametrize("name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5), (WHOLE_WAY, 1)])
 def test_a_cluster_migrates(name, seed):
     """Nothing is lost or doubled, no producer id is given twice, and ZooKeeper says what the log says as long as both are written."""
     result = play(name, seed=seed)

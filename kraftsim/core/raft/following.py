@@ -115,9 +115,9 @@ def on_snapshot_refused(quorum: Quorum, node_id: int, now_ms: int) -> None:
     quorum.peers.back_off(node_id, now_ms)
 
 
-def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> None:
-    """The log begins with a snapshot now, which may name the voters."""
-    quorum.log.begin_at(snapshot)
+def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> list[SnapshotId]:
+    """The log begins with a snapshot now, which may name the voters. Returns the older snapshots, which go."""
+    gone = quorum.log.begin_at(snapshot)
     quorum.voters.clear()
     if voters is not None:
         quorum.voters.add_version(snapshot.end_offset - 1, kraft_version)
@@ -125,6 +125,7 @@ def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet
     quorum.note(SnapshotLoaded(end_offset=snapshot.end_offset, epoch=snapshot.epoch))
     if isinstance(quorum.role, Follower):
         quorum.role.snapshot_fetch = None
+    return gone
 
 
 def on_snapshot_damaged(quorum: Quorum, now_ms: int) -> None:

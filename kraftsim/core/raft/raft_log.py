@@ -98,12 +98,18 @@ class RaftLog:
         self.end_offset = min(self.end_offset, end_offset)
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
 
-    def begin_at(self, snapshot: SnapshotId) -> None:
-        """Let a snapshot take the place of the whole log, which ends where the snapshot does; everything in it is committed."""
+    def begin_at(self, snapshot: SnapshotId) -> list[SnapshotId]:
+        """Let a snapshot take the place of the whole log, which ends where the snapshot does; everything in it is committed.
+
+        Returns the older snapshots, which go: a log that began behind its earliest snapshot would tell a replica that begins there to begin anew.
+        """
+        gone = [other for other in self.snapshots if other < snapshot]
+        self.snapshots = [other for other in self.snapshots if other >= snapshot]
         self.add_snapshot(snapshot)
         self.epochs = LeaderEpochs()
         self.start_offset = self.end_offset = self.flushed_end_offset = snapshot.end_offset
         self.high_watermark = snapshot.end_offset
+        return gone
 
     def add_snapshot(self, snapshot: SnapshotId) -> None:
         """Take note of a snapshot that is complete."""

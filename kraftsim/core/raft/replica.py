@@ -143,9 +143,9 @@ class RaftReplica:
         if self.is_leader:
             leading.on_flushed(self.quorum)
 
-    def on_snapshot_installed(self, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> None:
-        """Take note that a fetched snapshot is in the log's place; `voters` are those that it names."""
-        following.on_snapshot_installed(self.quorum, snapshot, voters, kraft_version)
+    def on_snapshot_installed(self, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> list[SnapshotId]:
+        """Take note that a fetched snapshot is in the log's place; `voters` are those that it names. Returns the older snapshots, which go."""
+        return following.on_snapshot_installed(self.quorum, snapshot, voters, kraft_version)
 
     def on_snapshot_damaged(self, now_ms: int) -> None:
         """Take note that a fetched snapshot cannot be read; it is gone."""

@@ -152,6 +152,7 @@ class MetadataStore:
             self._log.begin_at(latest.end_offset)
         if latest is not None and latest > FORMAT_SNAPSHOT:
             self._base_epoch = latest.epoch
+        snapshots = self.snapshots.without_older(snapshots, self._log.log_start_offset)
         if self._recovery_point is not None:
             self._recovery_point.require(self._log.log_end_offset, self._config)
         voters = self._voters(static_voters, latest, controls)
@@ -238,6 +239,7 @@ class MetadataStore:
             await self._lower_recovery_point(end_offset)
             self._log.truncate_to(end_offset)
             self._has_new_epochs = True
+            await self._log.settle_cut()
             assert self._log.log_end_offset == end_offset, f"the log is cut between batches, not at {end_offset}"
 
     async def _lower_recovery_point(self, end_offset: int) -> None:

@@ -102,6 +102,8 @@ class RaftNode:
         """Why the last Fetch was refused as a whole, as by the quorum of another cluster."""
         self.installed_count = 0
         """How often a snapshot of the leader took the place of the log."""
+        self.superseded: list[SnapshotId] = []
+        """Snapshots that are older than one which did, and still on the disk."""
 
     # Looking ------------------------------------------------------------------------------------------------------------------------------------
 
@@ -402,7 +404,7 @@ class RaftNode:
             self.replica.on_snapshot_damaged(self.now_ms())
             return
         self._fresh.clear()
-        self.replica.on_snapshot_installed(snapshot, voters, kraft_version)
+        self.superseded += self.replica.on_snapshot_installed(snapshot, voters, kraft_version)
         self.high_watermark = self.quorum.log.high_watermark
         self._snapshot_to_load = snapshot
         self.installed_count += 1

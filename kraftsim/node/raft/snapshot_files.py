@@ -61,6 +61,12 @@ class SnapshotFiles:
                 found.append(SnapshotId(parsed.end_offset, parsed.leader_epoch))
         return sorted(found)
 
+    def without_older(self, snapshots: list[SnapshotId], log_start_offset: int) -> list[SnapshotId]:
+        """Remove the snapshots that end before the log begins, and return the others."""
+        for older in (each for each in snapshots if each.end_offset < log_start_offset):
+            self._disk.remove(path_of(older))
+        return [each for each in snapshots if each.end_offset >= log_start_offset]
+
     def read(self, snapshot: SnapshotId) -> Iterator[RecordBatch]:
         """Yield the batches of a snapshot, control batches among them. Raises DamagedSnapshot where it cannot go on."""
         return read_batches(self._disk.read(path_of(snapshot)))

@@ -85,6 +85,9 @@ class Snapshotting:
             kraft_version=voters.kraft_version_at(last.last_offset),
             voters=voters.voters_at(last.last_offset),
         )
+        if installed_count != raft.installed_count:
+            raft.superseded.append(snapshot)
+            return None
         raft.quorum.log.add_snapshot(snapshot)
         self._shell.world.note(SnapshotWritten(end_offset=snapshot.end_offset, epoch=snapshot.epoch, size_bytes=size_bytes))
         return snapshot
@@ -93,13 +96,15 @@ class Snapshotting:
         """Let the log begin at the next snapshot as long as it is too large or its oldest snapshot too old; the newest one always stays."""
         raft = self._raft
         log, store = raft.quorum.log, raft.store
+        superseded, raft.superseded = raft.superseded, []
+        for snapshot in superseded:
+            await store.snapshots.set_aside(snapshot)
+        self._delete_later(superseded)
         while len(log.snapshots) > 1 and self._must_go(log.snapshots):
             following = log.snapshots[1]
             gone = log.delete_before(following)
             await store.delete_before(following, gone)
-            loop = asyncio.get_running_loop()
-            for snapshot in gone:
-                loop.call_later(DELETE_DELAY_MS / 1000, self._delete, snapshot)
+            self._delete_later(gone)
 
     def _has_grown(self) -> bool:
         return self._raft.store.bytes_since_snapshot >= self._config.metadata_log_max_record_bytes_between_snapshots
@@ -107,7 +112,7 @@ class Snapshotting:
     async def _wait(self, due_ms: int | None) -> None:
         """Wait until something may be due: enough is written, a snapshot is old enough, or it is time to look at the size."""
         pauses_ms = [] if due_ms is None else [due_ms - self._raft.now_ms()]
-        if len(self._raft.quorum.log.snapshots) > 1:
+        if len(self._raft.quorum.log.snapshots) > 1 or self._raft.superseded:
             pauses_ms.append(CLEAN_INTERVAL_MS)
         timeout = max(0, min(pauses_ms)) / 1000 if pauses_ms else None
         try:
@@ -156,6 +161,10 @@ class Snapshotting:
         if config.metadata_max_retention_ms < 0:
             return False
         return self._raft.wall_ms() - store.snapshots.timestamp_of(snapshots[0]) > config.metadata_max_retention_ms
+
+    def _delete_later(self, gone: list[SnapshotId]) -> None:
+        for snapshot in gone:
+            asyncio.get_running_loop().call_later(DELETE_DELAY_MS / 1000, self._delete, snapshot)
 
     def _delete(self, snapshot: SnapshotId) -> None:
         if not self._shell.is_dead:
