@@ -24,8 +24,8 @@ AWAY_SECONDS = 8.0
 GIVEN_UP_SECONDS = 60.0
 """Within which a controller that cannot read the metadata log gives up, however slow the machine is."""
 LOOK_SECONDS = 0.5
-NOT_REGISTERED = "has not registered"
-"""In the refusal of a level while a controller has not told yet what it supports."""
+NOT_YET = ("has not registered", "only supports versions")
+"""In the refusal of a level while a controller has not told yet what it supports, or what it does since it has another release."""
 VERSION_KEY = "inter.broker.protocol.version"
 
 
@@ -109,11 +109,12 @@ class Upgrade:
             await within(stage, "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS)
 
     async def _update(self, levels: Mapping[str, int]) -> None:
-        """Raise levels; controllers register only once metadata.version lets them, and until then nobody knows what they support (KIP-919)."""
+        """Raise levels; controllers register only once metadata.version lets them, or a while after they came back, and until then nobody knows what
+        they support (KIP-919)."""
         stage = self.stage
         give_up_at = stage.now_seconds() + CONTROLLERS_SECONDS
         while refusals := await stage.update_features(levels):
-            if stage.now_seconds() > give_up_at or not all(NOT_REGISTERED in why for why in refusals.values()):
+            if stage.now_seconds() > give_up_at or not all(any(hint in why for hint in NOT_YET) for why in refusals.values()):
                 raise StoryFailed(f"the levels {dict(levels)} were refused: {refusals}")
             await stage.sleep(LOOK_SECONDS)
 
