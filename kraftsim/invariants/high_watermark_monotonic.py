@@ -1,11 +1,11 @@
 """While a replica of the metadata log runs, its high watermark only grows.
 
-Whoever was told that something is committed must never be told otherwise.   Source: KIP-595, org.apache.kafka.raft.LogOffsetMetadata,
-RaftEventSimulationTest.MonotonicHighWatermark.
+Whoever was told that something is committed must never be told otherwise, nor the same again as news. Everything in a snapshot is committed.
+Source: KIP-595, KIP-630, org.apache.kafka.raft.LogOffsetMetadata, RaftEventSimulationTest.MonotonicHighWatermark.
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.raft import HighWatermarkMoved
+from kraftsim.events.raft import HighWatermarkMoved, SnapshotLoaded
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -20,10 +20,13 @@ class AlwaysHigher:
         self._latest: dict[tuple[str, int], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a high watermark."""
+        """Take in a high watermark, or a snapshot in the log's place."""
+        process = (envelope.node, envelope.incarnation)
+        if isinstance(event, SnapshotLoaded):
+            self._latest[process] = (event.end_offset, envelope.event_id)
+            return None
         assert isinstance(event, HighWatermarkMoved)
         self._findings.examined += 1
-        process = (envelope.node, envelope.incarnation)
         before, self._latest[process] = self._latest.get(process), (event.high_watermark, envelope.event_id)
         if before is None or event.high_watermark > before[0]:
             return None
@@ -38,17 +41,20 @@ class AlwaysHigher:
 INVARIANT = Invariant(
     name=NAME,
     rule="While a replica of the metadata log runs, its high watermark only grows.",
-    source="KIP-595",
-    watches=(HighWatermarkMoved,),
+    source="KIP-595, KIP-630",
+    watches=(HighWatermarkMoved, SnapshotLoaded),
     check=AlwaysHigher,
     examined="SELECT run, count(*) FROM high_watermark_moved GROUP BY run",
     violations="""
-        WITH ordered AS (
+        WITH known AS (
+            SELECT run, node, incarnation, n, position, high_watermark, 1 AS is_news FROM high_watermark_moved
+            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS high_watermark, 0 AS is_news FROM snapshot_loaded
+        ), ordered AS (
             SELECT
-                run, node, incarnation, n, position, high_watermark,
+                run, node, incarnation, n, position, high_watermark, is_news,
                 lag(high_watermark) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_high_watermark,
                 lag(position) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_position
-            FROM high_watermark_moved
+            FROM known
         )
         SELECT
             run,
@@ -56,6 +62,6 @@ INVARIANT = Invariant(
             concat('the high watermark of ', node, ' went from ', previous_high_watermark, ' to ', high_watermark) AS message,
             previous_position AS first_witness,
             position AS second_witness
-        FROM ordered WHERE high_watermark <= previous_high_watermark
+        FROM ordered WHERE is_news = 1 AND high_watermark <= previous_high_watermark
     """,
 )

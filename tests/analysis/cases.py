@@ -24,6 +24,7 @@ from tests.analysis.happenings import (
     settled,
 )
 from tests.analysis.history import History
+from tests.analysis.metadata_log_cases import METADATA_LOG_ROWS
 from tests.analysis.migration_cases import MIGRATION_ROWS
 from tests.analysis.quorum_cases import QUORUM_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
@@ -356,5 +357,5 @@ CASES = [
     Case("a run without a second phase", SETTLES, [("c", acknowledged(0, "x"))], VACUOUS, 0),
     # --- the quorum of controllers
     *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *COORDINATOR_ROWS)),
-    *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS)),
+    *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS, *METADATA_LOG_ROWS)),
 ]

@@ -43,6 +43,7 @@ from tests.analysis.happenings import (
     wrote_snapshot,
 )
 from tests.analysis.history import History
+from tests.analysis.metadata_log_cases import appended_by_leader, copied
 from tests.analysis.migration_cases import note_migration
 from tests.analysis.oracle_by_duckdb import as_one, found_by_duckdb, found_of_all_by_duckdb
 from tests.analysis.replica_cases import note_replicas
@@ -197,6 +198,7 @@ def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> N
         starts.append((leader_epoch, end_offset))
         for _ in range(random.randrange(1, 5)):
             for node in nodes:
+                note(node, (appended_by_leader if node == leader else copied)(end_offset, end_offset))
                 note(node, written(leader_epoch, end_offset, random.randrange(9) if slip() else end_offset, previous_epoch=previous_epoch))
             end_offset, previous_epoch = end_offset + 1, leader_epoch
             for node in nodes:
@@ -207,6 +209,8 @@ def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> N
             if random.random() < 0.3:
                 note(leader, wrote_snapshot(high_watermark + (1 if slip() else 0)))
         follower = random.choice(nodes)
+        note(follower, copied(end_offset, end_offset))
+        note(follower, written(leader_epoch, end_offset, previous_epoch=leader_epoch))
         note(follower, random.choice((cut, loaded))(high_watermark - (3 if slip() else 0)))
         note(follower, flushed(end_offset))
     history.note("final", said(0, end_offset, "x"))

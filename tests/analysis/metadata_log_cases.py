@@ -1,0 +1,64 @@
+"""Histories of how metadata logs grow and are cut, clean and violating: rows for the table in `cases.py`."""
+
+from kraftsim.events.metadata import MetadataAppended
+from kraftsim.events.raft import MetadataReplicated, VotersChanged
+from tests.analysis.happenings import committed, cut, flushed, holds, loaded, written
+from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
+
+ONE_PIECE = "metadata-log-in-one-piece"
+NOTED = "metadata-copies-noted"
+IN_ORDER = "leader-log-in-order"
+GROWS = "high-watermark-monotonic"
+CHANGED = VotersChanged(offset=4, voters="101,102", kraft_version=1)
+
+
+def appended_by_leader(first_offset: int, last_offset: int) -> MetadataAppended:
+    """A leader appends."""
+    return MetadataAppended(leader_epoch=1, first_offset=first_offset, last_offset=last_offset, record_kinds="")
+
+
+def copied(first_offset: int, last_offset: int) -> MetadataReplicated:
+    """A follower copies."""
+    return MetadataReplicated(leader_epoch=1, first_offset=first_offset, last_offset=last_offset)
+
+
+METADATA_LOG_ROWS: list[Row] = [
+    # --- one piece
+    ("batch behind batch", ONE_PIECE, on("a", written(1, 0, last_offset=2), written(1, 3), written(2, 4)), OK, 3),
+    ("a gap", ONE_PIECE, on("a", written(1, 0, last_offset=2), written(1, 4)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("the same again", ONE_PIECE, on("a", written(1, 5), written(1, 5)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("another's log is another log", ONE_PIECE, [("a", written(1, 5)), ("b", written(1, 7)), ("a", 2, written(1, 2))], OK, 3),
+    ("cut, and written on", ONE_PIECE, on("a", cut(9), written(1, 9), cut(7), written(2, 7)), OK, 4),
+    ("written behind the cut", ONE_PIECE, on("a", written(1, 9), cut(7), written(2, 8)), VIOLATED, 3, ("a.1.2",), (("a.1.1", "a.1.2"),)),
+    ("a cut that takes nothing", ONE_PIECE, on("a", written(1, 9), cut(10)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("cut there already", ONE_PIECE, on("a", cut(9), cut(9)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("behind a snapshot", ONE_PIECE, on("a", written(1, 9), loaded(30), written(2, 30), cut(30)), OK, 3),
+    ("not where the snapshot ends", ONE_PIECE, on("a", loaded(30), written(2, 31)), VIOLATED, 1, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("a snapshot alone", ONE_PIECE, on("a", loaded(30)), VACUOUS, 0),
+    # --- copies that are noted
+    ("appended, copied, durable", NOTED, on("a", flushed(3), appended_by_leader(3, 3), copied(4, 7), flushed(8), flushed(8)), OK, 5),
+    ("copied twice", NOTED, on("a", copied(3, 5), copied(5, 6)), VIOLATED, 2, ("a.1.1",), (("a.1.1",),)),
+    ("not where it stood on the disk", NOTED, on("a", flushed(3), copied(4, 5)), VIOLATED, 2, ("a.1.1",), ()),
+    ("durable, and nobody knows whence", NOTED, on("a", flushed(3), flushed(5), flushed(6)), VIOLATED, 3, ("a.1.1", "a.1.2"), ()),
+    ("cut, and copied anew", NOTED, on("a", copied(3, 5), cut(4), copied(4, 4), flushed(5)), OK, 3),
+    ("copied as if nothing had been cut", NOTED, on("a", copied(3, 5), cut(4), copied(6, 6)), VIOLATED, 2, ("a.1.2",), ()),
+    ("behind a snapshot, too", NOTED, on("a", copied(3, 5), loaded(9), copied(9, 9), flushed(10)), OK, 3),
+    ("who reads along need not tell", NOTED, on("a", copied(3, 5), flushed(9, is_voter=False), flushed(11, is_voter=False), copied(11, 12)), OK, 2),
+    ("when voters change nothing is known", NOTED, on("a", copied(3, 5), CHANGED, copied(8, 9), flushed(10)), OK, 3),
+    ("a process begins anew", NOTED, [("a", copied(3, 5)), ("a", 2, flushed(5)), ("a", 2, copied(5, 6))], OK, 3),
+    ("nobody votes", NOTED, on("a", flushed(9, is_voter=False), flushed(11, is_voter=False)), VACUOUS, 0),
+    # --- the log of who is elected
+    ("epoch behind epoch", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 3, 5, 9), holds(6, 1, 0, 5), holds(6, 3, 5, 8)), OK, 4),
+    ("behind what a snapshot covers", IN_ORDER, on("a", holds(4, -1, 0, 7), holds(4, 3, 7, 9)), OK, 2),
+    ("not from the beginning", IN_ORDER, on("a", holds(4, 1, 2, 5)), VIOLATED, 1, ("a.1.0",), (("a.1.0",),)),
+    ("an epoch twice", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 1, 5, 6)), VIOLATED, 2, ("a.1.1",), ()),
+    ("nothing of an epoch", IN_ORDER, on("a", holds(4, 1, 0, 0), holds(4, 2, 0, 5), holds(4, 2, 5, 5)), OK, 1),
+    ("an end before the beginning", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 2, 5, 3)), VIOLATED, 2, ("a.1.1",), ()),
+    ("covered and there", IN_ORDER, on("a", holds(4, -1, 0, 7), holds(4, 1, 0, 9)), VIOLATED, 2, ("a.1.1",), ()),
+    ("a gap between epochs", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 2, 6, 7)), VIOLATED, 2, ("a.1.1",), ()),
+    ("nobody is elected", IN_ORDER, on("a", written(1, 0)), VACUOUS, 0),
+    # --- high watermarks and snapshots
+    ("beyond a snapshot", GROWS, on("a", committed(1, 5), loaded(9), committed(1, 10)), OK, 2),
+    ("a snapshot's end is no news", GROWS, on("a", loaded(9), committed(1, 9)), VIOLATED, 1, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("known to another process", GROWS, [("a", loaded(9)), ("a", 2, committed(1, 9))], OK, 1),
+]
