@@ -111,6 +111,8 @@ class FaultKind:
     """Whether a search draws it only where the terrain says that nodes may be of other releases."""
     needs_quorum: bool = False
     """Whether a search draws it only where there are controllers of KRaft."""
+    spares: tuple[str, ...] = ()
+    """Roles whose nodes a search does not choose: the kind never bites there."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """What nodes are set to in a run for which a search drew it, where the terrain has such settings: so that there is something to strike."""
     prepare: "Callable[[Strike], None] | None" = None

@@ -130,7 +130,7 @@ class _Draw:
     # ---- hosts
 
     def _victims(self, kind: FaultKind) -> tuple[str, ...]:
-        allowed = self._atlas.hosts(kind, self._terrain.nodes)
+        allowed = tuple(host for host in self._atlas.hosts(kind, self._terrain.nodes) if self._terrain.role_of(host) not in kind.spares)
         return tuple(host for host in allowed if host in self._hosts) or allowed
 
     def _at_host(self, kind: FaultKind, way: str, params: dict[str, Value]) -> Fault:

@@ -78,6 +78,7 @@ FAULT = FaultKind(
     strike=strike,
     over_sockets=over_sockets,
     modes=(SIM, PROCESSES),
+    spares=(ZOOKEEPER,),
     params={"after_ms": 0, "duration_ms": 20_000},
     draws={"after_ms": Between(0, 500), "duration_ms": Between(3000, 8000)},
 )

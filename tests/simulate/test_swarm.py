@@ -69,6 +69,8 @@ def test_what_is_not_there_is_not_struck():
     targets = {fault.target for faults in drawn for fault in faults}
     assert {"zookeeper-1", "broker-1", "broker-1<>zookeeper-1"} <= targets and {target for target in targets if "leader" in target} == {"leader"}
     assert [clashes(faults, terrain) for faults in drawn] == [[]] * len(drawn)
+    zombies = [fault for faults in drawn for fault in faults if fault.kind == "zombie"]
+    assert zombies and not any("zookeeper-1" in str(fault) for fault in zombies if fault.target in (AT_THE_TRIGGER, "zookeeper-1"))
 
 
 def test_the_number_of_faults_goes_from_one_to_many():
