@@ -17,16 +17,19 @@ CUTS = "old_leader_cuts_and_leads_again"
 VANISHING = "topic_vanishes_from_metadata"
 COORDINATORS = "coordinator_failover_in_every_state"
 LATE = "transaction_times_out"
+FENCED = "zombie_fenced_by_epoch"
+MARKERS = "marker_that_never_completes"
+SEQUENCES = "sequences_out_of_turn"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (POWER, QUORUM),
     "raft stores": (POWER, QUORUM, PRODUCERS),
     "producer ids": (ALLOCATION, POWER, PRODUCERS),
-    "producer state": (ANSWERS, REMEMBERED, CUTS),
+    "producer state": (SEQUENCES, ANSWERS, REMEMBERED, CUTS),
     "partitions": (LEADERS, CUTS, ANSWERS),
     "clients": (ANSWERS, VANISHING, LEADERS),
     "metadata": (POWER, ALLOCATION, PRODUCERS),
-    "transactions": (EXACTLY_ONCE, COORDINATORS, LATE),
+    "transactions": (EXACTLY_ONCE, COORDINATORS, LATE, FENCED, MARKERS),
     "connections": (LEADERS, EXACTLY_ONCE, ANSWERS),
 }
 

@@ -47,6 +47,7 @@ async def play(stage: Stage) -> None:
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
     await under_faults(stage, *writers, elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS), seconds=seconds)
     await LEDGER.audit(stage)
+    await LEDGER.refuse_old_readers(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:

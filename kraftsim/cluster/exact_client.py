@@ -5,7 +5,9 @@ Whoever tells a story of single steps needs it; whoever only wants to write uses
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from kraftsim.cluster.exact_transactions import ExactTransactionalId
 from kraftsim.cluster.rights import added, dropped, everybody, is_done, shut_out
 from kraftsim.core.producer_ids.control_variants import BLOCK_SIZE_CONFIG
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
@@ -30,7 +32,30 @@ TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 ALL_BROKERS = ""
 BYTES_MAX = 1 << 20
 TIMEOUT_MS = 5000
-SLOWLY = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS)
+SLOWLY = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+"""Nothing is decided by these: the same batch is sent again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExactBatch:
+    """What a producer says: its name for itself, where in its sequences the values begin, and in which version of Produce that is said.
+
+    With a transactional id the batch is part of its transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    values: tuple[bytes, ...]
+    transactional_id: str | None = None
+    version: int = PRODUCE_VERSION
 
 
 class ExactClient:
@@ -83,16 +108,49 @@ class ExactClient:
 
     async def produce(self, producer_id: int, sequence: int, value: bytes) -> tuple[ErrorCode, int]:
         """Write one record of a producer, epoch 0, and return the answer: an error and an offset."""
+        return await self.write(ExactBatch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence, values=(value,)))
+
+    async def write(self, said: ExactBatch) -> tuple[ErrorCode, int]:
+        """Send a batch, the same bytes until something is decided by the answer, and return that: an error and an offset."""
         now_ms = self._world.clock.wall_ms()
-        batch = build_batch([Record(0, now_ms, None, value, ())], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        batch = build_batch(
+            [Record(index, now_ms, None, value, ()) for index, value in enumerate(said.values)],
+            producer_id=said.producer_id,
+            producer_epoch=said.producer_epoch,
+            base_sequence=said.base_sequence,
+            transactional=said.transactional_id is not None,
+        )
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=PARTITION, records=batch)])
-        request = ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data])
+        request = ProduceRequest(transactional_id=said.transactional_id, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data])
         while True:
-            answer = await self._ask_leader(request, PRODUCE_VERSION)
+            answer = await self._ask_leader(request, said.version)
             assert isinstance(answer, ProduceResponse), "Produce was asked"
             row = answer.responses[0].partition_responses[0]
             if ErrorCode(row.error_code) not in SLOWLY:
                 return ErrorCode(row.error_code), row.base_offset
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def leader_epoch(self) -> int:
+        """Return which reign of the partition it is, as the brokers tell."""
+        while True:
+            try:
+                answer = await self._connections.metadata([self._topic])
+                if answer.topics and answer.topics[0].partitions:
+                    return answer.topics[0].partitions[0].leader_epoch
+            except OSError:
+                pass  # asked again
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def read_in_reign(self, leader_epoch: int) -> ErrorCode:
+        """Ask the leader for records as a reader that takes it for the leader of that epoch; return the error."""
+        asked = FetchPartition(partition=PARTITION, current_leader_epoch=leader_epoch, fetch_offset=0, partition_max_bytes=BYTES_MAX)
+        request = FetchRequest(max_wait_ms=0, max_bytes=BYTES_MAX, topics=[FetchTopic(topic=self._topic, partitions=[asked])])
+        while True:
+            answer = await self._ask_leader(request, FETCH_VERSION)
+            assert isinstance(answer, FetchResponse), "Fetch was asked"
+            error = ErrorCode(answer.responses[0].partitions[0].error_code)
+            if error not in SLOWLY:
+                return error
             await asyncio.sleep(RETRY_SECONDS)
 
     async def offset_of(self, timestamp: int) -> int:
@@ -110,7 +168,7 @@ class ExactClient:
         return sorted(each.producer_id for each in answer.topics[0].partitions[0].active_producers)
 
     async def read_values(self) -> list[bytes]:
-        """Return the values of all records, wherever they lie, in their order."""
+        """Return the values of all records, wherever they lie, in their order; markers are none."""
         found: list[bytes] = []
         offset = 0
         while True:
@@ -122,8 +180,13 @@ class ExactClient:
             if not row.error_code and offset >= row.high_watermark:
                 return found
             for batch in split_batches(bytes(row.records or b"")):
-                found += [record.value or b"" for record in batch.records() if record.offset >= offset]
+                if not batch.is_control:
+                    found += [record.value or b"" for record in batch.records() if record.offset >= offset]
                 offset = batch.next_offset
+
+    def transactional_id(self, name: str) -> ExactTransactionalId:
+        """Return a transactional id whose transactions are about this partition."""
+        return ExactTransactionalId(self._connections, name, (self._topic, PARTITION))
 
     async def close(self) -> None:
         """End the client."""

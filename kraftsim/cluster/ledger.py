@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kraftsim.cluster.phases import CALLS_SECONDS, replicas_settle
 from kraftsim.cluster.scenario import LivenessLost, Stage, StoryFailed
 from kraftsim.cluster.workload import ProducerDriver
+from protocol.errors import ErrorCode
 
 TOPIC = "ledger"
 WORKLOAD = {"writers": 3, "records_per_writer": 120, "pause_ms": 40}
@@ -81,6 +82,15 @@ class Ledger:
         lost, doubled = sum(not read[key] for key in sent), sum(read[key] > 1 for key in sent)
         if (lost and stage.spec.settings.get(UNCLEAN) != "true") or doubled:
             raise StoryFailed(f"of {len(sent)} records {lost} are not there and {doubled} were read more than once")
+
+    async def refuse_old_readers(self, stage: Stage) -> None:
+        """Read as those do that have not heard of the present leader. Raises StoryFailed unless each is told that its leader is of the past."""
+        reader = stage.exact_client("reader-of-the-past", TOPIC)
+        for leader_epoch in range(await reader.leader_epoch()):
+            told = await reader.read_in_reign(leader_epoch)
+            if told is not ErrorCode.FENCED_LEADER_EPOCH:
+                raise StoryFailed(f"a reader that knows the leader of epoch {leader_epoch} was answered {told.name}")
+        await reader.close()
 
     def writers(self, stage: Stage) -> range:
         """Return the numbers of the writers."""

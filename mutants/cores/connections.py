@@ -28,6 +28,7 @@ CORE = Core(
             "is_free = sys.getrefcount(self._buffer) == self._own_references",
             "is_free = True",
             "a batch that waits for its replicas is the next one's when it is read again",
+            equivalent="nobody reads it again: Produce alone keeps a view of its frame, writes before it waits, and copies what is to be verified",
         ),
         _large.mutant(
             "beginning-of-a-large-frame-not-moved",

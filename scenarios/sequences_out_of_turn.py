@@ -1,0 +1,114 @@
+"""Producers say any sequence, in turn and out of turn, while leaders fail: each answer is the one that Apache Kafka gives, and the log is as told.
+
+Whoever writes a client relies on this: the next batch is appended; one of the last five is known again and told where it is; a gap, an overlap and
+what is older are out of order; an old epoch is refused, a new one begins at 0; sequences wrap. A few partitions are walked through at random, first
+in transactions of the old and of the new kind while nothing fails, then without any while brokers are killed and stopped and connections break.
+Answers are compared with rules that were written down for this story, from the documents.
+
+Nobody loses power, and nobody stands still: a batch that is late for minutes would be another story.
+Source: KIP-98, KIP-360, KIP-890, KAFKA-5494, KAFKA-7692, KAFKA-14920.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.ledger import SETTINGS
+from kraftsim.cluster.phases import replicas_settle, under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
+from kraftsim.cluster.sequence_walks import Walk
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+BROKERS = (1, 2, 3)
+PRODUCE = 0
+WORK_SECONDS = 5.0
+STEP_SECONDS = 60.0
+CALM_STEPS = 20
+WORKLOAD = {"walks": 2, "producers": 3, "steps": 60, "pause_ms": 40, "transactional_ids": 4, "transactions": 3, "work_ms": int(WORK_SECONDS * 1000)}
+
+
+async def play(stage: Stage) -> None:
+    """Walk in transactions and in calm, then walk on while leaders fail; read what is there."""
+    producer_ids = await _producer_ids(stage)
+    walks = [await _walk(stage, f"walked-{number}") for number in range(1, stage.workload("walks") + 1)]
+    await _transact(stage)
+    pause_seconds = stage.workload("pause_ms") / 1000
+    for each in walks:
+        await each.walk(producer_ids, min(CALM_STEPS, stage.workload("steps")), 0.0)
+        each.rules.may_forget = True
+    work = (each.walk(producer_ids, stage.workload("steps"), pause_seconds) for each in walks)
+    await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
+    for each in walks:
+        await replicas_settle(stage, each.topic, 1)
+        await each.audit()
+        await each.client.close()
+
+
+async def _producer_ids(stage: Stage) -> list[int]:
+    asker = stage.id_asker("asker")
+    found = await asker.ask(stage.workload("producers"))
+    await asker.close()
+    return found
+
+
+async def _walk(stage: Stage, topic: str) -> Walk:
+    random = stage.random(topic)
+    client = stage.exact_client(f"walker-of-{topic}", topic)
+    await within(stage, f"{topic} is not there", client.create_topic(random.sample(BROKERS, len(BROKERS)), {}), STEP_SECONDS)
+    return Walk(stage=stage, client=client, random=random, topic=topic)
+
+
+async def _transact(stage: Stage) -> None:
+    """Let one transactional id after the other be new to a partition."""
+    walk = await _walk(stage, "walked-in-transactions")
+    for number in range(1, stage.workload("transactional_ids") + 1):
+        transactional_id = walk.client.transactional_id(f"walker-{number}")
+        await within(stage, f"walker-{number} is stuck", walk.transact(transactional_id, stage.workload("transactions"), batches=6), STEP_SECONDS)
+    await walk.audit()
+    await walk.client.close()
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw one to four deaths of brokers and some broken connections; over sockets deaths at times only."""
+    if mode is not Mode.SIM:
+        return tuple(_death(random, f"broker-{random.choice(BROKERS)}", _time(random)) for _ in range(random.randint(1, 2)))
+    deaths = (_death(random, AT_THE_TRIGGER, _moment(random)) for _ in range(random.randint(1, 4)))
+    return (*deaths, *(_broken(random) for _ in range(random.randint(0, 6))))
+
+
+def _moment(random: "Random") -> AtTime | OnEvent:
+    """A leader has just written, or just begun to lead."""
+    kind = random.choice(("BatchAppended", "BatchAppended", "BatchReplicated", "LeaderElected", "DuplicateAnswered", "ProduceRefused"))
+    return OnEvent(kind=kind, nth=random.randint(1, 60 if kind != "LeaderElected" else 8))
+
+
+def _time(random: "Random") -> AtTime:
+    return AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
+
+
+def _death(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
+    after_ms = random.choice((20, 500, 3000))
+    if random.random() < 0.4:
+        return Fault(kind="stop", target=target, trigger=trigger, params={"after_ms": after_ms})
+    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": after_ms})
+
+
+def _broken(random: "Random") -> Fault:
+    trigger = OnFrame(api_key=PRODUCE, is_response=random.random() < 0.7, nth=random.randint(1, 120), moment="before")
+    return Fault(kind="cut-connection", target=AT_THE_TRIGGER, trigger=trigger, params={"after_bytes": random.choice((0, 5, 30))})
+
+
+SCENARIO = Scenario(
+    name="sequences_out_of_turn",
+    story="Producers say any sequence while leaders fail; each answer is Apache Kafka's, and the log holds what was acknowledged.",
+    must_exercise=("one-append-per-sequence", "replicas-equal", "partition-log-matching", "one-partition-leader-per-epoch", "settles-after-heal"),
+    play=play,
+    faults=faults,
+    settings={**SETTINGS, "kraftsim.release": "4.1", "transaction.state.log.replication.factor": "3", "transaction.state.log.num.partitions": "3"},
+    limit_seconds=600.0,
+    workload=WORKLOAD,
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
