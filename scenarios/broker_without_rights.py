@@ -1,11 +1,13 @@
 """A broker loses the right to speak to the controller while clients work: KIP-730's text wants it to end, shipped brokers ask again.
 
-CLUSTER_ACTION is taken from one broker by an access control entry for the address that it dials from, and given back. Blocks are small, so that it
-soon needs one. The broker of the text goes down, and clients go elsewhere; the shipped one stays, and sends whoever asks for an id away (to 3.5 with
-the error that it got itself); it is fenced, for its heartbeats are refused as well. Either way no id is given twice, and no record is lost.
+CLUSTER_ACTION is taken from one broker by an access control entry for the address that it dials from, and given back; in some runs before anybody
+has asked that broker for an id. Blocks are small, so that it soon needs one. The broker of the text goes down, and clients go elsewhere; the shipped
+one stays, and sends whoever asks for an id away (to 3.5 with the error that it got itself); it is fenced, for its heartbeats are refused as well.
+Either way no id is given twice, and no record is lost.
 Source: KIP-730 (possible errors), KIP-140; kafka.coordinator.transaction.RPCProducerIdManager.
 """
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,10 +23,14 @@ if TYPE_CHECKING:
 
 TOPIC = "ledger"
 PARTITIONS = 3
-OUTCAST, ITS_ADDRESS = "broker-2", "127.77.0.2"
-ADDRESSES = (ITS_ADDRESS, "10.0.0.4")
+OUTCAST, ITS_ADDRESS = "broker-3", "127.77.0.3"
+ADDRESSES = (ITS_ADDRESS, "10.0.0.5")
 """In simulation hosts are numbered as they come: the harness, one controller, the brokers."""
 ENDING = "ending"
+UNASKED_SHARE = 0.6
+"""In so many runs askers come when the right is gone: the broker may have had no block at all."""
+WRITER_SECONDS = 0.5
+"""A writer has its id by then."""
 PAUSE_SECONDS = 0.1
 LOOK_SECONDS = 0.1
 AFTERWARDS = 30
@@ -36,17 +42,21 @@ async def play(stage: Stage) -> None:
     """Take the right away under load, see what the broker does, and give it back."""
     await stage.create_topic(TOPIC, PARTITIONS, len(stage.spec.broker_names))
     is_over: list[bool] = []
-    askers = [_ask(stage, f"asker-{number}", is_over) for number in range(1, stage.workload("askers") + 1)]
-    await stage.gather(
-        write_lines(stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS), _shut_out(stage, is_over), *askers
-    )
+    has_begun = asyncio.Event()
+    if stage.random("askers").random() >= UNASKED_SHARE:
+        has_begun.set()
+    askers = [_ask_from_then(stage, f"asker-{number}", has_begun, is_over) for number in range(1, stage.workload("askers") + 1)]
+    writing = write_lines(stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS)
+    await stage.gather(writing, _shut_out(stage, has_begun, is_over), *askers)
     await under_faults(stage, _ask(stage, "asker-afterwards", [True], AFTERWARDS), seconds=stage.workload("work_ms") / 1000)
 
 
-async def _shut_out(stage: Stage, is_over: list[bool]) -> None:
+async def _shut_out(stage: Stage, has_begun: asyncio.Event, is_over: list[bool]) -> None:
     admin = stage.exact_client("admin", TOPIC)
+    await stage.sleep(WRITER_SECONDS)
     stage.note(PhaseBegan(phase="without-rights"))
     await admin.shut_out(ADDRESSES)
+    has_begun.set()
     if stage.spec.settings.get("kraftsim.producer.ids") == ENDING:
         await within(stage, f"{OUTCAST} ends", _gone(stage), END_SECONDS)
     else:
@@ -64,6 +74,11 @@ async def _shut_out(stage: Stage, is_over: list[bool]) -> None:
 async def _gone(stage: Stage) -> None:
     while not stage.is_down(OUTCAST):
         await stage.sleep(LOOK_SECONDS)
+
+
+async def _ask_from_then(stage: Stage, name: str, has_begun: asyncio.Event, is_over: list[bool]) -> None:
+    await has_begun.wait()
+    await _ask(stage, name, is_over)
 
 
 async def _ask(stage: Stage, name: str, is_over: list[bool], at_least: int = 0) -> None:

@@ -40,11 +40,12 @@ class MetadataReverted(Event):
 
 
 class BrokerRegistered(Event):
-    """A broker's registration was committed."""
+    """A broker's registration was committed. `fenced`: it may not serve clients yet, as every new incarnation."""
 
     broker_id: int
     broker_epoch: int
     incarnation_id: str
+    fenced: bool = True
 
 
 class BrokerRegistrationRefused(Event):
@@ -63,11 +64,12 @@ class BrokerUnfenced(Event):
 
 
 class BrokerFenced(Event):
-    """The controller took a broker out of service."""
+    """The controller took a broker out of service. `session_timeout_ms`: how long it must have been silent; 0 where its silence was not why."""
 
     broker_id: int
     broker_epoch: int
     reason: str
+    session_timeout_ms: int = 0
 
 
 class TopicCreated(Event):

@@ -10,6 +10,7 @@ _received = Workshop("producer ids", "kraftsim.core.producer_ids.received_block"
 _ledger = Workshop("producer ids", "kraftsim.node.controller.ledger")
 _journal = Workshop("producer ids", "kraftsim.core.timeline")
 BEFORE_PREFETCHING = "3.5"
+NO_CONTROLLER = "no_controller_for_minutes"
 
 CORE = Core(
     mutants=(
@@ -85,7 +86,12 @@ CORE = Core(
             "a broker never asks again",
         ),
         _prefetching.mutant(
-            "lost-once-lost-for-ever", "PrefetchingBlockClient.on_timeout", "self._request_in_flight = False", "pass", "a broker never asks again"
+            "lost-once-lost-for-ever",
+            "PrefetchingBlockClient.on_timeout",
+            "self._request_in_flight = False",
+            "pass",
+            "a broker never asks again",
+            scenarios=(NO_CONTROLLER,),
         ),
         _prefetching.mutant(
             "never-asks-ahead",
@@ -116,6 +122,7 @@ CORE = Core(
             "if error_code != ErrorCode.NONE:",
             "if False:",
             "a refusal is taken for a block of no ids at 0",
+            scenarios=("broker_without_rights",),
         ),
         _waiting.mutant(
             "slot-used-twice",
@@ -131,6 +138,7 @@ CORE = Core(
             "self._effects.append(Complete(self._waiters.popleft(), result))",
             "self._waiters.popleft()",
             "whoever waits for a block waits for ever",
+            scenarios=(NO_CONTROLLER,),
             release=BEFORE_PREFETCHING,
         ),
         _waiting.mutant(

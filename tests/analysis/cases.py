@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
+from tests.analysis.broker_cases import BROKER_ROWS
 from tests.analysis.cleaned_cases import CLEANED_ROWS
 from tests.analysis.connection_cases import CONNECTION_ROWS
 from tests.analysis.coordinator_cases import COORDINATOR_ROWS
@@ -357,5 +358,5 @@ CASES = [
     Case("a run without a second phase", SETTLES, [("c", acknowledged(0, "x"))], VACUOUS, 0),
     # --- the quorum of controllers
     *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *COORDINATOR_ROWS)),
-    *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS, *METADATA_LOG_ROWS)),
+    *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS, *METADATA_LOG_ROWS, *BROKER_ROWS)),
 ]

@@ -14,6 +14,7 @@ from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.oracle import Oracle
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Outcome, Verdict, Violation, judge, worst
+from tests.analysis.broker_cases import note_brokers
 from tests.analysis.cases import CASES, Case
 from tests.analysis.connection_cases import note_connections
 from tests.analysis.coordinator_cases import note_coordinators
@@ -167,6 +168,7 @@ def random_history(seed: int) -> History:
     note_tiering(history, random, slip)
     note_migration(history, random, slip)
     note_connections(history, random, slip)
+    note_brokers(history, random, slip)
     return history
 
 

@@ -214,7 +214,8 @@ async def test_a_broker_is_let_in_once_it_has_read_its_registration(make_world: 
             while not world.noted_of(BrokerFenced):
                 await asyncio.sleep(0.05)
     assert world.noted_of(BrokerUnfenced) == [BrokerUnfenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH)]
-    assert world.noted_of(BrokerFenced) == [BrokerFenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH, reason="session timed out")]
+    fenced = BrokerFenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH, reason="session timed out", session_timeout_ms=150)
+    assert world.noted_of(BrokerFenced) == [fenced]
 
 
 async def test_a_broker_that_leads_nothing_may_shut_down_at_once(make_world: MakeWorld) -> None:

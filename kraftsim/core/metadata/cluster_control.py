@@ -100,7 +100,8 @@ class ClusterControl:
             in_controlled_shutdown=False if amended is None else amended.in_controlled_shutdown,
             log_dirs=list(request.log_dirs) if self._features.metadata_level.has_directories else [],
         )
-        fact = BrokerRegistered(broker_id=request.broker_id, broker_epoch=epoch, incarnation_id=uuid_text(request.incarnation_id))
+        incarnation_id = uuid_text(request.incarnation_id)
+        fact = BrokerRegistered(broker_id=request.broker_id, broker_epoch=epoch, incarnation_id=incarnation_id, fenced=record.fenced)
         return Decision([record], epoch, (fact,))
 
     def stale_broker(self, now_ms: int) -> BrokerRegistration | None:

@@ -168,7 +168,7 @@ class ControllerState:
         broker = self.cluster.stale_broker(now_ms)
         if broker is None:
             return None
-        fenced = self._decide_fence(broker, "session timed out")
+        fenced = self._decide_fence(broker, "session timed out", self.cluster.sessions.session_timeout_ms)
         return Decision(fenced.records, broker.broker_id, fenced.facts)
 
     def decide_unregister(self, broker_id: int) -> Decision[None] | Refusal:
@@ -267,8 +267,8 @@ class ControllerState:
         record = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, cordoned_log_dirs=list(cordoned))
         return Decision([*changed.records, record], None, changed.facts)
 
-    def _decide_fence(self, broker: BrokerRegistration, reason: str) -> Decision[None]:
-        fact = BrokerFenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, reason=reason)
+    def _decide_fence(self, broker: BrokerRegistration, reason: str, session_timeout_ms: int = 0) -> Decision[None]:
+        fact = BrokerFenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, reason=reason, session_timeout_ms=session_timeout_ms)
         left = self.replication.fence_records(broker.broker_id)
         records = [*left, fence_record(broker, self.features.metadata_level)]
         return Decision(records, None, (*self.replication.facts_of(left), *(() if broker.fenced else (fact,))))
