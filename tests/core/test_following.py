@@ -7,6 +7,7 @@ import pytest
 from kraftsim.core.raft import effects as do
 from kraftsim.core.raft import following, leading, serving
 from kraftsim.core.raft.epoch_answers import FatalQuorumError
+from kraftsim.core.raft.fetch_messages import fetch_request
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.replica import RaftReplica
@@ -73,7 +74,7 @@ def answer(
 
 def hear(quorum: Quorum, response: fetch.FetchResponse) -> list[do.Effect]:
     """Let an answer of the leader come."""
-    following.on_fetch_response(quorum, LEADER, response, 0)
+    following.on_fetch_response(quorum, LEADER, fetch_request(quorum), response, 0)
     effects, quorum.effects = quorum.effects, []
     return effects
 
@@ -140,6 +141,30 @@ def test_a_log_that_diverges_is_cut_where_both_may_agree(theirs: tuple[int, int]
     quorum = follower(1, 1, 1, 2, 2)
     assert hear(quorum, answer(diverging=theirs)) == [do.Truncate(cut_at)]
     assert (quorum.log.end_offset, quorum.log.flushed_end_offset) == (cut_at, cut_at)
+
+
+def test_a_log_is_cut_once_however_often_the_leader_was_asked() -> None:
+    """Whoever looks for the leader at its bootstrap servers may ask it twice: the second answer is of a log that is no more."""
+    quorum = follower(1, 1, 1, 2, 2)
+    asked = fetch_request(quorum)
+    for cut in ([do.Truncate(2)], []):
+        following.on_fetch_response(quorum, LEADER, asked, answer(diverging=(1, 2)), 0)
+        assert quorum.effects == cut
+        quorum.effects.clear()
+
+
+def test_an_answer_that_is_not_waited_for_any_more_is_passed_over() -> None:
+    """A replica that has another role since begins anew, in the same epoch, too.   Source: KafkaRaftClient.handleInboundMessage."""
+    found = replica()
+    quorum = found.quorum
+    quorum.log.append(1, 1)
+    quorum.become_unattached(EPOCH, 0)
+    sent = quorum.peers.send(LEADER, address_of(LEADER), fetch_request(quorum), EPOCH)
+    quorum.see_epoch(EPOCH, LEADER, {LISTENER: address_of(LEADER)}, 0)
+    quorum.log.flushed_end_offset = quorum.log.end_offset
+    quorum.effects.clear()
+    found.on_response(sent.number, answer(diverging=(0, 0)), 0)
+    assert (quorum.effects, quorum.log.end_offset) == ([], 1)
 
 
 @pytest.mark.parametrize(

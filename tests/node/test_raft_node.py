@@ -7,6 +7,7 @@ import pytest
 
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.raft import effects as do
+from kraftsim.core.raft.fetch_messages import fetch_request
 from kraftsim.core.raft.following import on_fetch_response
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.settings import RaftSettings
@@ -142,7 +143,8 @@ def answer(raft: RaftNode, *batches: bytes, high_watermark: int = -1, diverging:
     )
     if diverging is not None:
         data.diverging_epoch = fetch.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-    on_fetch_response(raft.quorum, 102, fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(partitions=[data])]), raft.now_ms())
+    response = fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(partitions=[data])])
+    on_fetch_response(raft.quorum, 102, fetch_request(raft.quorum), response, raft.now_ms())
     raft.run()
 
 

@@ -5,13 +5,14 @@ Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-630, KIP
 
 from kraftsim.core.raft.epoch_answers import EpochAnswer, error_of, leader_endpoints
 from kraftsim.core.raft.quorum import Quorum
-from kraftsim.core.raft.raft_log import Diverging, SnapshotId
+from kraftsim.core.raft.raft_log import Diverging, LogEnd, SnapshotId
 from kraftsim.core.raft.roles import SnapshotFetch
 from kraftsim.core.raft.settings import MAX_FETCH_WAIT_MS
 from kraftsim.core.raft.voter_set import ReplicaKey
 from protocol.disk.file_names import METADATA_TOPIC
 from protocol.messages import k01_fetch as fetch
 from protocol.messages import k59_fetch_snapshot as snapshots
+from protocol.schema import Message
 from protocol.uuids import METADATA_TOPIC_ID
 
 FULL_FETCH_SESSION_EPOCH = -1
@@ -63,6 +64,13 @@ def asking_replica(request: fetch.FetchRequest) -> ReplicaKey:
     """Return who asks; a negative id is a tool or a consumer."""
     replica_id = request.replica_state.replica_id if request.replica_state.replica_id >= 0 else request.replica_id
     return ReplicaKey(replica_id, request.topics[0].partitions[0].replica_directory_id)
+
+
+def asked_end(request: Message) -> LogEnd:
+    """Return where the log ended that a Fetch was about."""
+    assert isinstance(request, fetch.FetchRequest), "Fetch was asked"
+    partition = request.topics[0].partitions[0]
+    return LogEnd(partition.last_fetched_epoch, partition.fetch_offset)
 
 
 def fetch_answer(quorum: Quorum, response: fetch.FetchResponse) -> FetchAnswer | None:

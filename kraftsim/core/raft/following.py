@@ -58,7 +58,7 @@ def hurry(quorum: Quorum, leader_id: int, successors: tuple[ReplicaKey, ...], no
     role.fetch_until_ms = now_ms + _pause_of(position, len(successors), quorum.settings.election_backoff_max_ms)
 
 
-def on_fetch_response(quorum: Quorum, node_id: int, response: FetchResponse, now_ms: int) -> None:
+def on_fetch_response(quorum: Quorum, node_id: int, request: Message, response: FetchResponse, now_ms: int) -> None:
     """Take in what the leader says. Raises FatalQuorumError where it contradicts what is committed here."""
     answer = fetch_messages.fetch_answer(quorum, response)
     if answer is None:
@@ -72,7 +72,8 @@ def on_fetch_response(quorum: Quorum, node_id: int, response: FetchResponse, now
         return
     _renew(quorum, role, now_ms)
     if answer.diverging is not None:
-        _truncate(quorum, answer.diverging)
+        if fetch_messages.asked_end(request) == quorum.log.end:  # whoever looks for the leader may ask it twice, and be told twice
+            _truncate(quorum, answer.diverging)
     elif answer.snapshot is not None:
         role.snapshot_fetch = SnapshotFetch(snapshot=answer.snapshot)
     else:

@@ -51,6 +51,11 @@ class Peers:
         self._asked[self._next_number] = (node_id, body, epoch)
         return Send(self._next_number, node_id, address, body)
 
+    def is_expected(self, number: int) -> bool:
+        """Tell whether an answer is awaited still: not if the replica has changed its role since it asked, and may ask again."""
+        peer = self._peers.get(self._asked[number][0])
+        return peer is not None and peer.in_flight == number
+
     def take(self, number: int, *, failed_at_ms: int | None = None) -> tuple[int, Message, int]:
         """Return (node, request, epoch) of a request that has its outcome."""
         node_id, body, epoch = self._asked.pop(number)
@@ -66,7 +71,7 @@ class Peers:
         (self._peers.get(node_id) or self._new_peer(node_id)).backs_off_until_ms = now_ms + self._retry_backoff_ms
 
     def forget_all(self) -> None:
-        """Begin anew in another epoch: whatever is still under way counts as answered, and nobody is backed off from."""
+        """Begin anew in another role: what is still under way is not waited for any more, and nobody is backed off from."""
         self._peers.clear()
 
     def is_awaiting_any(self) -> bool:

@@ -102,17 +102,20 @@ class RaftReplica:
                 raise AssertionError(f"{type(request).__name__} is no request to a replica")
 
     def on_response(self, number: int, response: Message, now_ms: int) -> None:
-        """Take the answer to a `Send`."""
+        """Take the answer to a `Send`; as in Kafka's RequestManager one that is not expected any more is no answer."""
+        is_expected = self.quorum.peers.is_expected(number)
         node_id, request, epoch = self.quorum.peers.take(number)
         if self.changes.is_waiting_for(number):
             self.changes.on_voter_answered(number, response, now_ms)
             return
         if epoch != self.quorum.epoch:
             return  # of a former epoch: whoever answered says the same again
+        if not is_expected:
+            return  # of a former role: what it is compared with is not the log of then, nor the election
         quorum = self.quorum
         match response:
             case FetchResponse():
-                following.on_fetch_response(quorum, node_id, response, now_ms)
+                following.on_fetch_response(quorum, node_id, request, response, now_ms)
             case VoteResponse():
                 elections.on_vote_response(quorum, node_id, request, response, now_ms)
             case BeginQuorumEpochResponse():
