@@ -42,10 +42,11 @@ NO_ID: Final = bytes(16)
 
 def sync_operations(znodes: Znodes, facts: MetadataFacts, controller_epoch: int) -> list[ZnodeOperation]:
     """Return what has to be written, in Kafka's order, after all `znodes` that there are. Raises MalformedMessage."""
+    made_anew: set[str] = set()
     return [
         *_pending_deletions(znodes),
-        *_topics(znodes, facts, controller_epoch),
-        *_configs(znodes, facts),
+        *_topics(znodes, facts, controller_epoch, made_anew),
+        *_configs(znodes, facts, made_anew),
         *_quotas(znodes, facts),
         *_producer_ids(znodes, facts),
         *_access(znodes, facts),
@@ -60,8 +61,12 @@ def _pending_deletions(znodes: Znodes) -> Iterator[ZnodeOperation]:
         yield ZnodeOperation(name="DeletePendingTopicDeletion", writes=tuple(writes))
 
 
-def _topics(znodes: Znodes, facts: MetadataFacts, controller_epoch: int) -> Iterator[ZnodeOperation]:
-    """Create, change and delete topics; then partitions, those first that are missing, and last those that nobody knows of."""
+def _topics(znodes: Znodes, facts: MetadataFacts, controller_epoch: int, made_anew: set[str]) -> Iterator[ZnodeOperation]:
+    """Create, change and delete topics; then partitions, those first that are missing, and last those that nobody knows of.
+
+    A topic that goes because another one has its name now (`made_anew` gets these) goes before that one is created: Kafka finds the name taken, and
+    deletes it afterwards.
+    """
     wanted = {topic.topic_id: topic for topic in facts.topics()}
     pending = _names(znodes, DELETE_TOPICS)
     there: dict[bytes, dict[int, PartitionRegistration]] = {}
@@ -75,9 +80,11 @@ def _topics(znodes: Znodes, facts: MetadataFacts, controller_epoch: int) -> Iter
             there[topic_id] = {record.partition_id: partition_of(record) for record in records if isinstance(record, PartitionRecord)}
         else:
             deleted.append(name)
+    made_anew |= {topic.name for topic in wanted.values()}.intersection(deleted)
+    yield from (topic_deleted(name) for name in deleted if name in made_anew)
     yield from (topic_created(topic, controller_epoch) for topic_id, topic in wanted.items() if topic_id not in there)
     yield from (topic_changed(wanted[topic_id]) for topic_id, found in there.items() if _is_reassigned(wanted[topic_id], found))
-    yield from map(topic_deleted, deleted)
+    yield from (topic_deleted(name) for name in deleted if name not in made_anew)
     for topic_id, found in there.items():
         topic = wanted[topic_id]
         if missing := [number for number in sorted(topic.partitions) if number not in found]:
@@ -101,14 +108,15 @@ def _is_reassigned(topic: TopicFacts, found: Mapping[int, PartitionRegistration]
     )
 
 
-def _configs(znodes: Znodes, facts: MetadataFacts) -> Iterator[ZnodeOperation]:
-    """Write what is new first, then what is otherwise than it should be."""
+def _configs(znodes: Znodes, facts: MetadataFacts, made_anew: set[str]) -> Iterator[ZnodeOperation]:
+    """Write what is new first, then what is otherwise than it should be. The configuration of a topic that was made anew went with the former one."""
     there: dict[tuple[int, str], dict[str, str]] = {}
     for entity_type, resource_type in (("brokers", BROKER_RESOURCE), ("topics", TOPIC_RESOURCE)):
         for name in _names(znodes, config_path(entity_type)):
             data, _ = znodes[config_path(entity_type, name)]
             is_default = name == DEFAULT_ENTITY and resource_type == ConfigResourceType.BROKER
-            there[resource_type, "" if is_default else name] = parse_config(data) if data else {}
+            if resource_type != TOPIC_RESOURCE or name not in made_anew:
+                there[resource_type, "" if is_default else name] = parse_config(data) if data else {}
     new = [resource for resource, _ in facts.configs() if resource not in there]
     other = [resource for resource, found in there.items() if dict(facts.configs_of(*resource)) != found]
     for resource in (*new, *other):
