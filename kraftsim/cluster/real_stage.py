@@ -17,6 +17,7 @@ from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.cluster.stable_ends import TransactionQuestions
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
+from kraftsim.cluster.voters import change_voter, voters_of
 from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
 from kraftsim.cluster.workplace import Workplace, here
 from kraftsim.cluster.zookeeper_question import compared_from_outside, migrated_until, take_back
@@ -112,6 +113,14 @@ class RealStage:
     async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
         """Ask for other levels of features; return why some could not change."""
         return await update_features(self._addresses, levels, downwards=downwards)
+
+    async def voters(self) -> tuple[str, ...] | None:
+        """Return which controllers vote, as whoever leads tells it."""
+        return await voters_of(self.spec)
+
+    async def change_voter(self, name: str, *, joins: bool) -> bool:
+        """Ask whoever leads once for one voter more or less; tell whether that is so."""
+        return await change_voter(self.spec, name, joins=joins)
 
     def is_down(self, name: str) -> bool:
         """Tell whether a node does not run."""

@@ -102,6 +102,17 @@ class Stage(Protocol):
         """End a node at once; `restart` starts it again."""
         ...
 
+    async def voters(self) -> tuple[str, ...] | None:
+        """Return which controllers vote, as whoever leads the quorum tells it now; None if nobody says that it leads."""
+        ...
+
+    async def change_voter(self, name: str, *, joins: bool) -> bool:
+        """Ask whoever leads once that a controller become a voter, or be none any more, as `kafka-metadata-quorum` does; tell whether that is so.
+
+        For a scenario with `first_voters`. Where nobody answers, or not in time, the change may or may not come to be.
+        """
+        ...
+
     def is_down(self, name: str) -> bool:
         """Tell whether a node does not run: it was killed, or gave up."""
         ...
@@ -192,6 +203,8 @@ class Scenario:
     controllers: int = 1
     controllers_drawn: tuple[int, ...] = ()
     """In simulation, how many controllers a run may have instead: one of these is drawn from its seed."""
+    first_voters: int = 0
+    """0: the voters stand in the configuration. Else so many controllers format a quorum whose voters stand in the log; the others may join it."""
     brokers: int = 3
     zookeeper_mode: bool = False
     """Whether the brokers keep their metadata in ZooKeeper, a server of ours. Controllers are those that take over then: there may be none."""

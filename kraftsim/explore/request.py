@@ -74,9 +74,11 @@ class RunRequest:
     def spec(self, port: int) -> ClusterSpec:
         """Return the cluster that the scenario wants, with what the caller set on top."""
         around = self.around().settings if self.mode is Mode.SIM else {}
+        controllers = controllers_of(self.scenario, self.seed, self.mode) if self.controllers is None else self.controllers
         spec = ClusterSpec(
             zookeeper=self.scenario.zookeeper_mode,
-            controllers=controllers_of(self.scenario, self.seed, self.mode) if self.controllers is None else self.controllers,
+            controllers=controllers,
+            first_voters=min(self.scenario.first_voters, controllers),
             brokers=self.scenario.brokers if self.brokers is None else self.brokers,
             release=self.release,
             port=port,

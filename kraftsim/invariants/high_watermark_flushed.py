@@ -1,7 +1,8 @@
 """What a leader counts as committed is durable on a majority of the voters at that moment, its own log included only as far as it is flushed.
 
-A loss of power, even of all nodes at once, then loses nothing that anybody was told.   Source: KIP-595, KAFKA-10533; stricter than Apache Kafka,
-whose leader counts what it has written (docs/deviations.md).
+A loss of power, even of all nodes at once, then loses nothing that anybody was told. A replica that has voted counts even while it does not know that
+it votes again: the leader that made it a voter knows that first.
+Source: KIP-595, KIP-853, KAFKA-10533; stricter than Apache Kafka, whose leader counts what it has written (docs/deviations.md).
 """
 
 from kraftsim.events.event import Event
@@ -22,7 +23,7 @@ class FlushedEnds:
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in what is durable, what was cut, or what is committed."""
         match event:
-            case MetadataFlushed(is_voter=True, end_offset=end_offset):
+            case MetadataFlushed(end_offset=end_offset) if event.is_voter or envelope.node in self._flushed:
                 self._flushed[envelope.node] = end_offset
             case SnapshotLoaded(end_offset=end_offset) if envelope.node in self._flushed:
                 self._flushed[envelope.node] = end_offset
@@ -55,7 +56,7 @@ INVARIANT = Invariant(
     # A cut lowers what is durable, a flush and a snapshot say it anew. Between two of the latter the lowest cut counts.
     violations="""
         WITH told AS (
-            SELECT run, node, position, end_offset, 1 AS is_anew, 1 AS is_flush FROM metadata_flushed WHERE is_voter
+            SELECT run, node, position, end_offset, 1 AS is_anew, CASE WHEN is_voter THEN 1 ELSE 0 END AS is_flush FROM metadata_flushed
             UNION ALL SELECT run, node, position, end_offset, 1 AS is_anew, 0 AS is_flush FROM snapshot_loaded
             UNION ALL SELECT run, node, position, end_offset, 0 AS is_anew, 0 AS is_flush FROM metadata_truncated
         ), staged AS (

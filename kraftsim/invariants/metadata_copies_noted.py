@@ -1,13 +1,13 @@
 """Whatever a voter makes durable of the metadata log it appended as leader or copied from one, record after record, and said so.
 
 How a record came to a voter is what elections and commits are judged by, and what faults wait for: an event log that told it twice, not at all, or of
-records that are not there would be believed all the same. Where voters change nothing is known of a node before it is one.
+records that are not there would be believed all the same. Who reads along need not tell; what it has once it votes is where it begins.
 Source: KIP-595: a voter's log grows by what it appends as leader, and by what its Fetch brings.
 """
 
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataAppended
-from kraftsim.events.raft import MetadataFlushed, MetadataReplicated, MetadataTruncated, SnapshotLoaded, VotersChanged
+from kraftsim.events.raft import MetadataFlushed, MetadataReplicated, MetadataTruncated, SnapshotLoaded
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -53,7 +53,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Whatever a voter makes durable of the metadata log it appended as leader or copied from one, record after record.",
     source="KIP-595",
-    watches=(MetadataAppended, MetadataReplicated, MetadataTruncated, SnapshotLoaded, MetadataFlushed, VotersChanged),
+    watches=(MetadataAppended, MetadataReplicated, MetadataTruncated, SnapshotLoaded, MetadataFlushed),
     check=ToldUntil,
     examined="""
         SELECT run, count(*)
@@ -78,11 +78,6 @@ INVARIANT = Invariant(
             UNION ALL
             SELECT run, node, incarnation, n, position, CAST(NULL AS BIGINT) AS first_offset, end_offset, 1 AS is_anew, 'set' AS kind
             FROM snapshot_loaded
-            UNION ALL
-            SELECT
-                run, node, incarnation, n, position, CAST(NULL AS BIGINT) AS first_offset, CAST(NULL AS BIGINT) AS end_offset, 1 AS is_anew,
-                'set' AS kind
-            FROM voters_changed
             UNION ALL
             SELECT
                 run, node, incarnation, n, position, CAST(NULL AS BIGINT) AS first_offset, CASE WHEN is_voter THEN end_offset END AS end_offset,

@@ -1,7 +1,7 @@
 """Histories of how metadata logs grow and are cut, clean and violating: rows for the table in `cases.py`."""
 
 from kraftsim.events.metadata import MetadataAppended
-from kraftsim.events.raft import MetadataReplicated, VotersChanged
+from kraftsim.events.raft import MetadataReplicated
 from tests.analysis.happenings import committed, cut, flushed, holds, loaded, written
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
@@ -9,7 +9,6 @@ ONE_PIECE = "metadata-log-in-one-piece"
 NOTED = "metadata-copies-noted"
 IN_ORDER = "leader-log-in-order"
 GROWS = "high-watermark-monotonic"
-CHANGED = VotersChanged(offset=4, voters="101,102", kraft_version=1)
 
 
 def appended_by_leader(first_offset: int, last_offset: int) -> MetadataAppended:
@@ -44,7 +43,6 @@ METADATA_LOG_ROWS: list[Row] = [
     ("copied as if nothing had been cut", NOTED, on("a", copied(3, 5), cut(4), copied(6, 6)), VIOLATED, 2, ("a.1.2",), ()),
     ("behind a snapshot, too", NOTED, on("a", copied(3, 5), loaded(9), copied(9, 9), flushed(10)), OK, 3),
     ("who reads along need not tell", NOTED, on("a", copied(3, 5), flushed(9, is_voter=False), flushed(11, is_voter=False), copied(11, 12)), OK, 2),
-    ("when voters change nothing is known", NOTED, on("a", copied(3, 5), CHANGED, copied(8, 9), flushed(10)), OK, 3),
     ("a process begins anew", NOTED, [("a", copied(3, 5)), ("a", 2, flushed(5)), ("a", 2, copied(5, 6))], OK, 3),
     ("nobody votes", NOTED, on("a", flushed(9, is_voter=False), flushed(11, is_voter=False)), VACUOUS, 0),
     # --- the log of who is elected

@@ -183,6 +183,7 @@ QUORUM_ROWS: list[Row] = [
     ),
     ("durable too late", FLUSHED, [*durable(5, "a"), *on("a", committed(1, 5)), *durable(5, "b")], VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
     ("observers do not count", FLUSHED, [*durable(5, "a"), ("x", flushed(5, is_voter=False)), ("a", committed(1, 5))], VIOLATED, 1, ("a.1.1",), ()),
+    ("who has voted counts", FLUSHED, [*durable(5, "a"), *durable(1, "b"), ("b", flushed(5, is_voter=False)), ("a", committed(1, 5))], OK, 1),
     ("an observer's snapshot does not count", FLUSHED, [*durable(5, "a"), ("x", loaded(9)), ("a", committed(1, 5))], VIOLATED, 1, ("a.1.1",), ()),
     ("what was cut does not count", FLUSHED, [*durable(5, "a", "b"), ("b", cut(3)), ("a", committed(1, 5))], VIOLATED, 1, ("a.1.1",), ()),
     ("cut and written again", FLUSHED, [*durable(5, "a", "b"), ("b", cut(3)), ("b", cut(4)), *durable(5, "b"), ("a", committed(1, 5))], OK, 1),
