@@ -13,6 +13,7 @@ POWER = "power_fails_again_and_again"
 EXACTLY_ONCE = "exactly_once_under_faults"
 LEADERS = "leaders_fail_under_idempotent_load"
 REMEMBERED = "producers_are_remembered"
+VOTERS = "voters_come_and_go"
 CUTS = "old_leader_cuts_and_leads_again"
 VANISHING = "topic_vanishes_from_metadata"
 COORDINATORS = "coordinator_failover_in_every_state"
@@ -22,7 +23,7 @@ MARKERS = "marker_that_never_completes"
 SEQUENCES = "sequences_out_of_turn"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
-    "raft": (POWER, QUORUM),
+    "raft": (POWER, QUORUM, VOTERS),
     "raft stores": (POWER, QUORUM, PRODUCERS),
     "producer ids": (ALLOCATION, POWER, PRODUCERS),
     "producer state": (SEQUENCES, ANSWERS, REMEMBERED, CUTS),
