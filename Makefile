@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties every-order clients client-upgrades fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -126,6 +126,9 @@ identity: setup ## Play seeds in four processes under two hash seeds and compare
 
 raft-properties: setup ## Play the seven properties of Kafka's RaftEventSimulationTest over real frames; ARGS="--seeds 1000"
 	$(BIN)/python -m tests.simulate.raft_properties $(ARGS)
+
+more-seeds: setup ## Go on with every test of random histories: 200 seeds behind the usual ones; ARGS="tests/core --more-seeds 5000"
+	$(BIN)/pytest -q -m "not interop and not spark" $(or $(ARGS),--more-seeds 200)
 
 every-order: setup ## Make all moves of allocations, ends of transactions and elections in all orders, as far as it goes; ARGS="--cpu-seconds 60"
 	$(BIN)/python -m tests.core.every_order $(ARGS)

@@ -11,13 +11,35 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flag by which the scripts of the rules are written anew."""
+    """Add the flags by which the scripts of the rules are written anew, and by which random histories go on."""
     words = "write what happens now into the scripts of tests/core/scripts; read the difference before you keep it"
     parser.addoption("--rewrite-scripts", action="store_true", help=words)
+    parser.addoption(
+        "--more-seeds", type=int, default=0, metavar="N", help="play the N seeds behind the usual ones of every test over a range of seeds"
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the Spark tests behind all others, so that their Java lives once and not for long; the rest keeps its order."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With --more-seeds: exchange ranges of seeds. Seeds that are named one by one were chosen for what they show, and stay."""
+    count = metafunc.config.getoption("more_seeds")
+    own = metafunc.definition.own_markers
+    for place, mark in enumerate(own):
+        if count and _is_over_seeds(mark):
+            first = mark.args[1].stop
+            own[place] = pytest.mark.parametrize("seed", range(first, first + count)).mark
+
+
+def _is_over_seeds(mark: pytest.Mark) -> bool:
+    return mark.name == "parametrize" and mark.args[0] == "seed" and isinstance(mark.args[1], range)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Move the Spark tests behind all others, so that their Java lives once and not for long; the rest keeps its order. With --more-seeds: leave out
+    what has no seeds to go on with.
+    """
+    if config.getoption("more_seeds"):
+        items[:] = [item for item in items if any(map(_is_over_seeds, item.iter_markers("parametrize")))]
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
 
 
