@@ -112,11 +112,12 @@ SCENARIO = migration_story(
     story="Controllers fail at every step of a migration from ZooKeeper to KRaft, and the next one goes on.",
     go=go,
     faults=faults,
-    must_exercise=("metadata-log-matching",),
+    must_exercise=("metadata-log-matching", "snapshot-equals-log"),
     settings={
         "controller.quorum.election.timeout.ms": "500",
         "controller.quorum.election.backoff.max.ms": "300",
         "controller.quorum.fetch.timeout.ms": "800",
+        "metadata.log.max.record.bytes.between.snapshots": "500",
     },
     workload={"topics": 3, "ids_per_topic": 120},
 )

@@ -9,6 +9,8 @@ _heartbeat = Workshop("metadata", "kraftsim.core.metadata.broker_heartbeat")
 _registration = Workshop("metadata", "kraftsim.core.metadata.broker_registration")
 _sessions = Workshop("metadata", "kraftsim.core.metadata.broker_sessions")
 _state = Workshop("metadata", "kraftsim.core.metadata.controller_state")
+ADMINISTRATORS = "administrators_work_while_leaders_fall"
+TWO_MACHINES = "two_machines_with_one_broker_id"
 
 CORE = Core(
     mutants=(
@@ -33,6 +35,7 @@ CORE = Core(
             "_configs(image), ",
             "",
             "whoever begins with a snapshot knows no configuration",
+            scenarios=(ADMINISTRATORS,),
         ),
         _snapshot.mutant(
             "snapshot-without-features",
@@ -47,7 +50,7 @@ CORE = Core(
             "self._change_broker(as_registration_change(record))",
             "pass",
             "old records of fencing are passed over",
-            equivalent="records 7 and 8 are written only below metadata.version 3.3-IV3, which no story has",
+            equivalent="records 7 and 8 are written only below metadata.version 3.3-IV3, and nobody can format a cluster of a story so low",
         ),
         _image.mutant(
             "image-keeps-dead-brokers",
@@ -62,7 +65,7 @@ CORE = Core(
             "self._transaction.append(record)",
             "self._apply(record)",
             "half of a metadata transaction shows",
-            equivalent="no controller of ours writes metadata transactions; tests of the image do",
+            scenarios=("controller_failover_during_migration",),
         ),
         _registration.mutant(
             "stays-fenced", "BrokerRegistration.changed_by", "(self.fenced and record.fenced != UNFENCE)", "self.fenced", "no broker is ever let in"
@@ -76,6 +79,7 @@ CORE = Core(
             "False, False if wish.is_caught_up:",
             "False, False:",
             "a broker serves that does not know of its own registration",
+            scenarios=(TWO_MACHINES,),
         ),
         _cluster.mutant(
             "takes-over-a-live-id",
@@ -83,6 +87,7 @@ CORE = Core(
             "if is_another and",
             "if False and",
             "a second broker takes the id of one that lives",
+            scenarios=(TWO_MACHINES,),
         ),
         _cluster.mutant(
             "epoch-of-the-former-incarnation",
@@ -105,6 +110,7 @@ CORE = Core(
             " or broker.broker_epoch != request.broker_epoch:",
             ":",
             "a broker's former life keeps its session alive",
+            scenarios=(TWO_MACHINES,),
         ),
         _state.mutant(
             "new-controller-knows-no-sessions",

@@ -41,6 +41,7 @@ CORE = Core(
             "if not self._is_current(broker_id, broker_epoch):",
             "if False:",
             "a broker that registered again since gets a block",
+            scenarios=("two_machines_with_one_broker_id",),
         ),
         _control.mutant(
             "gives-the-same-block-again",
@@ -191,6 +192,7 @@ CORE = Core(
             "self.state.commit_through(high_watermark - 1)",
             "self.state.commit_through(high_watermark)",
             "the first record that is not committed cannot be undone",
+            scenarios=("administrators_work_while_leaders_fall",),
         ),
         _journal.mutant(
             "undoes-one-too-few",
@@ -205,6 +207,7 @@ CORE = Core(
             "for undo in reversed(self._pages.pop()[1]):",
             "for undo in self._pages.pop()[1]:",
             "an undone record leaves something behind",
+            equivalent="no record changes one thing twice, and in which order different things go back makes no difference",
         ),
         _journal.mutant(
             "undoes-what-is-committed",

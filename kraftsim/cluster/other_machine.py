@@ -1,0 +1,112 @@
+"""A second machine that says it is a broker of the cluster: a copy of its disk image, or one that was given the same node.id.
+
+It speaks to controllers as a broker does, and serves nobody. Every verb goes from controller to controller until the active one answers.
+Source: KIP-631 (BrokerRegistration, BrokerHeartbeat), KIP-730.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.cluster.spec import CLIENT_LISTENER, ClusterSpec
+from kraftsim.cluster.workplace import Workplace
+from kraftsim.node.clients.cluster_connections import error_of
+from kraftsim.node.outbound import PeerConnection
+from protocol.errors import ErrorCode
+from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
+from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+ASK_MS: Final = 2000
+LOOK_SECONDS: Final = 0.05
+ID_BYTES: Final = 16
+Request = BrokerRegistrationRequest | BrokerHeartbeatRequest | AllocateProducerIdsRequest
+Response = BrokerRegistrationResponse | BrokerHeartbeatResponse | AllocateProducerIdsResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What the controller makes of a heartbeat."""
+
+    error: ErrorCode
+    is_caught_up: bool
+    is_fenced: bool
+
+
+class OtherMachine:
+    """Plays processes of one broker, one life after the other. `host_is_name`: as in simulation, where nodes are reached by their names."""
+
+    def __init__(self, workplace: Workplace, spec: ClusterSpec, broker: str, *, host_is_name: bool) -> None:
+        self._workplace = workplace
+        self._spec = spec
+        self._broker = spec.node(broker, host_is_name=host_is_name)
+        nodes = [spec.node(name, host_is_name=host_is_name) for name in spec.controller_names]
+        self._controllers = [(node.host, node.port) for node in nodes]
+        self._turn = 0
+        self._connection: PeerConnection | None = None
+        self._chance = workplace.world.random("ids of lives and directories")
+        self._directory_id = self._chance.randbytes(ID_BYTES)
+
+    def new_life(self) -> bytes:
+        """Return the incarnation id of a process that starts."""
+        return self._chance.randbytes(ID_BYTES)
+
+    async def register(self, incarnation_id: bytes) -> tuple[ErrorCode, int]:
+        """Ask to be the broker; return the answer: an error and an epoch."""
+        known = self._workplace.parts.release.supported_features
+        request = BrokerRegistrationRequest(
+            broker_id=self._broker.node_id,
+            cluster_id=self._spec.cluster_id,
+            incarnation_id=incarnation_id,
+            listeners=[Listener(name=CLIENT_LISTENER, host=self._broker.host, port=self._broker.port)],
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest) for name, (lowest, highest) in sorted(known.items())
+            ],
+            log_dirs=[self._directory_id],
+        )
+        answer = await self._told(request)
+        assert isinstance(answer, BrokerRegistrationResponse), "BrokerRegistration was asked"
+        return error_of(answer.error_code), answer.broker_epoch
+
+    async def beat(self, broker_epoch: int, read_offset: int) -> Beat:
+        """Say that a process lives, has read the metadata log up to an offset (inside), and wants to serve."""
+        answer = await self._told(
+            BrokerHeartbeatRequest(broker_id=self._broker.node_id, broker_epoch=broker_epoch, current_metadata_offset=read_offset, want_fence=False)
+        )
+        assert isinstance(answer, BrokerHeartbeatResponse), "BrokerHeartbeat was asked"
+        return Beat(error=error_of(answer.error_code), is_caught_up=answer.is_caught_up, is_fenced=answer.is_fenced)
+
+    async def ask_for_block(self, broker_epoch: int) -> ErrorCode:
+        """Ask for a block of producer ids; return the error of the answer."""
+        answer = await self._told(AllocateProducerIdsRequest(broker_id=self._broker.node_id, broker_epoch=broker_epoch))
+        assert isinstance(answer, AllocateProducerIdsResponse), "AllocateProducerIds was asked"
+        return error_of(answer.error_code)
+
+    def close(self) -> None:
+        """End the machine."""
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _told(self, request: Request) -> Response:
+        while True:
+            try:
+                answer = await self._workplace.run(self._answer(request))
+            except OSError:
+                answer = None
+            if answer is not None and answer.error_code != ErrorCode.NOT_CONTROLLER:
+                return answer
+            self.close()
+            self._connection = None
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _answer(self, request: Request) -> Response:
+        if self._connection is None or not self._connection.is_open:
+            self._turn += 1
+            host, port = self._controllers[self._turn % len(self._controllers)]
+            self._connection = PeerConnection(
+                host, port, client_id=self._workplace.name, world=self._workplace.world, frame_events=self._workplace.frame_events
+            )
+            await self._connection.connect(timeout_ms=ASK_MS)
+        answer = await self._connection.request(request, timeout_ms=ASK_MS)
+        assert isinstance(answer, Response), "nothing else is asked"
+        return answer
