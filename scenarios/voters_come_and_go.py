@@ -161,6 +161,7 @@ SCENARIO = Scenario(
         "metadata-log-matching",
         "metadata-log-in-one-piece",
         "metadata-copies-noted",
+        "voters-count-when-written",
         "high-watermark-monotonic",
         "high-watermark-flushed",
         "producer-id-blocks-disjoint",

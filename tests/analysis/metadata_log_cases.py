@@ -1,14 +1,19 @@
 """Histories of how metadata logs grow and are cut, clean and violating: rows for the table in `cases.py`."""
 
+from collections.abc import Callable
+from random import Random
+
 from kraftsim.events.metadata import MetadataAppended
-from kraftsim.events.raft import MetadataReplicated
+from kraftsim.events.raft import MetadataReplicated, VotersChanged
 from tests.analysis.happenings import committed, cut, flushed, holds, loaded, written
+from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
 ONE_PIECE = "metadata-log-in-one-piece"
 NOTED = "metadata-copies-noted"
 IN_ORDER = "leader-log-in-order"
 GROWS = "high-watermark-monotonic"
+COUNT = "voters-count-when-written"
 
 
 def appended_by_leader(first_offset: int, last_offset: int) -> MetadataAppended:
@@ -19,6 +24,31 @@ def appended_by_leader(first_offset: int, last_offset: int) -> MetadataAppended:
 def copied(first_offset: int, last_offset: int) -> MetadataReplicated:
     """A follower copies."""
     return MetadataReplicated(leader_epoch=1, first_offset=first_offset, last_offset=last_offset)
+
+
+def other_voters(offset: int) -> MetadataAppended:
+    """A leader of epoch 1 appends other voters."""
+    return MetadataAppended(leader_epoch=1, first_offset=offset, last_offset=offset, record_kinds="Voters")
+
+
+def goes_by(offset: int) -> VotersChanged:
+    """The voters of an offset count."""
+    return VotersChanged(offset=offset, voters="101,102", kraft_version=1)
+
+
+def note_voters(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let a leader change the voters, and another controller copy that, mostly going by them."""
+    for offset in range(900, 900 + random.randrange(1, 4)):
+        for node, note in (("controller-8", other_voters), ("controller-9", copied_alone)):
+            history.note(node, note(offset))
+            if not slip():
+                history.note(node, goes_by(offset))
+            history.note(node, written(1, offset))
+
+
+def copied_alone(offset: int) -> MetadataReplicated:
+    """A follower copies one record."""
+    return copied(offset, offset)
 
 
 METADATA_LOG_ROWS: list[Row] = [
@@ -55,6 +85,34 @@ METADATA_LOG_ROWS: list[Row] = [
     ("covered and there", IN_ORDER, on("a", holds(4, -1, 0, 7), holds(4, 1, 0, 9)), VIOLATED, 2, ("a.1.1",), ()),
     ("a gap between epochs", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 2, 6, 7)), VIOLATED, 2, ("a.1.1",), ()),
     ("nobody is elected", IN_ORDER, on("a", written(1, 0)), VACUOUS, 0),
+    # --- voters that count
+    (
+        "leader and follower go by them",
+        COUNT,
+        [*on("a", other_voters(4), goes_by(4), written(1, 4)), *on("b", goes_by(4), written(1, 4), written(1, 5))],
+        OK,
+        2,
+    ),
+    (
+        "a copy that nobody goes by",
+        COUNT,
+        [*on("a", other_voters(4), goes_by(4), written(1, 4)), *on("b", written(1, 4), goes_by(4))],
+        VIOLATED,
+        2,
+        ("b.1.0",),
+        (("b.1.0",),),
+    ),
+    (
+        "known to its former life only",
+        COUNT,
+        [*on("a", other_voters(4), goes_by(4)), ("b", goes_by(4)), ("b", 2, written(1, 4))],
+        VIOLATED,
+        1,
+        ("b.2.0",),
+        (),
+    ),
+    ("another record of another epoch", COUNT, [*on("a", other_voters(4), goes_by(4), written(1, 4)), *on("b", written(2, 4))], OK, 1),
+    ("voters that do not change", COUNT, on("a", appended_by_leader(4, 4), written(1, 4)), VACUOUS, 0),
     # --- high watermarks and snapshots
     ("beyond a snapshot", GROWS, on("a", committed(1, 5), loaded(9), committed(1, 10)), OK, 2),
     ("a snapshot's end is no news", GROWS, on("a", loaded(9), committed(1, 9)), VIOLATED, 1, ("a.1.1",), (("a.1.0", "a.1.1"),)),

@@ -44,7 +44,7 @@ from tests.analysis.happenings import (
     wrote_snapshot,
 )
 from tests.analysis.history import History
-from tests.analysis.metadata_log_cases import appended_by_leader, copied
+from tests.analysis.metadata_log_cases import appended_by_leader, copied, note_voters
 from tests.analysis.migration_cases import note_migration
 from tests.analysis.oracle_by_duckdb import as_one, found_by_duckdb, found_of_all_by_duckdb
 from tests.analysis.replica_cases import note_replicas
@@ -168,6 +168,7 @@ def random_history(seed: int) -> History:
     note_tiering(history, random, slip)
     note_migration(history, random, slip)
     note_connections(history, random, slip)
+    note_voters(history, random, slip)
     note_brokers(history, random, slip)
     return history
 
