@@ -21,6 +21,8 @@ LATE = "transaction_times_out"
 FENCED = "zombie_fenced_by_epoch"
 MARKERS = "marker_that_never_completes"
 SEQUENCES = "sequences_out_of_turn"
+STILL = "old_leader_stands_still"
+TOO_LARGE = "some_records_are_too_large"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (POWER, QUORUM, VOTERS),
@@ -28,7 +30,7 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "producer ids": (ALLOCATION, POWER, PRODUCERS),
     "producer state": (SEQUENCES, ANSWERS, REMEMBERED, CUTS),
     "partitions": (LEADERS, CUTS, ANSWERS),
-    "clients": (ANSWERS, VANISHING, LEADERS),
+    "clients": (ANSWERS, TOO_LARGE, STILL, VANISHING, LEADERS),
     "metadata": (POWER, ALLOCATION, PRODUCERS),
     "transactions": (EXACTLY_ONCE, COORDINATORS, LATE, FENCED, MARKERS),
     "connections": (LEADERS, EXACTLY_ONCE, ANSWERS),

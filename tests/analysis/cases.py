@@ -31,6 +31,7 @@ from tests.analysis.quorum_cases import QUORUM_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
 from tests.analysis.tiered_cases import TIERED_ROWS
 from tests.analysis.transaction_cases import TRANSACTION_ROWS
+from tests.analysis.turn_cases import TURN_ROWS
 
 UNIQUE = "producer-id-unique"
 DISJOINT = "producer-id-blocks-disjoint"
@@ -359,4 +360,5 @@ CASES = [
     # --- the quorum of controllers
     *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *COORDINATOR_ROWS)),
     *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS, *METADATA_LOG_ROWS, *BROKER_ROWS)),
+    *(Case(*row) for row in TURN_ROWS),
 ]

@@ -50,6 +50,7 @@ from tests.analysis.oracle_by_duckdb import as_one, found_by_duckdb, found_of_al
 from tests.analysis.replica_cases import note_replicas
 from tests.analysis.tiered_cases import note_tiering
 from tests.analysis.transaction_notes import note_transactions
+from tests.analysis.turn_cases import note_turns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,6 +171,7 @@ def random_history(seed: int) -> History:
     note_connections(history, random, slip)
     note_voters(history, random, slip)
     note_brokers(history, random, slip)
+    note_turns(history, random, slip)
     return history
 
 
