@@ -5,7 +5,7 @@ next is not: then it must undo exactly what it wrote and could not commit, and g
 ask again, and the same topic is made anew by whoever leads then. Snapshots are written all the time and the logs are cut behind them, so that
 controllers and brokers that come back begin with one, and must find every configuration in it.
 
-Over sockets controllers are killed at times.
+Over sockets whoever leads is killed at times.
 Source: KIP-595, KIP-630, KIP-339, org.apache.kafka.timeline.SnapshotRegistry (revertToSnapshot).
 """
 
@@ -15,12 +15,12 @@ from kraftsim.cluster.administrator import Administrator
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime, OnEvent, OnState, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
-CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 WORK_SECONDS = 7.0
 WORKLOAD = {"administrators": 4, "topics_each": 6, "changes_per_topic": 3, "work_ms": int(WORK_SECONDS * 1000)}
 PAUSE_SECONDS = 0.1
@@ -88,7 +88,7 @@ def _is_ours(size: str | None) -> bool:
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw whom the quorum loses: leaders at the moment of a commit, most of them cut off, some without power; over sockets kills at times."""
     if mode is not Mode.SIM:
-        return tuple(_restart(random, random.choice(CONTROLLERS), AtTime(at_ms=random.randint(500, 5000))) for _ in range(2))
+        return tuple(_restart(random, LEADER_WORD, AtTime(at_ms=at_ms)) for at_ms in (random.randint(500, 1500), random.randint(3000, 5000)))
     cuts = tuple(_cut_off(random) for _ in range(random.randint(2, 5)))
     return (*cuts, *(_restart(random, AT_THE_TRIGGER, _moment(random)) for _ in range(random.randint(1, 3))))
 
