@@ -18,8 +18,6 @@ CUTS = "old_leader_cuts_and_leads_again"
 VANISHING = "topic_vanishes_from_metadata"
 COORDINATORS = "coordinator_failover_in_every_state"
 LATE = "transaction_times_out"
-FENCED = "zombie_fenced_by_epoch"
-MARKERS = "marker_that_never_completes"
 SEQUENCES = "sequences_out_of_turn"
 STILL = "old_leader_stands_still"
 TOO_LARGE = "some_records_are_too_large"
@@ -32,7 +30,7 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "partitions": (LEADERS, CUTS, ANSWERS),
     "clients": (ANSWERS, TOO_LARGE, STILL, VANISHING, LEADERS),
     "metadata": (POWER, ALLOCATION, PRODUCERS),
-    "transactions": (EXACTLY_ONCE, COORDINATORS, LATE, FENCED, MARKERS),
+    "transactions": (EXACTLY_ONCE, COORDINATORS, LATE),
     "connections": (LEADERS, EXACTLY_ONCE, ANSWERS),
 }
 

@@ -50,6 +50,7 @@ CORE = Core(
             "self._wait(marker)",
             "self.cancel(marker.ended)",
             "a transaction whose markers met a dead broker is never over",
+            scenarios=("zombie_fenced_by_epoch", "exactly_once_under_faults"),
         ),
         _queue.mutant(
             "over-before-its-markers",
@@ -57,6 +58,7 @@ CORE = Core(
             " and not ended.entry.facts.partitions",
             "",
             "a transaction is over while readers still wait for its markers",
+            scenarios=("coordinator_failover_in_every_state", "marker_that_never_completes"),
         ),
         _queue.mutant(
             "refused-markers-count",
@@ -64,6 +66,7 @@ CORE = Core(
             "if error is ErrorCode.NONE or error in WITHOUT_MARKER:",
             "if error not in OVERTAKEN:",
             "a marker that no leader wrote is taken for written",
+            scenarios=("coordinator_failover_in_every_state", "exactly_once_under_faults"),
         ),
         _coordinator.mutant(
             "nobody-ends-what-is-decided",
