@@ -3,6 +3,10 @@
 from kraftsim.events.event import Event
 
 
+class MetadataCopyForgotten(Event):
+    """A broker that migrates deleted what it had of the metadata log before, and begins its copy anew."""
+
+
 class MigrationDriverMoved(Event):
     """The migration driver of this controller went from one state to another."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
 from kraftsim.core.metadata.metadata_level import FEATURE, KRAFT_VERSION
 from kraftsim.core.raft.voter_set import Address, VoterNode
+from kraftsim.events.migration import MetadataCopyForgotten
 from kraftsim.node.broker.lifecycle import Lifecycle
 from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH
 from kraftsim.node.broker.metadata_publisher import MetadataPublisher
@@ -98,6 +99,7 @@ class MigratingMode(ZookeeperMode):
             disk.remove(f"{METADATA_DIRECTORY}/{name}")
         if names:
             await disk.flush_directory(METADATA_DIRECTORY)
+            self.broker.world.note(MetadataCopyForgotten())
 
     def begin(self) -> None:
         """Fetch the log and register with the quorum, beside everything else."""
