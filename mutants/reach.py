@@ -6,6 +6,8 @@ from typing import Final
 from mutants.mutant import Mutant
 
 QUORUM = "quorum_under_faults"
+PROMISES = "quorum_keeps_its_promises"
+CUT_OFF = "leader_cut_off_from_voters"
 ALLOCATION = "controller_failover_during_allocation"
 PRODUCERS = "producer_ids_survive_failover"
 ANSWERS = "answers_get_lost"
@@ -23,7 +25,7 @@ STILL = "old_leader_stands_still"
 TOO_LARGE = "some_records_are_too_large"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
-    "raft": (POWER, QUORUM, VOTERS),
+    "raft": (PROMISES, POWER, QUORUM, CUT_OFF, VOTERS),
     "raft stores": (POWER, QUORUM, PRODUCERS),
     "producer ids": (ALLOCATION, POWER, PRODUCERS),
     "producer state": (SEQUENCES, ANSWERS, REMEMBERED, CUTS),

@@ -4,10 +4,12 @@ from kraftsim.events.event import Event
 
 
 class ControllerElected(Event):
-    """This controller is the active one of an epoch."""
+    """This controller is the active one of an epoch. `leader_id` is its own id, `voter_count` how many vote; before KRaft nobody does."""
 
     leader_epoch: int
     epoch_start_offset: int
+    leader_id: int = -1
+    voter_count: int = 0
 
 
 class ControllerResigned(Event):

@@ -13,6 +13,48 @@ class RaftRoleChanged(Event):
     is_voter: bool
 
 
+class QuorumTimersSet(Event):
+    """A replica of the metadata log begins with these time-outs, and asks before it stands for election, or not."""
+
+    fetch_timeout_ms: int
+    election_timeout_ms: int
+    election_backoff_max_ms: int
+    has_pre_vote: bool
+
+
+class ElectionOpened(Event):
+    """A candidate opened an epoch, which it gives up if it has not won after so long."""
+
+    leader_epoch: int
+    timeout_ms: int
+
+
+class ElectionLost(Event):
+    """A candidate gave an election up. It is the nth that it lost in a row (`defeats`); it stands again after a pause."""
+
+    leader_epoch: int
+    defeats: int
+    pause_ms: int
+
+
+class LeaderUnheard(Event):
+    """A leader gives up because it heard no majority of the voters for long. `heard_count` is how many it did hear, itself among them if it votes."""
+
+    leader_epoch: int
+    heard_count: int
+    voter_count: int
+    kraft_version: int
+
+
+class LaterEpochAnswered(Event):
+    """A replica asked another one in an epoch, and that one answered in a later one."""
+
+    asked_node_id: int
+    asked_epoch: int
+    leader_epoch: int
+    error_code: int
+
+
 class VoteAnswered(Event):
     """A replica answered a candidate."""
 
@@ -46,6 +88,13 @@ class HighWatermarkMoved(Event):
     last_epoch: int
     voter_count: int
     is_leader: bool
+
+
+class HighWatermarkTold(Event):
+    """A leader told whoever fetches up to where the log is committed, for the first time."""
+
+    leader_epoch: int
+    high_watermark: int
 
 
 class MetadataWritten(Event):

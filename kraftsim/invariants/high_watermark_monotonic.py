@@ -5,29 +5,32 @@ Source: KIP-595, KIP-630, org.apache.kafka.raft.LogOffsetMetadata, RaftEventSimu
 """
 
 from kraftsim.events.event import Event
+from kraftsim.events.metadata import MetadataCommitted
 from kraftsim.events.raft import HighWatermarkMoved, SnapshotLoaded
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "high-watermark-monotonic"
+KINDS = (HighWatermarkMoved, MetadataCommitted)
 
 
 class AlwaysHigher:
-    """Remembers the latest high watermark of each process. A restart begins without one."""
+    """Remembers the latest high watermark of each process, and what it last said as a leader to be committed. A restart begins without either."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._latest: dict[tuple[str, int], tuple[int, str]] = {}
+        self._latest: dict[tuple[str, int, type[Event]], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in a high watermark, or a snapshot in the log's place."""
-        process = (envelope.node, envelope.incarnation)
         if isinstance(event, SnapshotLoaded):
-            self._latest[process] = (event.end_offset, envelope.event_id)
+            for kind in KINDS:
+                self._latest[envelope.node, envelope.incarnation, kind] = (event.end_offset, envelope.event_id)
             return None
-        assert isinstance(event, HighWatermarkMoved)
+        assert isinstance(event, KINDS)
         self._findings.examined += 1
-        before, self._latest[process] = self._latest.get(process), (event.high_watermark, envelope.event_id)
+        told = (envelope.node, envelope.incarnation, type(event))
+        before, self._latest[told] = self._latest.get(told), (event.high_watermark, envelope.event_id)
         if before is None or event.high_watermark > before[0]:
             return None
         message = f"the high watermark of {envelope.node} went from {before[0]} to {event.high_watermark}"
@@ -42,18 +45,22 @@ INVARIANT = Invariant(
     name=NAME,
     rule="While a replica of the metadata log runs, its high watermark only grows.",
     source="KIP-595, KIP-630",
-    watches=(HighWatermarkMoved, SnapshotLoaded),
+    watches=(*KINDS, SnapshotLoaded),
     check=AlwaysHigher,
-    examined="SELECT run, count(*) FROM high_watermark_moved GROUP BY run",
+    examined="""
+        SELECT run, count(*) FROM (SELECT run FROM high_watermark_moved UNION ALL SELECT run FROM metadata_committed) AS moved GROUP BY run
+    """,
     violations="""
         WITH known AS (
-            SELECT run, node, incarnation, n, position, high_watermark, 1 AS is_news FROM high_watermark_moved
-            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS high_watermark, 0 AS is_news FROM snapshot_loaded
+            SELECT run, node, incarnation, n, position, high_watermark, 1 AS is_news, 'moved' AS told FROM high_watermark_moved
+            UNION ALL SELECT run, node, incarnation, n, position, high_watermark, 1 AS is_news, 'committed' AS told FROM metadata_committed
+            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS high_watermark, 0 AS is_news, 'moved' AS told FROM snapshot_loaded
+            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS high_watermark, 0 AS is_news, 'committed' AS told FROM snapshot_loaded
         ), ordered AS (
             SELECT
                 run, node, incarnation, n, position, high_watermark, is_news,
-                lag(high_watermark) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_high_watermark,
-                lag(position) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_position
+                lag(high_watermark) OVER (PARTITION BY run, node, incarnation, told ORDER BY position) AS previous_high_watermark,
+                lag(position) OVER (PARTITION BY run, node, incarnation, told ORDER BY position) AS previous_position
             FROM known
         )
         SELECT

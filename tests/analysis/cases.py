@@ -11,6 +11,7 @@ from tests.analysis.broker_cases import BROKER_ROWS
 from tests.analysis.cleaned_cases import CLEANED_ROWS
 from tests.analysis.connection_cases import CONNECTION_ROWS
 from tests.analysis.coordinator_cases import COORDINATOR_ROWS
+from tests.analysis.election_cases import ELECTION_ROWS, NS_PER_MS
 from tests.analysis.happenings import (
     acknowledged,
     allocated,
@@ -24,7 +25,7 @@ from tests.analysis.happenings import (
     sent,
     settled,
 )
-from tests.analysis.history import History
+from tests.analysis.history import STEP_NS, History
 from tests.analysis.metadata_log_cases import METADATA_LOG_ROWS
 from tests.analysis.migration_cases import MIGRATION_ROWS
 from tests.analysis.quorum_cases import QUORUM_ROWS
@@ -58,6 +59,8 @@ class Case(NamedTuple):
     examined: int
     keys: tuple[str, ...] = ()
     witnesses: tuple[tuple[str, ...], ...] = ()
+    between_ms: int = 0
+    """How long lies between any two events; 0: next to nothing."""
 
     def history(self) -> History:
         """Return the events with envelopes."""
@@ -65,7 +68,8 @@ class Case(NamedTuple):
         for node, *rest in self.events:
             *incarnation, event = rest
             assert isinstance(event, Event)
-            history.note(node, event, incarnation=incarnation[0] if incarnation and isinstance(incarnation[0], int) else 1)
+            number = incarnation[0] if incarnation and isinstance(incarnation[0], int) else 1
+            history.note(node, event, incarnation=number, after_ns=max(STEP_NS, self.between_ms * NS_PER_MS))
         return history
 
 
@@ -359,6 +363,6 @@ CASES = [
     Case("a run without a second phase", SETTLES, [("c", acknowledged(0, "x"))], VACUOUS, 0),
     # --- the quorum of controllers
     *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *COORDINATOR_ROWS)),
-    *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS, *METADATA_LOG_ROWS, *BROKER_ROWS)),
+    *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS, *METADATA_LOG_ROWS, *BROKER_ROWS, *ELECTION_ROWS)),
     *(Case(*row) for row in TURN_ROWS),
 ]

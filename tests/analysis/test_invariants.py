@@ -18,6 +18,7 @@ from tests.analysis.broker_cases import note_brokers
 from tests.analysis.cases import CASES, Case
 from tests.analysis.connection_cases import note_connections
 from tests.analysis.coordinator_cases import note_coordinators
+from tests.analysis.election_cases import note_elections
 from tests.analysis.happenings import (
     NO_PRODUCER,
     acknowledged,
@@ -169,6 +170,7 @@ def random_history(seed: int) -> History:
     note_tiering(history, random, slip)
     note_migration(history, random, slip)
     note_connections(history, random, slip)
+    note_elections(history, random, slip)
     note_voters(history, random, slip)
     note_brokers(history, random, slip)
     note_turns(history, random, slip)

@@ -7,6 +7,7 @@ from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.core.raft.roles import Follower, Leader
 from kraftsim.core.raft.settings import RaftSettings
 from kraftsim.core.raft.voter_set import ReplicaKey, VoterNode, VoterSet
+from kraftsim.events.raft import LeaderUnheard
 from tests.core.quorum_lab import Lab
 
 
@@ -116,6 +117,7 @@ def test_a_leader_that_hears_no_majority_resigns_in_time() -> None:
     lab.run(2_000)
     leader = lab.leader()
     assert leader is not None and leader.replica is not None
+    leader_epoch = leader.replica.quorum.epoch
     for other in lab.nodes:
         if other != leader.id:
             lab.cut[other, leader.id] = None
@@ -123,3 +125,5 @@ def test_a_leader_that_hears_no_majority_resigns_in_time() -> None:
     lab.run(leader.replica.quorum.settings.check_quorum_ms + 100)
     assert not isinstance(leader.replica.quorum.role, Leader)
     assert lab.leader() is not None and lab.leader() is not leader
+    [(noted_by, unheard)] = [(node_id, event) for node_id, event in lab.events if isinstance(event, LeaderUnheard)]
+    assert (noted_by, unheard.leader_epoch, unheard.heard_count, unheard.voter_count) == (leader.id, leader_epoch, 1, 3)

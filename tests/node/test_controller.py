@@ -89,7 +89,7 @@ async def test_a_fresh_log_begins_with_a_leader_change_and_the_bootstrap_records
         )
         assert (log / "partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
         assert f"cluster.id={CLUSTER_ID}" in (tmp_path / "data" / "meta.properties").read_text()
-    assert world.noted_of(ControllerElected) == [ControllerElected(leader_epoch=1, epoch_start_offset=0)]
+    assert world.noted_of(ControllerElected) == [ControllerElected(leader_epoch=1, epoch_start_offset=0, leader_id=101, voter_count=1)]
     assert world.noted_of(MetadataCommitted) == [
         MetadataCommitted(leader_epoch=1, high_watermark=1),
         MetadataCommitted(leader_epoch=1, high_watermark=5),

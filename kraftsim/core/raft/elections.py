@@ -12,7 +12,7 @@ from kraftsim.core.raft.messages import VoteAsked
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import LogEnd
 from kraftsim.core.raft.roles import Candidate, Canvass, Follower, Leader, Prospective, Resigned, Unattached
-from kraftsim.events.raft import VoteAnswered, VoteTold
+from kraftsim.events.raft import ElectionLost, VoteAnswered, VoteTold
 from protocol.errors import ErrorCode
 from protocol.messages.k52_vote import VoteRequest, VoteResponse
 
@@ -49,7 +49,9 @@ def poll_candidate(quorum: Quorum, role: Candidate, now_ms: int) -> int:
             quorum.become_candidate(now_ms, retries=role.retries + 1)
         return now_ms
     if _is_lost(quorum, role.canvass) or now_ms >= role.election_at_ms:
-        role.backs_off_until_ms = now_ms + quorum.election_backoff(role.retries)
+        pause_ms = quorum.election_backoff(role.retries)
+        role.backs_off_until_ms = now_ms + pause_ms
+        quorum.note(ElectionLost(leader_epoch=role.epoch, defeats=role.retries, pause_ms=pause_ms))
         return role.backs_off_until_ms
     return min(role.election_at_ms, _ask(quorum, role.canvass, now_ms, is_pre_vote=False))
 

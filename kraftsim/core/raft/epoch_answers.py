@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from kraftsim.core.raft.quorum import FatalQuorumError, Quorum
 from kraftsim.core.raft.voter_set import Address, Endpoints
+from kraftsim.events.raft import LaterEpochAnswered
 from protocol.errors import ErrorCode
 
 NO_LEADER = -1
@@ -64,6 +65,9 @@ def is_settled_by_epoch(quorum: Quorum, node_id: int, answer: EpochAnswer, now_m
     if answer.leader_epoch < quorum.epoch or answer.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         quorum.peers.back_off(node_id, now_ms)
         return True
+    if answer.leader_epoch > quorum.epoch:
+        epochs = {"asked_epoch": quorum.epoch, "leader_epoch": answer.leader_epoch}
+        quorum.note(LaterEpochAnswered(asked_node_id=node_id, error_code=answer.error, **epochs))
     is_elsewhere = answer.leader_epoch > quorum.epoch or answer.error in EPOCH_ERRORS
     quorum.see_epoch(answer.leader_epoch, answer.leader_id, answer.endpoints, now_ms)
     if answer.error is ErrorCode.INVALID_REQUEST:

@@ -50,6 +50,8 @@ class Leadership:
         self.granting = granting
         self.is_announced = False
         """Whether the shell was told that it may lead."""
+        self.told_high_watermark = -1
+        """The last high watermark that anybody was told in this epoch; -1: none yet."""
         self.removed_at_offset: int | None = None
         """Where the log says that the leader votes no more; once that is committed it resigns."""
         self._voters = voters
@@ -115,6 +117,11 @@ class Leadership:
     def resigns_at_ms(self, check_quorum_ms: int) -> int | None:
         """Return when this leader gives up unless a majority is heard; None where nobody else votes."""
         return None if self._voters.is_only_voter(self.own) else self._heard_majority_ms + check_quorum_ms
+
+    def heard_count(self, since_ms: int) -> int:
+        """Return how many voters sent a Fetch since a moment, the leader among them if it votes."""
+        fetched = (each.last_fetch_ms is not None and each.last_fetch_ms > since_ms for each in self.followers)
+        return sum(fetched) + self._voters.includes(self.own)
 
     def high_watermark(self, log: RaftLog) -> int | None:
         """Return up to where the log is committed now; None if that is no news."""

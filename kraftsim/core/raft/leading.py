@@ -16,7 +16,7 @@ from kraftsim.core.raft.raft_log import Diverging, SnapshotId
 from kraftsim.core.raft.roles import Leader, Resigned
 from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey, VoterNode, VoterSet
 from kraftsim.events.metadata import ControllerElected, MetadataAppended, MetadataCommitted
-from kraftsim.events.raft import LeaderLogHeld, VotersChanged
+from kraftsim.events.raft import LeaderLogHeld, LeaderUnheard, VotersChanged
 from protocol.errors import ErrorCode
 from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
@@ -38,7 +38,10 @@ def lead(quorum: Quorum, now_ms: int) -> None:
             voters.add_version(first_offset + 1, DYNAMIC_VOTERS)
         _use_voters(quorum, log.end_offset - 1, renewed)
     _note_log(quorum, first_offset)
-    quorum.note(ControllerElected(leader_epoch=quorum.epoch, epoch_start_offset=first_offset))
+    elected = ControllerElected(
+        leader_epoch=quorum.epoch, epoch_start_offset=first_offset, leader_id=quorum.own.id, voter_count=len(leadership.voters)
+    )
+    quorum.note(elected)
     quorum.note(MetadataAppended(leader_epoch=quorum.epoch, first_offset=first_offset, last_offset=log.end_offset - 1, record_kinds="LeaderChange"))
     quorum.effects.append(
         WriteLeaderChange(
@@ -65,6 +68,15 @@ def poll_leader(quorum: Quorum, role: Leader, now_ms: int) -> int:
         return now_ms
     resigns_at_ms = leadership.resigns_at_ms(quorum.settings.check_quorum_ms)
     if resigns_at_ms is not None and now_ms >= resigns_at_ms:
+        heard_count = leadership.heard_count(now_ms - quorum.settings.check_quorum_ms)
+        quorum.note(
+            LeaderUnheard(
+                leader_epoch=quorum.epoch,
+                heard_count=heard_count,
+                voter_count=len(leadership.voters),
+                kraft_version=quorum.voters.kraft_version,
+            )
+        )
         quorum.resign(now_ms, "no majority of the voters is heard")
         return now_ms
     if now_ms >= role.begin_epoch_at_ms:

@@ -26,7 +26,7 @@ from kraftsim.core.raft.roles import (
 from kraftsim.core.raft.settings import RETRY_BACKOFF_BASE_MS, UPDATE_VOTER_FACTOR, RaftSettings
 from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, Address, Endpoints, ReplicaKey, VoterHistory, VoterNode, VoterSet
 from kraftsim.events.event import Event
-from kraftsim.events.raft import HighWatermarkMoved, RaftRoleChanged, VoteTold
+from kraftsim.events.raft import ElectionOpened, HighWatermarkMoved, QuorumTimersSet, RaftRoleChanged, VoteTold
 from protocol.disk.quorum_state import NO_LEADER_ID, NOT_VOTED, QuorumState, QuorumVoter
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID
@@ -136,6 +136,7 @@ class Quorum:
 
     def begin(self, persisted: QuorumState | None, now_ms: int) -> None:
         """Take up where the last incarnation ended, as `quorum-state` and the log tell it."""
+        self._note_timers()
         state = persisted or QuorumState()
         log_epoch = self.log.last_epoch
         if state.leader_epoch < log_epoch:
@@ -181,6 +182,7 @@ class Quorum:
         candidate = Candidate(epoch=self.epoch + 1, election_at_ms=self.election_timeout(now_ms), retries=retries)
         candidate.canvass.grant(self.own.id)
         self._enter(candidate)
+        self.note(ElectionOpened(leader_epoch=self.epoch, timeout_ms=candidate.election_at_ms - now_ms))
         if not self.voter_set.is_only_voter(self.own):
             self.effects.append(Note(VoteTold(leader_epoch=self.epoch, candidate_id=self.own.id)))
 
@@ -316,6 +318,17 @@ class Quorum:
         if leader_id == self.own.id:
             return False  # it led this epoch, and resigned
         return isinstance(self.role, Unattached | Follower | Prospective) and len(endpoints) > len(self.leader_endpoints)
+
+    def _note_timers(self) -> None:
+        settings = self.settings
+        self.note(
+            QuorumTimersSet(
+                fetch_timeout_ms=settings.fetch_timeout_ms,
+                election_timeout_ms=settings.election_timeout_ms,
+                election_backoff_max_ms=settings.election_backoff_max_ms,
+                has_pre_vote=settings.has_pre_vote,
+            )
+        )
 
     def _note(self) -> None:
         state = self.persisted()

@@ -12,6 +12,7 @@ from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, Diverging, SnapshotId
 from kraftsim.core.raft.roles import Leader
 from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey
+from kraftsim.events.raft import HighWatermarkTold
 from protocol.disk.file_names import METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
@@ -55,10 +56,12 @@ def fetch_outcome(quorum: Quorum, request: fetch.FetchRequest, now_ms: int, wall
 def fetch_response(quorum: Quorum, error: ErrorCode) -> fetch.FetchResponse:
     """Return an answer without records; whatever it says, it names the leader and where the log stands."""
     leader_id = NO_LEADER if quorum.leader_id is None else quorum.leader_id
+    high_watermark = _told_high_watermark(quorum) if error is ErrorCode.NONE else UNKNOWN
+    _note_told(quorum, high_watermark)
     data = fetch.PartitionData(
         partition_index=0,
         error_code=error,
-        high_watermark=_told_high_watermark(quorum) if error is ErrorCode.NONE else UNKNOWN,
+        high_watermark=high_watermark,
         log_start_offset=quorum.log.start_offset,
         current_leader=fetch.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=quorum.epoch),
         aborted_transactions=[],
@@ -81,6 +84,12 @@ def _told_high_watermark(quorum: Quorum) -> int:
     if known is None or (isinstance(quorum.role, Leader) and known <= quorum.role.leadership.epoch_start_offset):
         return UNKNOWN
     return known
+
+
+def _note_told(quorum: Quorum, high_watermark: int) -> None:
+    if isinstance(quorum.role, Leader) and high_watermark not in (UNKNOWN, quorum.role.leadership.told_high_watermark):
+        quorum.role.leadership.told_high_watermark = high_watermark
+        quorum.note(HighWatermarkTold(leader_epoch=quorum.epoch, high_watermark=high_watermark))
 
 
 class SnapshotPiece(Struct, frozen=True):

@@ -1,0 +1,74 @@
+"""What the leader of a later epoch tells of the high watermark is never less than what was told before in an earlier one.
+
+A new leader may know less than its predecessor has told; it must keep silent until the record that begins its epoch is committed. Whoever is told
+less than it knows has been told before what was not so, or is told so now: Apache Kafka's replicas stop.
+Source: KIP-595, org.apache.kafka.raft.LeaderState.updateHighWatermark and FollowerState.updateHighWatermark.
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.raft import HighWatermarkTold
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "high-watermark-told-in-order"
+
+
+class ToldInOrder:
+    """Compares the first that is told in each epoch with all that was told in earlier ones."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._told: list[tuple[int, int, str]] = []
+        self._epochs: set[int] = set()  # for membership only, never iterated
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in what was told."""
+        assert isinstance(event, HighWatermarkTold)
+        self._findings.examined += 1
+        higher = None
+        if event.leader_epoch not in self._epochs:
+            higher = next((each for each in self._told if each[0] < event.leader_epoch and each[1] > event.high_watermark), None)
+        self._epochs.add(event.leader_epoch)
+        self._told.append((event.leader_epoch, event.high_watermark, envelope.event_id))
+        if higher is None:
+            return None
+        message = f"{envelope.node} told {event.high_watermark} in epoch {event.leader_epoch}, and {higher[1]} had been told in epoch {higher[0]}"
+        return self._findings.violation(str(event.leader_epoch), message, higher[2], envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A high watermark that is told in an epoch is not below one that was told before in an earlier epoch.",
+    source="KIP-595",
+    watches=(HighWatermarkTold,),
+    check=ToldInOrder,
+    examined="SELECT run, count(*) FROM high_watermark_told GROUP BY run",
+    violations="""
+        WITH beginning AS (
+            SELECT run, leader_epoch, min(position) AS position FROM high_watermark_told GROUP BY run, leader_epoch
+        ), breach AS (
+            SELECT f.run, f.position, min(h.position) AS higher_position
+            FROM beginning AS b
+            JOIN high_watermark_told AS f ON f.run = b.run AND f.position = b.position
+            JOIN high_watermark_told AS h
+                ON h.run = f.run AND h.position < f.position AND h.leader_epoch < f.leader_epoch AND h.high_watermark > f.high_watermark
+            GROUP BY f.run, f.position
+        )
+        SELECT
+            f.run,
+            CAST(f.leader_epoch AS STRING) AS key,
+            concat(
+                f.node, ' told ', f.high_watermark, ' in epoch ', f.leader_epoch,
+                ', and ', h.high_watermark, ' had been told in epoch ', h.leader_epoch
+            ) AS message,
+            h.position AS first_witness,
+            f.position AS second_witness
+        FROM breach AS b
+        JOIN high_watermark_told AS f ON f.run = b.run AND f.position = b.position
+        JOIN high_watermark_told AS h ON h.run = b.run AND h.position = b.higher_position
+    """,
+)

@@ -1,0 +1,54 @@
+"""A leader gives up for silence only if fewer than a majority of the voters, itself among them, were heard for so long.
+
+Who resigns while a majority follows it costs an election for nothing, as often as the check comes round, for as long as another voter is away. Only
+where the voters stand in the configuration: with others in the log a majority may have been of other voters a moment ago.
+Source: KAFKA-15489, org.apache.kafka.raft.LeaderState.timeUntilCheckQuorumExpires.
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.raft import LeaderUnheard
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "leaders-give-up-unheard"
+
+
+class TooFewHeard:
+    """Compares whom a leader heard with how many a majority is."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in why a leader gives up."""
+        assert isinstance(event, LeaderUnheard)
+        if event.kraft_version:
+            return None
+        self._findings.examined += 1
+        if 2 * event.heard_count <= event.voter_count:
+            return None
+        message = f"{envelope.node} gave epoch {event.leader_epoch} up, though it heard {event.heard_count} of {event.voter_count} voters"
+        return self._findings.violation(envelope.event_id, message, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A leader gives up for silence only if it heard no majority of the voters.",
+    source="KAFKA-15489",
+    watches=(LeaderUnheard,),
+    check=TooFewHeard,
+    examined="SELECT run, count(*) FROM leader_unheard WHERE kraft_version = 0 GROUP BY run",
+    violations="""
+        SELECT
+            run,
+            concat(node, '.', incarnation, '.', n) AS key,
+            concat(node, ' gave epoch ', leader_epoch, ' up, though it heard ', heard_count, ' of ', voter_count, ' voters') AS message,
+            position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM leader_unheard WHERE kraft_version = 0 AND 2 * heard_count > voter_count
+    """,
+)

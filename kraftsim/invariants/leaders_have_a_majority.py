@@ -1,0 +1,68 @@
+"""Who leads an epoch was given the votes of a majority of the voters in that epoch, its own among them.
+
+One leader per epoch follows from it, but shows a breach only where another one is elected, too; this shows each one that was elected by too few.
+Source: KIP-595, Election Safety of Raft (Ongaro and Ousterhout 2014, section 5.2).
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import ControllerElected
+from kraftsim.events.raft import VoteTold
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "leaders-have-a-majority"
+
+
+class CountedVotes:
+    """Counts who told its vote for whom. A candidate's own vote counts whether it was told or not; a sole voter tells nobody."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+        self._voters: dict[tuple[int, int], dict[str, None]] = {}
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in a vote, or who was elected."""
+        if isinstance(event, VoteTold):
+            self._voters.setdefault((event.leader_epoch, event.candidate_id), {})[envelope.node] = None
+            return None
+        assert isinstance(event, ControllerElected)
+        if event.voter_count < 1:
+            return None
+        self._findings.examined += 1
+        others = self._voters.get((event.leader_epoch, event.leader_id), {}).keys() - {envelope.node}
+        count = len(others) + 1
+        if 2 * count > event.voter_count:
+            return None
+        message = f"{envelope.node} leads epoch {event.leader_epoch} with {count} of {event.voter_count} votes"
+        return self._findings.violation(envelope.event_id, message, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="Who leads an epoch was given the votes of a majority of the voters in that epoch.",
+    source="KIP-595",
+    watches=(VoteTold, ControllerElected),
+    check=CountedVotes,
+    examined="SELECT run, count(*) FROM controller_elected WHERE voter_count > 0 GROUP BY run",
+    violations="""
+        WITH counted AS (
+            SELECT
+                e.run, e.node, e.incarnation, e.n, e.position, e.leader_epoch, e.voter_count, 1 + count(DISTINCT v.node) AS vote_count
+            FROM controller_elected AS e LEFT JOIN vote_told AS v
+                ON v.run = e.run AND v.leader_epoch = e.leader_epoch AND v.candidate_id = e.leader_id AND v.node <> e.node AND v.position < e.position
+            WHERE e.voter_count > 0
+            GROUP BY e.run, e.node, e.incarnation, e.n, e.position, e.leader_epoch, e.voter_count
+        )
+        SELECT
+            run,
+            concat(node, '.', incarnation, '.', n) AS key,
+            concat(node, ' leads epoch ', leader_epoch, ' with ', vote_count, ' of ', voter_count, ' votes') AS message,
+            position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM counted WHERE 2 * vote_count <= voter_count
+    """,
+)

@@ -1,0 +1,51 @@
+"""Whoever is asked in an epoch that is over for it refuses; it does not serve as if it were asked in its own.
+
+Who asks is behind: it is told the epoch, and must look for its leader there before anything that it says or is given counts.
+Source: KIP-595 (FENCED_LEADER_EPOCH of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot), KafkaRaftClient.validateLeaderOnlyRequest.
+"""
+
+from kraftsim.events.event import Event
+from kraftsim.events.raft import LaterEpochAnswered
+from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.verdict import Verdict, Violation
+
+NAME = "past-epochs-refused"
+
+
+class RefusedOrNot:
+    """Looks at the error of each answer that names a later epoch."""
+
+    def __init__(self) -> None:
+        self._findings = Findings(NAME)
+
+    def examine(self, envelope: Envelope, event: Event) -> Violation | None:
+        """Take in an answer."""
+        assert isinstance(event, LaterEpochAnswered)
+        self._findings.examined += 1
+        if event.error_code:
+            return None
+        message = f"node {event.asked_node_id} is in epoch {event.leader_epoch}, and served {envelope.node} in epoch {event.asked_epoch}"
+        return self._findings.violation(envelope.event_id, message, envelope.event_id)
+
+    def finish(self) -> Verdict:
+        """Return the verdict."""
+        return self._findings.verdict()
+
+
+INVARIANT = Invariant(
+    name=NAME,
+    rule="A replica that is asked in an epoch before its own refuses.",
+    source="KIP-595",
+    watches=(LaterEpochAnswered,),
+    check=RefusedOrNot,
+    examined="SELECT run, count(*) FROM later_epoch_answered GROUP BY run",
+    violations="""
+        SELECT
+            run,
+            concat(node, '.', incarnation, '.', n) AS key,
+            concat('node ', asked_node_id, ' is in epoch ', leader_epoch, ', and served ', node, ' in epoch ', asked_epoch) AS message,
+            position AS first_witness,
+            CAST(NULL AS BIGINT) AS second_witness
+        FROM later_epoch_answered WHERE error_code = 0
+    """,
+)
