@@ -39,7 +39,7 @@ def goes_by(offset: int) -> VotersChanged:
 def note_voters(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let a leader change the voters, and another controller copy that, mostly going by them."""
     for offset in range(900, 900 + random.randrange(1, 4)):
-        for node, note in (("controller-8", other_voters), ("controller-9", copied_alone)):
+        for node, note in (("controller-6", other_voters), ("controller-7", copied_alone)):
             history.note(node, note(offset))
             if not slip():
                 history.note(node, goes_by(offset))
