@@ -12,6 +12,7 @@ ALLOCATION = "controller_failover_during_allocation"
 PRODUCERS = "producer_ids_survive_failover"
 ANSWERS = "answers_get_lost"
 POWER = "power_fails_again_and_again"
+SLOW_DISKS = "power_fails_on_slow_disks"
 EXACTLY_ONCE = "exactly_once_under_faults"
 LEADERS = "leaders_fail_under_idempotent_load"
 REMEMBERED = "producers_are_remembered"
@@ -26,7 +27,7 @@ TOO_LARGE = "some_records_are_too_large"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (PROMISES, POWER, QUORUM, CUT_OFF, VOTERS),
-    "raft stores": (POWER, QUORUM, PRODUCERS),
+    "raft stores": (POWER, SLOW_DISKS, QUORUM, PRODUCERS),
     "producer ids": (ALLOCATION, POWER, PRODUCERS),
     "producer state": (SEQUENCES, ANSWERS, REMEMBERED, CUTS),
     "partitions": (LEADERS, CUTS, ANSWERS),

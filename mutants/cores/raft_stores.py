@@ -182,6 +182,7 @@ CORE = Core(
             " or installed_count != raft.installed_count:",
             ":",
             "a snapshot of a log that is gone",
+            equivalent="it is looked at again when the snapshot is written: it is set aside then, and whoever starts before finds the newer one",
         ),
         _writing.mutant(
             "snapshot-begins-anew",

@@ -189,7 +189,9 @@ def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> N
 
     for leader_epoch in range(1, random.randrange(2, 6)):
         leader = random.choice(nodes)
-        incarnation[leader] += random.random() < 0.3
+        if random.random() < 0.3:
+            incarnation[leader] += 1
+            note(leader, flushed(end_offset - (1 if slip() else 0)))
         for node in nodes:
             if not slip():
                 note(node, stored(leader_epoch, nodes.index(leader)))

@@ -1,0 +1,225 @@
+"""Disks are slow, and controllers lose their power with much that is written and not flushed: what was told to be durable is there again.
+
+A flush takes tens of milliseconds, and everything goes on beside it: records are appended, segments begin, states of elections pile up, and the
+recovery point is written after each flush. Power fails right behind such a step; some controllers are only killed, and find what was never flushed.
+Leaders are cut off in between, from all or only from the other voters, so that followers have to cut what they copied and brokers what they read.
+Whoever was killed while it cut its log must not take it for damaged, and whoever lost its power must have what it once told to be durable.
+
+Over sockets controllers are killed at times.
+Source: KIP-595, KAFKA-10533; Pillai et al., All File Systems Are Not Created Equal (2014).
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+FIRST_ID, COUNTS = 101, (3, 3, 5)
+WORK_SECONDS = 5.0
+WORKLOAD = {"askers": 3, "ids_per_asker": 200, "ids_after": 40, "topics": 4, "work_ms": int(WORK_SECONDS * 1000)}
+MOMENTS = (("MetadataFlushed", 100), ("MetadataReplicated", 150), ("VoteTold", 10), ("MetadataTruncated", 3))
+"""Facts right behind which power may fail, and about how often they are noted."""
+OPERATIONS = (("flush", FileClass.METADATA_LOG, 60), ("flush", FileClass.QUORUM_STATE, 6), ("rename", FileClass.CHECKPOINT, 30))
+FACTORS = (5, 20, 50, 100)
+"""How many times as long a flush takes; usual is a part of a millisecond."""
+
+
+async def play(stage: Stage) -> None:
+    """Ask for ids and create topics while the power fails, heal, and do both again."""
+    told: list[int] = []
+    await stage.wait_for_leader()
+    askers = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), told) for number in range(1, stage.workload("askers") + 1))
+    await under_faults(stage, _create_topics(stage), *askers, seconds=stage.workload("work_ms") / 1000)
+    await _ask(stage, "asker-last", stage.workload("ids_after"), told)
+    await stage.create_topic("after", 2)
+    if len(set(told)) != len(told):
+        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+
+
+async def _create_topics(stage: Stage) -> None:
+    for number in range(stage.workload("topics")):
+        await stage.create_topic(f"topic-{number}", 1)
+        await stage.sleep(WORK_SECONDS / stage.workload("topics"))
+
+
+async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
+    asker = stage.id_asker(client_id)
+    told += await asker.ask(count)
+    await asker.close()
+
+
+# Faults ---------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw a schedule: over sockets kills at times; in simulation slow disks, losses of power, kills, and leaders that are cut off."""
+    if mode is not Mode.SIM:
+        return tuple(_restart(random, _controller(random), _time(random), power_loss=False) for _ in range(random.randint(2, 4)))
+    factor = random.choice(FACTORS)
+    slow: dict[str, int | str | bool | None] = {"factor": factor, "duration_ms": int(WORK_SECONDS * 1000)}
+    schedule = [Fault(kind="slow-disk", target="controller-*", trigger=AtTime(at_ms=1), params=slow)]
+    for _ in range(random.randint(2, 4)):
+        schedule += random.choice((_stuck, _stuck, _comes_back, _slow_to_vote, _in_mid_snapshot))(random)
+    schedule += [random.choice((_at_an_event, _on_disk, _reading_on))(random) for _ in range(random.randint(2, 6))]
+    return (*schedule, _restart(random, LEADER_WORD, AtTime(at_ms=int(WORK_SECONDS * 500)), power_loss=True))
+
+
+def _controller(random: "Random") -> str:
+    return f"controller-{FIRST_ID + random.randrange(3)}"
+
+
+def _at_an_event(random: "Random") -> Fault:
+    """Power fails the moment that something is durable, written, or told."""
+    kind, times = random.choice(MOMENTS)
+    return _loss(random, AT_THE_TRIGGER, OnEvent(kind=kind, nth=random.randint(1, times)))
+
+
+def _on_disk(random: "Random") -> Fault:
+    """Power fails around a flush of the log or of quorum-state, or as soon as a recovery point has its name."""
+    operation, file_class, times = random.choice(OPERATIONS)
+    moment = "after" if operation == "rename" else random.choice(("before", "after"))
+    trigger = OnDisk(operation=operation, file_class=file_class, host=_controller(random), nth=random.randint(1, times), moment=moment)
+    return _loss(random, AT_THE_TRIGGER, trigger)
+
+
+def _stuck(random: "Random") -> list[Fault]:
+    """Flushes of whoever leads do not return for a while, and it loses its power with all that it has written meanwhile."""
+    at_ms, duration_ms = random.randint(300, int(WORK_SECONDS * 800)), random.randint(200, 1500)
+    params: dict[str, int | str | bool | None] = {"file_class": FileClass.METADATA_LOG.value, "duration_ms": duration_ms + 50}
+    stuck = Fault(kind="stuck-flush", target=LEADER_WORD, trigger=AtTime(at_ms=at_ms), params=params)
+    return [stuck, _loss(random, LEADER_WORD, AtTime(at_ms=at_ms + duration_ms))]
+
+
+def _comes_back(random: "Random") -> list[Fault]:
+    """A leader is cut off as soon as it leads, and goes down when it is back and copies the first records of those that led after it."""
+    schedule = []
+    for name in (f"controller-{FIRST_ID + index}" for index in random.sample(range(3), 2)):
+        alone = OnEvent(kind="ControllerElected", host=name, nth=1)
+        schedule.append(Fault(kind="partition", target=name, trigger=alone, params={"duration_ms": random.randint(900, 1600)}))
+        nth = random.choice((1, 1, 1, 2, 5))
+        for epoch in EPOCHS_OF_SUCCESSORS:
+            trigger = OnEvent(kind="MetadataReplicated", host=name, fields={"leader_epoch": epoch}, nth=nth)
+            schedule.append(_restart(random, name, trigger, power_loss=random.random() < 0.3))
+    return schedule
+
+
+EPOCHS_OF_SUCCESSORS = (2, 3, 4)
+
+
+def _slow_to_vote(random: "Random") -> list[Fault]:
+    """Whoever leads is alone, and a voter cannot write down for whom it votes while one candidate after the other asks it."""
+    at_ms = random.randint(300, int(WORK_SECONDS * 600))
+    alone = Fault(kind="partition", target=LEADER_WORD, trigger=AtTime(at_ms=at_ms), params={"duration_ms": 2500})
+    params: dict[str, int | str | bool | None] = {"file_class": FileClass.QUORUM_STATE.value, "duration_ms": random.randint(1000, 3000)}
+    return [alone, Fault(kind="stuck-flush", target=_controller(random), trigger=AtTime(at_ms=at_ms + 1), params=params)]
+
+
+def _in_mid_snapshot(random: "Random") -> list[Fault]:
+    """A controller is cut off until the others begin their logs behind what it has; it goes down while it takes a snapshot in their place."""
+    name, at_ms, away_ms = _controller(random), random.randint(300, 800), random.randint(1500, 2000)
+    schedule = [Fault(kind="partition", target=name, trigger=AtTime(at_ms=at_ms), params={"duration_ms": away_ms})]
+    if random.random() < 0.4:
+        piece = OnFrame(api_key=FETCH_SNAPSHOT, is_response=True, client=name, nth=random.randint(1, 12), moment="after")
+        schedule.append(Fault(kind="partition", target=LEADER_WORD, trigger=piece, params={"duration_ms": 1500}))
+    else:
+        first = OnFrame(api_key=FETCH_SNAPSHOT, is_response=True, client=name, moment="after")
+        params: dict[str, int | str | bool | None] = {"file_class": UNFINISHED.value, "duration_ms": 2500}
+        schedule.append(Fault(kind="stuck-flush", target=name, trigger=first, params=params))
+    for after_ms in (random.randint(200, 1000), random.randint(1100, 2000)):
+        schedule.append(_restart(random, name, AtTime(at_ms=at_ms + away_ms + after_ms), power_loss=random.random() < 0.4))
+    return schedule
+
+
+FETCH_SNAPSHOT = 59
+UNFINISHED = FileClass.OTHER
+"""A snapshot that is not complete has a name that is nobody's: it is flushed before it gets its own."""
+
+
+def _loss(random: "Random", target: str, trigger: Trigger) -> Fault:
+    """A controller loses its power, sometimes in the middle of a write; or it is only killed."""
+    draw = random.random()
+    if draw < TORN_SHARE:
+        shape = random.choice(("prefix", "holes", "holes", "zeros"))
+        return Fault(kind="torn-write", target=target, trigger=trigger, params={"shape": shape, "after_ms": _down_ms(random)})
+    return _restart(random, target, trigger, power_loss=draw > TORN_SHARE + KILLED_SHARE)
+
+
+TORN_SHARE, KILLED_SHARE = 0.2, 0.3
+
+
+def _reading_on(random: "Random") -> Fault:
+    """Whoever leads loses its power, or is heard by nobody but brokers: what it writes then has no future, and brokers may have read it."""
+    trigger = OnEvent(kind="MetadataReplicated", nth=random.randint(10, 200))
+    if random.random() < 0.6:
+        return _loss(random, LEADER_WORD, trigger)
+    return Fault(kind="partition", target=f"{LEADER_WORD}<>controller-*", trigger=trigger, params={"duration_ms": random.randint(900, 2000)})
+
+
+def _time(random: "Random") -> AtTime:
+    return AtTime(at_ms=random.randint(300, int(WORK_SECONDS * 1000)))
+
+
+def _down_ms(random: "Random") -> int:
+    return random.choice((20, 100, 400, 1500))
+
+
+def _restart(random: "Random", target: str, trigger: Trigger, *, power_loss: bool) -> Fault:
+    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": _down_ms(random)})
+
+
+def swarm(random: "Random") -> dict[str, str]:
+    """Draw how large segments are, how much a Fetch brings, and how often the recovery point is written."""
+    return {
+        "metadata.log.segment.bytes": random.choice(("150", "400", "6000")),
+        "controller.quorum.election.timeout.ms": random.choice(("100", "400", "400")),
+        "controller.quorum.fetch.max.bytes": random.choice(("1", "300", "8388608")),
+        "log.flush.offset.checkpoint.interval.ms": random.choice(("20", "20", "200")),
+        "metadata.log.max.record.bytes.between.snapshots": random.choice(("500", "3000", "100000")),
+        "metadata.max.retention.bytes": random.choice(("1000", "1000", "1000000")),
+        "controller.quorum.fetch.snapshot.max.bytes": random.choice(("100", "8388608")),
+    }
+
+
+SCENARIO = Scenario(
+    name="power_fails_on_slow_disks",
+    story="Disks are slow, and power fails with much that is written and not flushed; whatever was told to be durable is there again.",
+    must_exercise=(
+        "one-leader-per-epoch",
+        "one-vote-per-epoch",
+        "vote-stored-before-told",
+        "durable-metadata-stays",
+        "metadata-log-matching",
+        "metadata-log-in-one-piece",
+        "high-watermark-monotonic",
+        "high-watermark-flushed",
+        "leader-completeness",
+        "producer-id-blocks-disjoint",
+        "producer-id-unique",
+        "settles-after-heal",
+    ),
+    play=play,
+    faults=faults,
+    controllers=3,
+    controllers_drawn=COUNTS,
+    brokers=1,
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.election.backoff.max.ms": "200",
+        "controller.quorum.fetch.timeout.ms": "600",
+        "metadata.max.idle.interval.ms": "50",
+        "kraftsim.producer.id.control": "resizable",
+        "kraftsim.producer.id.block.size": "10",
+    },
+    swarm=swarm,
+    limit_seconds=400.0,
+    workload=WORKLOAD,
+    fewest_controllers=3,
+    fewest_brokers=1,
+)
