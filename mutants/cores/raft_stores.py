@@ -12,6 +12,8 @@ _log = Workshop("raft stores", "kraftsim.node.log")
 _files = Workshop("raft stores", "kraftsim.node.segment_files")
 _scan = Workshop("raft stores", "kraftsim.node.segment_scan")
 
+SLOW_DISKS = ("power_fails_on_slow_disks",)
+
 CORE = Core(
     mutants=(
         _store.mutant(
@@ -41,6 +43,7 @@ CORE = Core(
             "await self._lower_recovery_point(end_offset)",
             "pass",
             "a node that restarts after a cut takes its disk for damaged",
+            scenarios=SLOW_DISKS,
         ),
         _store.mutant(
             "recovery-point-ahead-of-the-flush",
@@ -48,6 +51,7 @@ CORE = Core(
             "await self.store_recovery_point(flushed_offset)",
             "await self.store_recovery_point(self._log.log_end_offset)",
             "a node that lost its power takes its disk for damaged",
+            scenarios=SLOW_DISKS,
         ),
         _store.mutant(
             "log-gives-way-before-the-snapshot",
@@ -55,6 +59,7 @@ CORE = Core(
             "await self.snapshots.finish_fetched(snapshot)\n        async with self._changing:",
             "self._log.begin_at(snapshot.end_offset)\n        await self.snapshots.finish_fetched(snapshot)\n        async with self._changing:",
             "a crash leaves neither log nor snapshot",
+            scenarios=SLOW_DISKS,
         ),
         _store.mutant(
             "log-stays-behind-its-snapshot",
@@ -91,6 +96,7 @@ CORE = Core(
             "return isinstance(following, do.Persist)",
             "return any(isinstance(effect, do.Persist) for effect in self._queue)",
             "a vote is told before it is durable",
+            scenarios=SLOW_DISKS,
         ),
         _node.mutant(
             "fetch-looks-past-the-queue",
@@ -145,7 +151,12 @@ CORE = Core(
             "a node goes on with a disk that lost its writes",
         ),
         _node.mutant(
-            "fresh-batches-outlive-a-cut", "RaftNode._carry_out_durably", "self._fresh.clear()", "pass", "what was cut is handed on as committed"
+            "fresh-batches-outlive-a-cut",
+            "RaftNode._carry_out_durably",
+            "self._fresh.clear()",
+            "pass",
+            "what was cut is handed on as committed",
+            scenarios=SLOW_DISKS,
         ),
         _snapshots.mutant(
             "names-a-snapshot-before-the-flush",
@@ -168,6 +179,7 @@ CORE = Core(
             "if position == 0:",
             "if position == 0 and self._fetched is None:",
             "a snapshot that is begun anew is put behind what there was of it",
+            scenarios=SLOW_DISKS,
         ),
         _writing.mutant(
             "snapshot-of-what-is-not-committed",
@@ -237,6 +249,7 @@ CORE = Core(
             "self.flushed_offset = min(self.flushed_offset, self.log_end_offset)",
             "pass",
             "new records count as flushed where old ones were",
+            scenarios=SLOW_DISKS,
         ),
         _scan.mutant(
             "believes-torn-batches", "SegmentScan._wrong_with", "and not batch.crc_is_valid()", "and False", "a torn batch is taken for a record"
