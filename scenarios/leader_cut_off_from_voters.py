@@ -84,7 +84,6 @@ SCENARIO = Scenario(
         "high-watermark-flushed",
         "leader-completeness",
         "leaders-have-a-majority",
-        "elections-keep-time",
         "voters-ask-first",
         "high-watermark-told-in-order",
         "past-epochs-refused",
