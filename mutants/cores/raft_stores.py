@@ -232,7 +232,16 @@ CORE = Core(
             "if following is None:",
             "a loss of power takes the end of a segment that was rolled",
         ),
-        _log.mutant("flushes-no-names", "PartitionLog.flush", "await self._files.flush_names()", "pass", "a loss of power takes a whole segment"),
+        _log.mutant(
+            "cut-files-not-flushed",
+            "PartitionLog.settle_cut",
+            "await self._files.log_file(segment.base_offset).flush()",
+            "pass",
+            "a loss of power brings back what was cut, in front of what is durable behind it",
+        ),
+        _log.mutant(
+            "flushes-no-names", "PartitionLog.settle_cut", "await self._files.flush_names()", "pass", "a loss of power takes a whole segment"
+        ),
         _log.mutant(
             "cuts-in-memory-only", "PartitionLog._fill_active", "file.truncate(active.size_bytes)", "pass", "what was cut is still in the file"
         ),
