@@ -34,10 +34,11 @@ STOP_SECONDS = 20.0
 
 @dataclass(slots=True)
 class RunningNode:
-    """A node and the world it lives in; `failing` is done when it has given up by itself."""
+    """A node and the world it lives in; `starting` is done when it has come up, `failing` when it has given up by itself."""
 
     node: Node
     world: RealWorld
+    starting: "asyncio.Future[None]"
     failing: "asyncio.Task[BaseException] | None" = None
 
 
@@ -180,12 +181,19 @@ class EmbeddedCluster:
         config = parse_node({**properties, "kraftsim.events.dir": str(self.directory.events)})
         world = real_world_of(config, self.started_ns)
         node = build_node(config, world)
-        running = self._nodes[name] = RunningNode(node, world)
-        await node.start()
+        running = self._nodes[name] = RunningNode(node, world, asyncio.ensure_future(node.start()))
+        try:
+            await running.starting
+        except BaseException:
+            if self._nodes.get(name) is running:
+                raise
+            return  # it was killed meanwhile, and fails at what was taken from it
         running.failing = asyncio.ensure_future(node.failed())
 
     async def _kill(self, name: str) -> None:
         running = self._forget(name)
+        running.starting.cancel()
+        await asyncio.gather(running.starting, return_exceptions=True)
         running.node.abort()
         running.world.close()
 
@@ -197,6 +205,7 @@ class EmbeddedCluster:
         running = self._forget(name)
         try:
             async with asyncio.timeout(kill_after_seconds):
+                await asyncio.gather(running.starting, return_exceptions=True)
                 await running.node.stop()
         except TimeoutError:
             running.node.abort()

@@ -122,6 +122,21 @@ def test_a_killed_controller_gives_no_id_twice(kraftsim_cluster: EmbeddedCluster
         assert broker.fresh_producer_id() >= first + 1000
 
 
+def test_a_broker_that_is_killed_while_it_comes_up_comes_up_the_next_time(kraftsim_cluster: EmbeddedCluster):
+    async def killed_at_once() -> None:
+        coming_up = asyncio.ensure_future(kraftsim_cluster.restart_node("broker-1"))
+        while kraftsim_cluster.is_down("broker-1"):
+            await asyncio.sleep(0)
+        await kraftsim_cluster.kill_node("broker-1")
+        await coming_up
+
+    kraftsim_cluster.kill("broker-1")
+    asyncio.run(killed_at_once())
+    assert kraftsim_cluster.is_down("broker-1")
+    kraftsim_cluster.restart("broker-1")
+    kraftsim_cluster.wait_until_ready()
+
+
 def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(kraftsim_cluster_factory: ClusterFactory):
     cluster = kraftsim_cluster_factory()
     with asking(cluster.bootstrap) as broker:
