@@ -13,6 +13,7 @@ _files = Workshop("raft stores", "kraftsim.node.segment_files")
 _scan = Workshop("raft stores", "kraftsim.node.segment_scan")
 
 SLOW_DISKS = ("power_fails_on_slow_disks",)
+NOT_TRUSTED = ("a_disk_cannot_be_trusted",)
 
 CORE = Core(
     mutants=(
@@ -82,6 +83,7 @@ CORE = Core(
             "if end_offset < self.offset:",
             "if False:",
             "a voter votes without records that it had acknowledged",
+            scenarios=NOT_TRUSTED,
         ),
         _node.mutant(
             "answers-before-it-is-written",
@@ -149,6 +151,7 @@ CORE = Core(
             'self.lose_disk("flush", refused)',
             "pass",
             "a node goes on with a disk that lost its writes",
+            scenarios=NOT_TRUSTED,
         ),
         _node.mutant(
             "fresh-batches-outlive-a-cut",

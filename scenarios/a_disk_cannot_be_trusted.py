@@ -1,0 +1,110 @@
+"""A controller's disk refuses a flush and forgets what it was to keep, or gives back a bit that nobody wrote: that controller stays away.
+
+After a refused flush nobody can know what is on the disk, so whoever it happens to goes down at once; power fails there a moment later, and would
+take what a node that went on had told. A log that rots before its recovery point lacks records that its voter has acknowledged, so the voter does not
+come up; just then another voter is back that has missed them, and the third, which has them, is away: the two could elect each other and lose them.
+Nobody leads then until the disk is healed. Over sockets controllers are killed at times.
+Source: KIP-595; Rebello et al., Can Applications Recover from fsync Failures? (2020); Alagappan et al., Protocol-Aware Recovery (2018).
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.faults.fault import Fault
+from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.trigger import AtTime, FileClass
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+CONTROLLERS = ("controller-101", "controller-102", "controller-103")
+WORK_SECONDS = 5.0
+WORK_MS = int(WORK_SECONDS * 1000)
+WORKLOAD = {"askers": 2, "ids_per_asker": 200, "ids_after": 60, "work_ms": WORK_MS}
+
+
+async def play(stage: Stage) -> None:
+    """Ask for ids while disks fail, heal, and ask again; what was promised is judged from the events."""
+    told: list[int] = []
+    await stage.wait_for_leader()
+    askers = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), told) for number in range(1, stage.workload("askers") + 1))
+    await under_faults(stage, *askers, seconds=stage.workload("work_ms") / 1000)
+    await _ask(stage, "asker-last", stage.workload("ids_after"), told)
+    if len(set(told)) != len(told):
+        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+
+
+async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
+    asker = stage.id_asker(client_id)
+    told += await asker.ask(count)
+    await asker.close()
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw a schedule: over sockets kills at times; in simulation a disk that refuses, or one that rots. Whoever leads goes down once in any case."""
+    takes_over = _restart(LEADER_WORD, WORK_MS - random.randint(200, 600), random.randint(700, 1000))
+    if mode is not Mode.SIM:
+        return (_restart(random.choice(CONTROLLERS), random.randint(300, WORK_MS // 2), random.randint(200, 600)), takes_over)
+    return (*random.choice((_refuses, _rots))(random), takes_over)
+
+
+def _refuses(random: "Random") -> list[Fault]:
+    """A flush of the metadata log is refused; power fails there a while later, and again."""
+    name, at_ms = random.choice(CONTROLLERS), random.randint(300, 1500)
+    params: dict[str, int | str | bool | None] = {"times": 1, "file_class": FileClass.METADATA_LOG.value}
+    refused = Fault(kind="flush-error", target=name, trigger=AtTime(at_ms=at_ms), params=params)
+    return [refused, *(_restart(name, at_ms + after_ms, 100, power_loss=True) for after_ms in (random.randint(100, 600), random.randint(800, 1500)))]
+
+
+def _rots(random: "Random") -> list[Fault]:
+    """One voter misses records, one loses them to a bit that rots, and the third, which has them, is cut off until the bit is right again."""
+    missing, rotten, whole = random.sample(CONTROLLERS, 3)
+    at_ms, away_ms = random.randint(200, 600), random.randint(1000, 1400)
+    params: dict[str, int | str | bool | None] = {"file_class": FileClass.METADATA_LOG.value, "is_checked": True, "duration_ms": ROTTEN_MS}
+    return [
+        Fault(kind="partition", target=missing, trigger=AtTime(at_ms=at_ms), params={"duration_ms": away_ms + random.randint(20, 300)}),
+        Fault(kind="bit-rot", target=rotten, trigger=AtTime(at_ms=at_ms + away_ms), params=params),
+        Fault(kind="partition", target=whole, trigger=AtTime(at_ms=at_ms + away_ms), params={"duration_ms": ROTTEN_MS}),
+    ]
+
+
+ROTTEN_MS = 1500
+
+
+def _restart(target: str, at_ms: int, after_ms: int, *, power_loss: bool = False) -> Fault:
+    return Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": power_loss, "after_ms": after_ms})
+
+
+SCENARIO = Scenario(
+    name="a_disk_cannot_be_trusted",
+    story="A controller's disk refuses a flush or gives back what nobody wrote: the controller stays away, and what was acknowledged is not lost.",
+    must_exercise=(
+        "one-leader-per-epoch",
+        "metadata-log-matching",
+        "high-watermark-flushed",
+        "leader-completeness",
+        "producer-id-blocks-disjoint",
+        "producer-id-unique",
+        "settles-after-heal",
+    ),
+    play=play,
+    faults=faults,
+    controllers=3,
+    brokers=1,
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.election.timeout.ms": "400",
+        "controller.quorum.election.backoff.max.ms": "200",
+        "controller.quorum.fetch.timeout.ms": "600",
+        "metadata.max.idle.interval.ms": "50",
+        "kraftsim.producer.id.control": "resizable",
+        "kraftsim.producer.id.block.size": "10",
+    },
+    node_settings={name: {"log.flush.offset.checkpoint.interval.ms": "0"} for name in CONTROLLERS},
+    limit_seconds=400.0,
+    workload=WORKLOAD,
+    fewest_controllers=3,
+    fewest_brokers=1,
+)
