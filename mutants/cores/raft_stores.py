@@ -264,7 +264,12 @@ CORE = Core(
             scenarios=SLOW_DISKS,
         ),
         _scan.mutant(
-            "believes-torn-batches", "SegmentScan._wrong_with", "and not batch.crc_is_valid()", "and False", "a torn batch is taken for a record"
+            "believes-torn-batches",
+            "SegmentScan._wrong_with",
+            "and not batch.crc_is_valid()",
+            "and False",
+            "a torn batch is taken for a record",
+            scenarios=("large_changes_in_mid_write",),
         ),
     )
 )

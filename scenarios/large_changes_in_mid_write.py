@@ -1,0 +1,128 @@
+"""Administrators throttle replicas by long lists, kilobytes in one record, and controllers lose their power in the middle of writing them.
+
+A record that is longer than a sector may be there in part: its beginning without its end, or both ends without what is between. Disks are slow and
+segments small, so that several of them are on their way to the disk at once, and one may be gone that has others behind it. Whoever comes back cuts
+what is torn and what lies behind a gap; what was acknowledged is there.
+
+Over sockets controllers are killed at times.
+Source: KIP-73 (throttled replicas), KIP-595; Pillai et al., All File Systems Are Not Created Equal (2014).
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.administrator import Administrator
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+CONTROLLERS = ("controller-101", "controller-102", "controller-103")
+WORK_SECONDS = 4.0
+WORK_MS = int(WORK_SECONDS * 1000)
+WORKLOAD = {"administrators": 5, "changes_each": 14, "replicas_max": 500, "work_ms": WORK_MS}
+THROTTLED = "leader.replication.throttled.replicas"
+KNOWN_SECONDS = 20.0
+LOOK_SECONDS = 0.1
+
+
+async def play(stage: Stage) -> None:
+    """Throttle through the faults, heal, and see that every broker knows what was set last."""
+    told: dict[str, str] = {}
+    await stage.wait_for_leader()
+    numbers = range(1, stage.workload("administrators") + 1)
+    await under_faults(stage, *(_throttle(stage, number, told) for number in numbers), seconds=stage.workload("work_ms") / 1000)
+    looker = Administrator(stage.workplace("looker"))
+    await within(stage, "brokers know what was set last", _known(stage, looker, told), KNOWN_SECONDS)
+    looker.close()
+
+
+async def _throttle(stage: Stage, number: int, told: dict[str, str]) -> None:
+    """Make a topic, and set longer and shorter lists for it."""
+    name, topic = f"administrator-{number}", f"topic-{number}"
+    administrator, chance = Administrator(stage.workplace(name)), stage.random(name)
+    most = max(1, stage.workload("replicas_max") // stage.random("most").choice((1, 1, 10)))
+    await administrator.create_topic(topic)
+    for _ in range(stage.workload("changes_each")):
+        replicas = ",".join(f"{partition}:1" for partition in range(chance.randint(1, most)))
+        await administrator.configure(topic, {THROTTLED: replicas})
+        told[topic] = replicas
+    administrator.close()
+
+
+async def _known(stage: Stage, looker: Administrator, told: dict[str, str]) -> None:
+    for topic, replicas in told.items():
+        while await looker.configured(1, topic, [THROTTLED]) != {THROTTLED: replicas}:
+            await stage.sleep(LOOK_SECONDS)
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw a schedule: over sockets kills at times; in simulation losses of power while the metadata log is written, and one of whoever leads."""
+    if mode is not Mode.SIM:
+        return tuple(_killed(random.choice((*CONTROLLERS, LEADER_WORD)), random.randint(300, WORK_MS)) for _ in range(random.randint(2, 3)))
+    slow: dict[str, int | str | bool | None] = {"factor": random.choice((20, 50, 100)), "duration_ms": WORK_MS}
+    schedule = [Fault(kind="slow-disk", target="controller-*", trigger=AtTime(at_ms=1), params=slow)]
+    return (*schedule, *(_torn(random) for _ in range(random.randint(3, 8))), _killed(LEADER_WORD, WORK_MS // 2))
+
+
+def _torn(random: "Random") -> Fault:
+    """Power fails right behind a write, or before one is flushed: any sectors of it may be there."""
+    operation, moment = random.choice((("write", "after"), ("flush", "before")))
+    host, nth = random.choice(CONTROLLERS), random.randint(5, 90)
+    trigger = OnDisk(operation=operation, file_class=FileClass.METADATA_LOG, host=host, nth=nth, moment=moment)
+    after_ms = random.choice((20, 100, 400))
+    if random.random() >= TORN_SHARE:
+        return Fault(kind="restart", target=AT_THE_TRIGGER, trigger=trigger, params={"power_loss": True, "after_ms": after_ms})
+    shape = random.choice(("prefix", "holes", "holes", "zeros"))
+    return Fault(kind="torn-write", target=AT_THE_TRIGGER, trigger=trigger, params={"shape": shape, "after_ms": after_ms})
+
+
+TORN_SHARE = 0.7
+
+
+def _killed(target: str, at_ms: int) -> Fault:
+    return Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": False, "after_ms": 300})
+
+
+def _swarm(random: "Random") -> dict[str, str]:
+    """Draw how large segments are, and how often snapshots are written."""
+    return {
+        "metadata.log.segment.bytes": random.choice(("150", "600", "8000")),
+        "metadata.log.max.record.bytes.between.snapshots": random.choice(("8000", "1000000")),
+        "controller.quorum.fetch.max.bytes": random.choice(("1", "8388608", "8388608")),
+    }
+
+
+SCENARIO = Scenario(
+    name="large_changes_in_mid_write",
+    story="Controllers lose their power in the middle of writing kilobytes; what is torn is cut, and what was acknowledged is there.",
+    must_exercise=(
+        "one-leader-per-epoch",
+        "metadata-log-matching",
+        "metadata-log-in-one-piece",
+        "high-watermark-flushed",
+        "leader-completeness",
+        "durable-metadata-stays",
+        "settles-after-heal",
+    ),
+    play=play,
+    faults=faults,
+    controllers=3,
+    brokers=1,
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.election.timeout.ms": "400",
+        "controller.quorum.election.backoff.max.ms": "200",
+        "controller.quorum.fetch.timeout.ms": "600",
+        "metadata.max.idle.interval.ms": "100",
+    },
+    swarm=_swarm,
+    limit_seconds=400.0,
+    workload=WORKLOAD,
+    fewest_controllers=3,
+    fewest_brokers=1,
+)
