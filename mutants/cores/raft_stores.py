@@ -143,7 +143,12 @@ CORE = Core(
             "what is not committed is acted upon",
         ),
         _node.mutant(
-            "snapshot-not-loaded", "RaftNode._install", "self._snapshot_to_load = snapshot", "pass", "the state lacks what the snapshot has"
+            "snapshot-not-loaded",
+            "RaftNode._install",
+            "self._snapshot_to_load = snapshot",
+            "pass",
+            "the state lacks what the snapshot has",
+            equivalent="a fetched snapshot ends behind what was handed on, or just there: a log that begins behind it is looked for as well",
         ),
         _node.mutant(
             "ignores-a-refused-flush",
