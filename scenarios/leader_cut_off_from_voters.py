@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import PROVEN, SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.targets import LEADER_WORD
@@ -76,38 +77,13 @@ async def _take(ids: Awaitable[list[int]], told: list[int]) -> None:
 SCENARIO = Scenario(
     name="leader_cut_off_from_voters",
     story="The brokers hear a leader that no other controller hears: it gives up in time, and they are served by the next one.",
-    must_exercise=(
-        "one-leader-per-epoch",
-        "one-vote-per-epoch",
-        "metadata-log-matching",
-        "high-watermark-monotonic",
-        "high-watermark-flushed",
-        "leader-completeness",
-        "leaders-have-a-majority",
-        "voters-ask-first",
-        "high-watermark-told-in-order",
-        "past-epochs-refused",
-        "leaders-give-up-unheard",
-        "producer-id-blocks-disjoint",
-        "producer-id-unique",
-        "settles-after-heal",
-    ),
+    must_exercise=(*PROVEN, "leaders-give-up-unheard"),
     play=play,
     faults=faults,
     controllers=3,
     controllers_drawn=(3, 4, 5),
     brokers=2,
-    settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "400",
-        "controller.quorum.election.backoff.max.ms": "400",
-        "controller.quorum.fetch.timeout.ms": "600",
-        "controller.socket.timeout.ms": "1500",
-        "kraftsim.producer.id.control": "resizable",
-        "kraftsim.producer.id.block.size": "10",
-        "kraftsim.release": "4.4",
-    },
+    settings={**SETTINGS, "kraftsim.release": "4.4"},
     swarm=swarm,
     limit_seconds=400.0,
     workload=WORKLOAD,

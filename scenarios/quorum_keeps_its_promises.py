@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import PROVEN, SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
 from kraftsim.cluster.workload import IdAsker
 from kraftsim.faults.fault import Fault
@@ -102,36 +103,13 @@ async def _ask(asker: IdAsker, count: int, told: list[int]) -> None:
 SCENARIO = Scenario(
     name="quorum_keeps_its_promises",
     story="As many controllers are gone for long as can be spared; the others elect in time, go on leading, and serve whoever asks.",
-    must_exercise=(
-        "one-leader-per-epoch",
-        "one-vote-per-epoch",
-        "metadata-log-matching",
-        "high-watermark-monotonic",
-        "high-watermark-flushed",
-        "leader-completeness",
-        "leaders-have-a-majority",
-        "voters-ask-first",
-        "high-watermark-told-in-order",
-        "past-epochs-refused",
-        "producer-id-blocks-disjoint",
-        "producer-id-unique",
-        "settles-after-heal",
-    ),
+    must_exercise=PROVEN,
     play=play,
     faults=faults,
     controllers=3,
     controllers_drawn=(3, 3, 4, 5),
     brokers=1,
-    settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "400",
-        "controller.quorum.election.backoff.max.ms": "400",
-        "controller.quorum.fetch.timeout.ms": "600",
-        "controller.socket.timeout.ms": "1500",
-        "kraftsim.producer.id.control": "resizable",
-        "kraftsim.producer.id.block.size": "10",
-    },
+    settings=SETTINGS,
     swarm=swarm,
     limit_seconds=400.0,
     workload=WORKLOAD,

@@ -6,7 +6,7 @@ Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.
 """
 
 from kraftsim.core.raft import elections, following, leading
-from kraftsim.core.raft.effects import Effect, Flush
+from kraftsim.core.raft.effects import Effect
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
@@ -161,11 +161,6 @@ class RaftReplica:
     def on_written(self) -> None:
         """Take note that everything appended is written and replayed."""
         leading.on_written(self.quorum)
-
-    def flush_again(self) -> None:
-        """Ask for a flush of whatever is not durable."""
-        if self.quorum.log.flushed_end_offset < self.quorum.log.end_offset:
-            self.quorum.effects.append(Flush(self.quorum.log.end_offset))
 
     def _poll_role(self, now_ms: int) -> int:
         quorum = self.quorum
