@@ -123,6 +123,8 @@ SCENARIO = Scenario(
     story="Controllers lose their power in the middle of what they write; whatever they told anybody is still there.",
     must_exercise=(
         "one-leader-per-epoch",
+        "durable-metadata-stays",
+        "quorum-state-taken-up",
         "metadata-log-matching",
         "high-watermark-monotonic",
         "high-watermark-flushed",

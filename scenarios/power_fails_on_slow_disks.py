@@ -194,6 +194,7 @@ SCENARIO = Scenario(
         "one-vote-per-epoch",
         "vote-stored-before-told",
         "durable-metadata-stays",
+        "quorum-state-taken-up",
         "metadata-log-matching",
         "metadata-log-in-one-piece",
         "high-watermark-monotonic",

@@ -10,10 +10,10 @@ from kraftsim.events.migration import MetadataCopyForgotten
 from kraftsim.events.raft import MetadataFlushed, MetadataTruncated, SnapshotLoaded
 from kraftsim.events.runs import FaultFired
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.spoilt_disks import SPOILT_CTE, SpoiltDisks
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "durable-metadata-stays"
-SPOIL_WHAT_WAS_FLUSHED = ("bit-rot", "lost-disk", "lying-flush", "misdirected-write", "old-disk-image")
 
 
 class ToldToBeDurable:
@@ -23,15 +23,15 @@ class ToldToBeDurable:
         self._findings = Findings(NAME)
         self._durable: dict[str, tuple[int, str]] = {}
         self._incarnations: dict[str, int] = {}
-        self._spoilt: dict[str, None] = {}
+        self._spoilt = SpoiltDisks()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in what is durable, what was cut, or that a disk is not to be believed."""
         node = envelope.node
         before = self._durable.get(node)
         match event:
-            case FaultFired(fault=fault, target=target) if fault in SPOIL_WHAT_WAS_FLUSHED:
-                self._spoilt[target] = None
+            case FaultFired():
+                self._spoilt.learn(event)
             case SnapshotLoaded(end_offset=end_offset):
                 self._durable[node] = (end_offset, envelope.event_id)
             case MetadataCopyForgotten():
@@ -42,7 +42,7 @@ class ToldToBeDurable:
                 self._durable[node] = (end_offset, envelope.event_id)
                 is_back = self._incarnations.get(node) != envelope.incarnation
                 self._incarnations[node] = envelope.incarnation
-                if is_back and before is not None and node not in self._spoilt:
+                if is_back and before is not None and not self._spoilt.has(node):
                     return self._compare(envelope, end_offset, *before)
         return None
 
@@ -81,10 +81,7 @@ _BACK = f"""
             lag(durable) OVER (PARTITION BY run, node ORDER BY position) AS durable_before,
             lag(told_position) OVER (PARTITION BY run, node ORDER BY position) AS told_before
         FROM state
-    ), spoilt AS (
-        SELECT run, target, min(position) AS position FROM fault_fired
-        WHERE fault IN ({", ".join(f"'{fault}'" for fault in SPOIL_WHAT_WAS_FLUSHED)}) GROUP BY run, target
-    ), back AS (
+    ), {SPOILT_CTE}, back AS (
         SELECT o.run, o.node, o.incarnation, o.n, o.position, o.end_offset, o.durable_before, o.told_before
         FROM ordered AS o LEFT JOIN spoilt AS s ON s.run = o.run AND s.target = o.node AND s.position < o.position
         WHERE o.turn = 1 AND o.durable_before IS NOT NULL AND s.position IS NULL

@@ -95,5 +95,5 @@ class Invariant:
 
 
 INVARIANTS: Catalogue[Invariant] = Catalogue(
-    "kraftsim.invariants", "INVARIANT", Invariant, apart=("oracle", "unclean_elections", "cleaned_logs", "verdict")
+    "kraftsim.invariants", "INVARIANT", Invariant, apart=("oracle", "unclean_elections", "cleaned_logs", "spoilt_disks", "verdict")
 )

@@ -1,16 +1,23 @@
 """Histories of replicas that go down and come back, clean and violating: rows for the table in `cases.py`."""
 
 from kraftsim.events.migration import MetadataCopyForgotten
+from kraftsim.events.raft import RaftRoleChanged
 from kraftsim.events.runs import FaultFired
-from tests.analysis.happenings import cut, flushed, loaded
+from tests.analysis.happenings import cut, flushed, loaded, stored
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
 STAYS = "durable-metadata-stays"
+TAKEN_UP = "quorum-state-taken-up"
 
 
 def spoilt(target: str, fault: str = "bit-rot") -> FaultFired:
     """A fault strikes a host."""
     return FaultFired(fault=fault, target=target, trigger="")
+
+
+def begun(leader_epoch: int, leader_id: int = -1, voted_id: int = -1) -> RaftRoleChanged:
+    """A replica knows no more than this."""
+    return RaftRoleChanged(role="Unattached", leader_epoch=leader_epoch, leader_id=leader_id, voted_id=voted_id, is_voter=True)
 
 
 DURABLE_METADATA_ROWS: list[Row] = [
@@ -28,4 +35,45 @@ DURABLE_METADATA_ROWS: list[Row] = [
     ("another's disk has rotted", STAYS, [*on("a", flushed(9)), *on("harness", spoilt("b")), ("a", 2, flushed(3))], VIOLATED, 1, ("a.2.0",), ()),
     ("it was slow", STAYS, [*on("a", flushed(9)), *on("harness", spoilt("a", "slow-disk")), ("a", 2, flushed(3))], VIOLATED, 1, ("a.2.0",), ()),
     ("rotted later", STAYS, [*on("a", flushed(9)), ("a", 2, flushed(3)), *on("harness", spoilt("a"))], VIOLATED, 1, ("a.2.0",), ()),
+    # --- epoch, leader and vote
+    ("the same vote", TAKEN_UP, [*on("a", begun(0), stored(2, 102)), ("a", 2, begun(2, voted_id=102)), ("a", 3, begun(2, -1, 102))], OK, 2),
+    ("the vote is gone", TAKEN_UP, [*on("a", stored(2, 102)), ("a", 2, begun(2))], VIOLATED, 1, ("a.2.0",), (("a.1.0", "a.2.0"),)),
+    ("another vote", TAKEN_UP, [*on("a", stored(2, 102)), ("a", 2, begun(2, voted_id=103))], VIOLATED, 1, ("a.2.0",), ()),
+    ("the vote is gone, for a leader is known", TAKEN_UP, [*on("a", stored(2, 102), stored(2, -1, 102)), ("a", 2, begun(2, 102))], OK, 1),
+    ("a leader more than was told of", TAKEN_UP, [*on("a", stored(2, 102)), ("a", 2, begun(2, 103))], OK, 1),
+    ("a vote more than was told of", TAKEN_UP, [*on("a", stored(2, -1)), ("a", 2, begun(2, voted_id=103))], OK, 1),
+    ("the leader is gone", TAKEN_UP, [*on("a", stored(2, 102, 102)), ("a", 2, begun(2, -1, 102))], VIOLATED, 1, ("a.2.0",), ()),
+    ("another leader", TAKEN_UP, [*on("a", stored(2, -1, 102)), ("a", 2, begun(2, 103))], VIOLATED, 1, ("a.2.0",), ()),
+    (
+        "a former leader remembers",
+        TAKEN_UP,
+        [*on("a", stored(2, -1, 101)), ("a", 2, begun(2, 101)), ("a", 2, stored(3, -1)), ("a", 3, begun(3))],
+        OK,
+        2,
+    ),
+    ("an epoch more, as its log says", TAKEN_UP, [*on("a", stored(2, 102, 102)), ("a", 2, begun(3))], OK, 1),
+    ("an epoch less", TAKEN_UP, [*on("a", stored(2, 102, 102)), ("a", 2, begun(1, 102, 102))], VIOLATED, 1, ("a.2.0",), ()),
+    ("only the beginning counts", TAKEN_UP, [*on("a", stored(2, 102)), ("a", 2, begun(2, voted_id=102)), ("a", 2, begun(2))], OK, 1),
+    ("only the latest state counts", TAKEN_UP, [*on("a", stored(3, 102), stored(2, 102)), ("a", 2, begun(2, voted_id=102))], OK, 1),
+    ("another's state", TAKEN_UP, [*on("b", stored(2, 102)), ("a", 2, begun(0))], VACUOUS, 0),
+    ("its copy was thrown away", TAKEN_UP, [*on("a", stored(2, 102)), ("a", 2, MetadataCopyForgotten()), ("a", 2, begun(0))], VACUOUS, 0),
+    (
+        "its copy was thrown away before that",
+        TAKEN_UP,
+        [*on("a", MetadataCopyForgotten(), stored(2, 102)), ("a", 2, begun(0))],
+        VIOLATED,
+        1,
+        ("a.2.0",),
+        (("a.1.1", "a.2.0"),),
+    ),
+    ("its disk is another", TAKEN_UP, [*on("a", stored(2, 102)), *on("harness", spoilt("a", "lost-disk")), ("a", 2, begun(0))], VACUOUS, 0),
+    (
+        "its disk was only full",
+        TAKEN_UP,
+        [*on("a", stored(2, 102)), *on("harness", spoilt("a", "disk-full")), ("a", 2, begun(0))],
+        VIOLATED,
+        1,
+        ("a.2.0",),
+        (),
+    ),
 ]

@@ -118,8 +118,8 @@ def voted(leader_epoch: int, candidate_id: int) -> VoteTold:
     return VoteTold(leader_epoch=leader_epoch, candidate_id=candidate_id)
 
 
-def stored(leader_epoch: int, voted_id: int) -> QuorumStateStored:
-    return QuorumStateStored(leader_epoch=leader_epoch, leader_id=-1, voted_id=voted_id)
+def stored(leader_epoch: int, voted_id: int, leader_id: int = -1) -> QuorumStateStored:
+    return QuorumStateStored(leader_epoch=leader_epoch, leader_id=leader_id, voted_id=voted_id)
 
 
 def wrote_snapshot(end_offset: int) -> SnapshotWritten:

@@ -18,6 +18,7 @@ from tests.analysis.broker_cases import note_brokers
 from tests.analysis.cases import CASES, Case
 from tests.analysis.connection_cases import note_connections
 from tests.analysis.coordinator_cases import note_coordinators
+from tests.analysis.durable_metadata_cases import begun
 from tests.analysis.election_cases import note_elections
 from tests.analysis.happenings import (
     NO_PRODUCER,
@@ -180,7 +181,7 @@ def random_history(seed: int) -> History:
 def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let three controllers elect, write, flush, commit, restart and cut, mostly as they should."""
     nodes = ("controller-1", "controller-2", "controller-3")
-    incarnation = dict.fromkeys(nodes, 1)
+    incarnation, votes = dict.fromkeys(nodes, 1), dict.fromkeys(nodes, -1)
     end_offset = high_watermark = 0
     starts: list[tuple[int, int]] = []
 
@@ -192,9 +193,11 @@ def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> N
         if random.random() < 0.3:
             incarnation[leader] += 1
             note(leader, flushed(end_offset - (1 if slip() else 0)))
+            note(leader, begun(leader_epoch - (2 if slip() else 1), voted_id=random.randrange(3) if slip() else votes[leader]))
         for node in nodes:
             if not slip():
-                note(node, stored(leader_epoch, nodes.index(leader)))
+                votes[node] = nodes.index(leader)
+                note(node, stored(leader_epoch, votes[node]))
             note(node, voted(leader_epoch, nodes.index(leader)))
             if slip():
                 note(node, voted(leader_epoch, random.randrange(3)))
