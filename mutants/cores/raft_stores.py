@@ -14,6 +14,7 @@ _scan = Workshop("raft stores", "kraftsim.node.segment_scan")
 
 SLOW_DISKS = ("power_fails_on_slow_disks",)
 NOT_TRUSTED = ("a_disk_cannot_be_trusted",)
+QUIET = ("changes_in_a_quiet_cluster",)
 
 CORE = Core(
     mutants=(
@@ -232,6 +233,7 @@ CORE = Core(
             "if told != self._last_told:",
             "if told[1:3] != self._last_told[1:3]:",
             "a replica is told an old high watermark or epoch",
+            scenarios=QUIET,
         ),
         _log.mutant(
             "flushes-the-last-segment-only",
