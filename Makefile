@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-virtual test-real interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-sockets test-simulated test-rules test-others interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -39,21 +39,30 @@ $(READY): requirements.lock requirements-java.lock pyproject.toml
 demo: setup ## The main job on real input: brokers and the controller are killed, real producers lose and double nothing, Spark tells the story
 	$(BIN)/python -m demo $(ARGS)
 
-test: lint types doors ## Everything that needs no real client or Apache Kafka: checks, then tests on two processors (Spark last)
+test: lint types doors ## Everything that needs no real client or Apache Kafka: checks, then tests, three lanes at a time
 ifeq ($(ARGS),)
 	$(PYTEST) tests/house
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-virtual test-real
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-sockets test-simulated test-rules test-others
 else
 	$(PYTEST) -m "not interop" $(ARGS)
 endif
 
-VIRTUAL := tests/core tests/inspect tests/node tests/releases tests/simulate tests/tiered_storage tests/wire tests/world
+# Every directory of tests/ is in one lane; those of sockets wait more than they compute, so two others go beside them on two processors.
+SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose tests/conformance
+SIMULATED := tests/simulate
+RULES := tests/core tests/inspect tests/node tests/releases tests/tiered_storage tests/wire tests/world
 
-test-virtual: # what is played in virtual time or not in time at all
-	$(PYTEST) -m "not interop" $(VIRTUAL)
+test-sockets: # clusters that talk over sockets, and wait for time-outs and disks
+	$(PYTEST) -m "not interop" $(SOCKETS)
 
-test-real: # everything else
-	$(PYTEST) -m "not interop" $(filter-out tests/house tests/__pycache__ $(VIRTUAL),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
+test-simulated: # what is played in virtual time
+	$(PYTEST) -m "not interop" $(SIMULATED)
+
+test-rules: # rules, bytes and single nodes
+	$(PYTEST) -m "not interop" $(RULES)
+
+test-others: # everything else; Spark is there
+	$(PYTEST) -m "not interop" $(filter-out tests/house tests/__pycache__ $(SOCKETS) $(SIMULATED) $(RULES),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
 
 interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven are there, on two processors
 ifeq ($(ARGS),)

@@ -22,10 +22,12 @@ from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.records import Record
 from tests.cluster.asking import Asker, asking
-from tests.cluster.running import address_of, running_processes
+from tests.cluster.running import QUICK_SESSIONS, address_of, running_processes
 
 MEGABYTE = 1 << 20
 CONNECTIONS = 1000
+SETTINGS = {**QUICK_SESSIONS, "socket.listen.backlog.size": str(CONNECTIONS)}
+"""By default fifty may wait to be let in, and whoever comes at that moment tries again a second later."""
 TOPIC = "crowded"
 LATENCY_SECONDS = 1.0
 """The slowest answer that a well-behaved client may get; on a quiet machine it is some milliseconds."""
@@ -33,7 +35,7 @@ LATENCY_SECONDS = 1.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    with running_processes(tmp_path_factory.mktemp("crowds") / "run") as running:
+    with running_processes(tmp_path_factory.mktemp("crowds") / "run", settings=SETTINGS) as running:
         with asking(running.bootstrap) as broker:
             broker.create_topic(TOPIC)
             for _ in range(40):

@@ -122,6 +122,7 @@ def test_a_killed_controller_gives_no_id_twice(kraftsim_cluster: EmbeddedCluster
         assert broker.fresh_producer_id() >= first + 1000
 
 
+@pytest.mark.kraftsim(settings=QUICK_SESSIONS)
 def test_a_broker_that_is_killed_while_it_comes_up_comes_up_the_next_time(kraftsim_cluster: EmbeddedCluster):
     async def killed_at_once() -> None:
         coming_up = asyncio.ensure_future(kraftsim_cluster.restart_node("broker-1"))

@@ -16,8 +16,12 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
-"""Nobody waits for more members of a new group."""
+AT_ONCE = {
+    "group.initial.rebalance.delay.ms": "0",
+    "socket.listen.backlog.size": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+"""Nobody waits for more members of a new group, for a second because many connect at once, or long behind a transaction's time-out."""
 
 
 def meets(requirement: Requirement, target: Target) -> None:
