@@ -36,6 +36,8 @@ from tests.analysis.transaction_cases import (
 
 KNOWN = "known-transactions-equal-log"
 LOADED = "loaded-offsets-equal-log"
+NEXT_STATUSES = ((0, 1), (1, 2, 3), (4,), (5,), (0, 1), (0, 1))
+"""By status: a producer begins (0), adds partitions (1), ends it one way (2, then 4) or the other (3, then 5), and begins anew."""
 
 
 def read_back(offset: int, status: int, *, epoch: int = 0, coordinator_epoch: int = 1, partitions: str = "", name: str = "id") -> Event:
@@ -208,7 +210,8 @@ def note_coordinators(history: History, random: Random, slip: Callable[[], bool]
         if commits:
             history.note(node, elsewhere(loaded(commits - slip(), 100 + commits - slip())))
         for _ in range(random.randrange(1, 6)):
-            name, status = random.choice(names), random.randrange(6)
+            name = random.choice(names)
+            status = random.randrange(6) if slip() else random.choice(NEXT_STATUSES[last[name][1]]) if name in last else 0
             if not slip():
                 history.note(node, changed(end_offset, status, coordinator_epoch=coordinator_epoch, name=name))
             log.append((end_offset, status, name))

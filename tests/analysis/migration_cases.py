@@ -12,6 +12,7 @@ from kraftsim.events.runs import OnlyRetriableErrorsExpected
 from kraftsim.events.transactional_clients import TransactionErred
 from tests.analysis.happenings import acknowledged, committed, flushed, given_by_quorum, returned, said
 from tests.analysis.history import History
+from tests.analysis.metadata_log_cases import copied
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
 MIRRORS = "zookeeper-mirrors-log"
@@ -102,6 +103,7 @@ def note_migration(history: History, random: Random, slip: Callable[[], bool]) -
     for step in range(random.randrange(1, 5)):
         last_id = first_id + 10
         for voter in ("controller-8", "controller-9"):
+            history.note(voter, copied(first_id + 1, last_id))
             if not slip():
                 history.note(voter, flushed(last_id + 1))
         if not slip():
