@@ -42,7 +42,7 @@ demo: setup ## The main job on real input: brokers and the controller are killed
 test: lint types doors ## Everything that needs no real client or Apache Kafka: checks, then tests, three lanes at a time
 ifeq ($(ARGS),)
 	$(PYTEST) tests/house
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-sockets test-simulated test-rules test-others
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target test-sockets test-simulated test-rules test-others
 else
 	$(PYTEST) -m "not interop" $(ARGS)
 endif
