@@ -10,6 +10,7 @@ Source: KIP-595; Rebello et al., Can Applications Recover from fsync Failures? (
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS, SMALL_BLOCKS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.targets import LEADER_WORD
@@ -93,14 +94,10 @@ SCENARIO = Scenario(
     controllers=3,
     brokers=1,
     settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "400",
-        "controller.quorum.election.backoff.max.ms": "200",
-        "controller.quorum.fetch.timeout.ms": "600",
+        **QUICK_SESSIONS,
+        **QUICKER_ELECTIONS,
         "metadata.max.idle.interval.ms": "50",
-        "kraftsim.producer.id.control": "resizable",
-        "kraftsim.producer.id.block.size": "10",
+        **SMALL_BLOCKS,
     },
     node_settings={name: {"log.flush.offset.checkpoint.interval.ms": "0"} for name in CONTROLLERS},
     limit_seconds=400.0,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.administrator import Administrator
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.targets import LEADER_WORD
@@ -133,10 +134,8 @@ SCENARIO = Scenario(
     controllers=3,
     brokers=2,
     settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "400",
-        "controller.quorum.election.backoff.max.ms": "200",
+        **QUICK_SESSIONS,
+        **QUICKER_ELECTIONS,
         "controller.quorum.fetch.timeout.ms": "800",
     },
     swarm=_swarm,

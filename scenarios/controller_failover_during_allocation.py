@@ -10,6 +10,7 @@ Source: KIP-730, KIP-595, org.apache.kafka.controller.ProducerIdControlManager.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_ELECTIONS, QUICK_SESSIONS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.cluster.writing import write_lines
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
@@ -115,13 +116,7 @@ SCENARIO = Scenario(
     play=play,
     faults=faults,
     controllers=3,
-    settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "500",
-        "controller.quorum.election.backoff.max.ms": "300",
-        "controller.quorum.fetch.timeout.ms": "800",
-    },
+    settings={**QUICK_SESSIONS, **QUICK_ELECTIONS},
     terrain=cluster_terrain(
         controllers=3,
         brokers=3,

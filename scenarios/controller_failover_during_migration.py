@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.migration_story import Move, migration_story
+from kraftsim.cluster.quorum_story import QUICK_ELECTIONS
 from kraftsim.cluster.scenario import Mode, Stage
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
@@ -113,11 +114,6 @@ SCENARIO = migration_story(
     go=go,
     faults=faults,
     must_exercise=("metadata-log-matching", "snapshot-equals-log"),
-    settings={
-        "controller.quorum.election.timeout.ms": "500",
-        "controller.quorum.election.backoff.max.ms": "300",
-        "controller.quorum.fetch.timeout.ms": "800",
-        "metadata.log.max.record.bytes.between.snapshots": "500",
-    },
+    settings={**QUICK_ELECTIONS, "metadata.log.max.record.bytes.between.snapshots": "500"},
     workload={"topics": 3, "ids_per_topic": 120},
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.administrator import Administrator
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.targets import LEADER_WORD
@@ -113,11 +114,8 @@ SCENARIO = Scenario(
     controllers=3,
     brokers=1,
     settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "400",
-        "controller.quorum.election.backoff.max.ms": "200",
-        "controller.quorum.fetch.timeout.ms": "600",
+        **QUICK_SESSIONS,
+        **QUICKER_ELECTIONS,
         "metadata.max.idle.interval.ms": "100",
     },
     swarm=_swarm,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_SESSIONS, SMALL_BLOCKS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.terrain import ALLOCATE_PRODUCER_IDS
@@ -101,12 +102,7 @@ SCENARIO = Scenario(
     play=play,
     faults=faults,
     swarm=draw_release,
-    settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "kraftsim.producer.id.control": "resizable",
-        "kraftsim.producer.id.block.size": "10",
-    },
+    settings={**QUICK_SESSIONS, **SMALL_BLOCKS},
     limit_seconds=600.0,
     workload=WORKLOAD,
     fewest_brokers=1,

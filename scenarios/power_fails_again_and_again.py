@@ -12,6 +12,7 @@ Source: KIP-595, KIP-630, KAFKA-10533; Pillai et al., All File Systems Are Not C
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.targets import LEADER_WORD
@@ -139,11 +140,8 @@ SCENARIO = Scenario(
     controllers=3,
     brokers=1,
     settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "400",
-        "controller.quorum.election.backoff.max.ms": "200",
-        "controller.quorum.fetch.timeout.ms": "600",
+        **QUICK_SESSIONS,
+        **QUICKER_ELECTIONS,
         "metadata.max.idle.interval.ms": "50",
     },
     swarm=_swarm,

@@ -12,6 +12,7 @@ Source: KIP-595, KAFKA-10533; Pillai et al., All File Systems Are Not Created Eq
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_SESSIONS, SMALL_BLOCKS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.targets import LEADER_WORD
@@ -210,13 +211,11 @@ SCENARIO = Scenario(
     controllers_drawn=COUNTS,
     brokers=1,
     settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
+        **QUICK_SESSIONS,
         "controller.quorum.election.backoff.max.ms": "200",
         "controller.quorum.fetch.timeout.ms": "600",
         "metadata.max.idle.interval.ms": "50",
-        "kraftsim.producer.id.control": "resizable",
-        "kraftsim.producer.id.block.size": "10",
+        **SMALL_BLOCKS,
     },
     swarm=swarm,
     limit_seconds=400.0,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_ELECTIONS, QUICK_SESSIONS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.cluster.writing import write_lines
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
@@ -112,13 +113,7 @@ SCENARIO = Scenario(
     faults=faults,
     swarm=draw_variants,
     controllers=3,
-    settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "500",
-        "controller.quorum.election.backoff.max.ms": "300",
-        "controller.quorum.fetch.timeout.ms": "800",
-    },
+    settings={**QUICK_SESSIONS, **QUICK_ELECTIONS},
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=1,

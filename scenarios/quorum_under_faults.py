@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_ELECTIONS, QUICK_SESSIONS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, Fault, OneOf
 from kraftsim.faults.targets import LEADER_WORD
@@ -315,11 +316,8 @@ SCENARIO = Scenario(
     faults=faults,
     controllers=3,
     settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "500",
-        "controller.quorum.election.backoff.max.ms": "300",
-        "controller.quorum.fetch.timeout.ms": "800",
+        **QUICK_SESSIONS,
+        **QUICK_ELECTIONS,
         "metadata.log.max.record.bytes.between.snapshots": "2000",
         "metadata.max.idle.interval.ms": "50",
         "metadata.log.segment.bytes": "4000",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.other_machine import OtherMachine
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICKER_ELECTIONS, SMALL_BLOCKS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
 from kraftsim.faults.fault import Fault
 
@@ -163,11 +164,9 @@ SCENARIO = Scenario(
     settings={
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "400",
-        "controller.quorum.election.backoff.max.ms": "200",
+        **QUICKER_ELECTIONS,
         "controller.quorum.fetch.timeout.ms": "800",
-        "kraftsim.producer.id.control": "resizable",
-        "kraftsim.producer.id.block.size": "10",
+        **SMALL_BLOCKS,
     },
     limit_seconds=400.0,
     workload=WORKLOAD,

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.terrain import FETCH
@@ -180,11 +181,9 @@ SCENARIO = Scenario(
     first_voters=4,
     brokers=2,
     settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.election.timeout.ms": "400",
+        **QUICK_SESSIONS,
+        **QUICKER_ELECTIONS,
         "controller.quorum.election.backoff.max.ms": "1000",
-        "controller.quorum.fetch.timeout.ms": "600",
         "controller.quorum.request.timeout.ms": "1000",
         "metadata.max.idle.interval.ms": "50",
         "metadata.log.segment.bytes": "600",

@@ -1,4 +1,4 @@
-"""What stories about the manners of a quorum have in common: how quick its time-outs are, and what each run of them must prove."""
+"""What stories about quorums have in common: how short their time-outs are, and what each run must prove that is about a quorum's manners."""
 
 from typing import Final
 
@@ -17,13 +17,24 @@ PROVEN: Final = (
     "producer-id-unique",
     "settles-after-heal",
 )
-SETTINGS: Final = {
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
-    "controller.quorum.election.timeout.ms": "400",
-    "controller.quorum.election.backoff.max.ms": "400",
-    "controller.quorum.fetch.timeout.ms": "600",
-    "controller.socket.timeout.ms": "1500",
-    "kraftsim.producer.id.control": "resizable",
-    "kraftsim.producer.id.block.size": "10",
+QUICK_SESSIONS: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+QUICK_ELECTIONS: Final = {
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "800",
 }
+QUICKER_ELECTIONS: Final = {
+    "controller.quorum.election.timeout.ms": "400",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "controller.quorum.fetch.timeout.ms": "600",
+}
+SMALL_BLOCKS: Final = {"kraftsim.producer.id.control": "resizable", "kraftsim.producer.id.block.size": "10"}
+"""Brokers ask for producer ids all the time."""
+SETTINGS: Final = {
+    **QUICK_SESSIONS,
+    **QUICKER_ELECTIONS,
+    "controller.quorum.election.backoff.max.ms": "400",
+    "controller.socket.timeout.ms": "1500",
+    **SMALL_BLOCKS,
+}
+"""Of the stories that prove all of that."""
