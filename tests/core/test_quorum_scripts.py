@@ -169,6 +169,7 @@ class Talk:
         "quorum_snapshot",
         "quorum_voter_joins",
         "quorum_voter_leaves",
+        "quorum_voters_taken_back",
     ],
 )
 def test_quorums_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:

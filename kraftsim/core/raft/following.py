@@ -20,6 +20,9 @@ from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
 from protocol.messages.k82_update_raft_voter import UpdateRaftVoterResponse
 from protocol.schema import Message
 
+NOT_IN_THE_LOG = -1
+"""Where voters stand that no record names."""
+
 
 def poll_follower(quorum: Quorum, role: Follower, now_ms: int) -> int:
     """Fetch from the leader, again and again. Returns when to look again."""
@@ -157,7 +160,7 @@ def take_control_records(quorum: Quorum, batch: RecordBatch) -> None:
         elif isinstance(message, VotersRecord):
             voters = voter_set_of(message)
             quorum.voters.add_voters(record.offset, voters)
-            quorum.note(VotersChanged(offset=record.offset, voters=",".join(map(str, voters.ids)), kraft_version=quorum.voters.kraft_version))
+            _note_voters(quorum)
 
 
 def _fetch_from_leader(quorum: Quorum, role: Follower, now_ms: int) -> None:
@@ -242,9 +245,18 @@ def _truncate(quorum: Quorum, theirs: Diverging) -> None:
     if end_offset < (log.high_watermark or 0) or end_offset < log.start_offset:
         raise FatalQuorumError(f"the leader of epoch {quorum.epoch} wants the log cut at {end_offset}, below what is committed")
     log.truncate_to(end_offset)
-    quorum.voters.truncate_to(end_offset)
     quorum.note(MetadataTruncated(leader_epoch=quorum.epoch, end_offset=end_offset))
+    former_offset = quorum.voters.latest_offset
+    quorum.voters.truncate_to(end_offset)
+    if quorum.voters.latest_offset != former_offset:
+        _note_voters(quorum)
     quorum.effects.append(Truncate(end_offset))
+
+
+def _note_voters(quorum: Quorum) -> None:
+    voters, offset = quorum.voters, quorum.voters.latest_offset
+    ids = ",".join(map(str, voters.latest.ids))
+    quorum.note(VotersChanged(offset=NOT_IN_THE_LOG if offset is None else offset, voters=ids, kraft_version=voters.kraft_version))
 
 
 def _learn_high_watermark(quorum: Quorum, leaders: int) -> None:
