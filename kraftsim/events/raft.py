@@ -145,6 +145,13 @@ class SnapshotWritten(Event):
     size_bytes: int
 
 
+class SnapshotFetched(Event):
+    """A snapshot of the leader is whole on a replica's disk, under its name; the log has yet to give way to it."""
+
+    end_offset: int
+    epoch: int
+
+
 class SnapshotLoaded(Event):
     """A replica took over a snapshot in place of its log."""
 
@@ -153,7 +160,10 @@ class SnapshotLoaded(Event):
 
 
 class VotersChanged(Event):
-    """The voters that count are others; ids are comma-separated. An offset of -1 is the snapshot of the formatting."""
+    """The voters that count are others, or those of before again: what named others was cut off. Ids are comma-separated.
+
+    The offset is that of the record that names them; -1 is the snapshot of the formatting, or a configuration that no record has changed yet.
+    """
 
     offset: int
     voters: str
@@ -171,3 +181,11 @@ class FinalMetadata(Event):
     end_offset: int
     epoch: int
     digest: str
+
+
+class FinalMetadataLog(Event):
+    """Up to where a controller's disk has the metadata log, in one piece or by a snapshot, when the run is over; it begins at `first_offset`."""
+
+    controller: str
+    first_offset: int
+    end_offset: int

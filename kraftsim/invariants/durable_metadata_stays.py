@@ -1,13 +1,15 @@
-"""What a replica of the metadata log has once told to be durable it still has when it is back, less what was cut since.
+"""What a replica of the metadata log has once told to be durable it still has when it is back and when the run is over, less what was cut since.
 
-A replica tells first of all what it has read back. A loss of power takes what was not flushed, and nothing else; a disk that loses or changes what it
-has flushed is another matter: of a host that a fault did that to nothing is expected any more. A broker that migrates deletes its copy as it starts.
-Source: KIP-595 (a voter acknowledges what it has flushed), the persistent state of Raft (Ongaro and Ousterhout 2014, figure 2).
+A replica tells first of all what it has read back; when the run is over its disk is read, as far as the log is in one piece there. A snapshot that
+was fetched whole counts as all that it covers, whether the log has given way to it or not. A loss of power takes what was not flushed, and nothing
+else; a disk that loses or changes what it has flushed is another matter: of a host that a fault did that to nothing is expected any more. A broker
+that migrates deletes its copy as it starts.
+Source: KIP-595 (a voter acknowledges what it has flushed), KIP-630, the persistent state of Raft (Ongaro and Ousterhout 2014, figure 2).
 """
 
 from kraftsim.events.event import Event
 from kraftsim.events.migration import MetadataCopyForgotten
-from kraftsim.events.raft import MetadataFlushed, MetadataTruncated, SnapshotLoaded
+from kraftsim.events.raft import FinalMetadataLog, MetadataFlushed, MetadataTruncated, SnapshotFetched, SnapshotLoaded
 from kraftsim.events.runs import FaultFired
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.spoilt_disks import SPOILT_CTE, SpoiltDisks
@@ -32,7 +34,7 @@ class ToldToBeDurable:
         match event:
             case FaultFired():
                 self._spoilt.learn(event)
-            case SnapshotLoaded(end_offset=end_offset):
+            case SnapshotFetched(end_offset=end_offset) | SnapshotLoaded(end_offset=end_offset):
                 self._durable[node] = (end_offset, envelope.event_id)
             case MetadataCopyForgotten():
                 self._durable[node] = (0, envelope.event_id)
@@ -43,30 +45,39 @@ class ToldToBeDurable:
                 is_back = self._incarnations.get(node) != envelope.incarnation
                 self._incarnations[node] = envelope.incarnation
                 if is_back and before is not None and not self._spoilt.has(node):
-                    return self._compare(envelope, end_offset, *before)
+                    return self._compare(envelope, f"{node} is back with", end_offset, *before)
+            case FinalMetadataLog(controller=controller, end_offset=end_offset) if controller in self._durable and not self._spoilt.has(controller):
+                told = self._durable[controller]
+                self._durable[controller] = (end_offset, envelope.event_id)
+                return self._compare(envelope, f"the disk of {controller} has", end_offset, *told)
         return None
 
     def finish(self) -> Verdict:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _compare(self, envelope: Envelope, end_offset: int, told: int, told_by: str) -> Violation | None:
+    def _compare(self, envelope: Envelope, found: str, end_offset: int, told: int, told_by: str) -> Violation | None:
         self._findings.examined += 1
         if end_offset >= told:
             return None
-        message = f"{envelope.node} is back with everything before {end_offset}, and had told that everything before {told} was durable"
+        message = f"{found} everything before {end_offset}, and everything before {told} had been told to be durable"
         return self._findings.violation(envelope.event_id, message, told_by, envelope.event_id)
 
 
 _BACK = f"""
     WITH told AS (
         SELECT
-            run, node, incarnation, n, position, end_offset, 1 AS is_anew,
+            run, node, concat(node, '.', incarnation, '.', n) AS key, concat(node, ' is back with') AS found, position, end_offset, 1 AS is_anew,
             row_number() OVER (PARTITION BY run, node, incarnation ORDER BY position) AS turn
         FROM metadata_flushed
-        UNION ALL SELECT run, node, incarnation, n, position, end_offset, 1 AS is_anew, 0 AS turn FROM snapshot_loaded
-        UNION ALL SELECT run, node, incarnation, n, position, 0 AS end_offset, 1 AS is_anew, 0 AS turn FROM metadata_copy_forgotten
-        UNION ALL SELECT run, node, incarnation, n, position, end_offset, 0 AS is_anew, 0 AS turn FROM metadata_truncated
+        UNION ALL SELECT run, node, '' AS key, '' AS found, position, end_offset, 1 AS is_anew, 0 AS turn FROM snapshot_fetched
+        UNION ALL SELECT run, node, '' AS key, '' AS found, position, end_offset, 1 AS is_anew, 0 AS turn FROM snapshot_loaded
+        UNION ALL SELECT run, node, '' AS key, '' AS found, position, 0 AS end_offset, 1 AS is_anew, 0 AS turn FROM metadata_copy_forgotten
+        UNION ALL SELECT run, node, '' AS key, '' AS found, position, end_offset, 0 AS is_anew, 0 AS turn FROM metadata_truncated
+        UNION ALL SELECT
+            run, controller AS node, concat(node, '.', incarnation, '.', n) AS key, concat('the disk of ', controller, ' has') AS found,
+            position, end_offset, 1 AS is_anew, 1 AS turn
+        FROM final_metadata_log
     ), staged AS (
         SELECT *, sum(is_anew) OVER (PARTITION BY run, node ORDER BY position) AS stage FROM told
     ), state AS (
@@ -82,7 +93,7 @@ _BACK = f"""
             lag(told_position) OVER (PARTITION BY run, node ORDER BY position) AS told_before
         FROM state
     ), {SPOILT_CTE}, back AS (
-        SELECT o.run, o.node, o.incarnation, o.n, o.position, o.end_offset, o.durable_before, o.told_before
+        SELECT o.run, o.key, o.found, o.position, o.end_offset, o.durable_before, o.told_before
         FROM ordered AS o LEFT JOIN spoilt AS s ON s.run = o.run AND s.target = o.node AND s.position < o.position
         WHERE o.turn = 1 AND o.durable_before IS NOT NULL AND s.position IS NULL
     )
@@ -91,19 +102,17 @@ _BACK = f"""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="What a replica of the metadata log has told to be durable it still has when it is back.",
+    rule="What a replica of the metadata log has told to be durable it still has when it is back, and when the run is over.",
     source="KIP-595",
-    watches=(MetadataFlushed, MetadataTruncated, SnapshotLoaded, MetadataCopyForgotten, FaultFired),
+    watches=(MetadataFlushed, MetadataTruncated, SnapshotFetched, SnapshotLoaded, MetadataCopyForgotten, FinalMetadataLog, FaultFired),
     check=ToldToBeDurable,
     examined=f"{_BACK} SELECT run, count(*) FROM back GROUP BY run",
     violations=f"""
         {_BACK}
         SELECT
             run,
-            concat(node, '.', incarnation, '.', n) AS key,
-            concat(
-                node, ' is back with everything before ', end_offset, ', and had told that everything before ', durable_before, ' was durable'
-            ) AS message,
+            key,
+            concat(found, ' everything before ', end_offset, ', and everything before ', durable_before, ' had been told to be durable') AS message,
             told_before AS first_witness,
             position AS second_witness
         FROM back WHERE end_offset < durable_before

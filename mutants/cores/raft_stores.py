@@ -13,8 +13,10 @@ _files = Workshop("raft stores", "kraftsim.node.segment_files")
 _scan = Workshop("raft stores", "kraftsim.node.segment_scan")
 
 SLOW_DISKS = ("power_fails_on_slow_disks",)
+FALL_BEHIND = ("power_fails_while_disks_fall_behind",)
 NOT_TRUSTED = ("a_disk_cannot_be_trusted",)
 QUIET = ("changes_in_a_quiet_cluster",)
+TOO_SHORT = ("time_outs_are_too_short",)
 
 CORE = Core(
     mutants=(
@@ -38,6 +40,7 @@ CORE = Core(
             "self.truncate_to(end_offset if gap is None else gap)",
             "pass",
             "a log with a hole in it",
+            scenarios=FALL_BEHIND,
         ),
         _store.mutant(
             "recovery-point-ahead-of-a-cut",
@@ -69,6 +72,7 @@ CORE = Core(
             "return last_epoch < snapshot.epoch or self._log.log_end_offset < snapshot.end_offset",
             "return False",
             "a log that ends before its snapshot",
+            scenarios=FALL_BEHIND,
         ),
         _store.mutant(
             "epoch-file-forgotten",
@@ -128,6 +132,7 @@ CORE = Core(
             "self._epoch_to_lead is not None and self.replica.is_leader and self.quorum.epoch == self._epoch_to_lead and",
             "self._epoch_to_lead is not None and",
             "a controller acts that leads no more",
+            scenarios=TOO_SHORT,
         ),
         _node.mutant(
             "applies-again-after-leading",
@@ -248,6 +253,7 @@ CORE = Core(
             "await self._files.log_file(segment.base_offset).flush()",
             "pass",
             "a loss of power brings back what was cut, in front of what is durable behind it",
+            scenarios=FALL_BEHIND,
         ),
         _log.mutant(
             "flushes-no-names", "PartitionLog.settle_cut", "await self._files.flush_names()", "pass", "a loss of power takes a whole segment"

@@ -3,7 +3,7 @@
 from kraftsim.events.migration import MetadataCopyForgotten
 from kraftsim.events.raft import RaftRoleChanged
 from kraftsim.events.runs import FaultFired
-from tests.analysis.happenings import cut, flushed, loaded, stored
+from tests.analysis.happenings import cut, flushed, left, loaded, stored
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
 STAYS = "durable-metadata-stays"
@@ -35,6 +35,11 @@ DURABLE_METADATA_ROWS: list[Row] = [
     ("another's disk has rotted", STAYS, [*on("a", flushed(9)), *on("harness", spoilt("b")), ("a", 2, flushed(3))], VIOLATED, 1, ("a.2.0",), ()),
     ("it was slow", STAYS, [*on("a", flushed(9)), *on("harness", spoilt("a", "slow-disk")), ("a", 2, flushed(3))], VIOLATED, 1, ("a.2.0",), ()),
     ("rotted later", STAYS, [*on("a", flushed(9)), ("a", 2, flushed(3)), *on("harness", spoilt("a"))], VIOLATED, 1, ("a.2.0",), ()),
+    ("all of it on the disk", STAYS, [*on("a", flushed(9)), *on("final", left(12))], OK, 1),
+    ("a hole on the disk", STAYS, [*on("a", flushed(9)), *on("final", left(7))], VIOLATED, 1, ("final.1.0",), (("a.1.0", "final.1.0"),)),
+    ("as much on the disk as was left by a cut", STAYS, [*on("a", flushed(9), cut(7)), *on("final", left(7))], OK, 1),
+    ("a disk of one that told nothing", STAYS, [*on("b", flushed(9)), *on("final", left(7))], VACUOUS, 0),
+    ("a disk that has rotted", STAYS, [*on("a", flushed(9)), *on("harness", spoilt("a")), *on("final", left(7))], VACUOUS, 0),
     # --- epoch, leader and vote
     ("the same vote", TAKEN_UP, [*on("a", begun(0), stored(2, 102)), ("a", 2, begun(2, voted_id=102)), ("a", 3, begun(2, -1, 102))], OK, 2),
     ("the vote is gone", TAKEN_UP, [*on("a", stored(2, 102)), ("a", 2, begun(2))], VIOLATED, 1, ("a.2.0",), (("a.1.0", "a.2.0"),)),

@@ -6,6 +6,7 @@ from kraftsim.events.partitions import BatchAppended, FinalBatch, FinalLog, Fina
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
 from kraftsim.events.raft import (
     FinalMetadata,
+    FinalMetadataLog,
     HighWatermarkMoved,
     LeaderLogHeld,
     MetadataFlushed,
@@ -160,6 +161,11 @@ def cut(end_offset: int) -> MetadataTruncated:
 
 def loaded(end_offset: int) -> SnapshotLoaded:
     return SnapshotLoaded(end_offset=end_offset, epoch=1)
+
+
+def left(end_offset: int, *, controller: str = "a") -> FinalMetadataLog:
+    """The disk of a controller holds its metadata log from the beginning up to here."""
+    return FinalMetadataLog(controller=controller, first_offset=0, end_offset=end_offset)
 
 
 def said(from_offset: int, end_offset: int, digest: str, *, epoch: int = 1, controller: str = "a") -> FinalMetadata:

@@ -33,6 +33,7 @@ from tests.analysis.happenings import (
     final_record,
     flushed,
     holds,
+    left,
     loaded,
     received,
     registered,
@@ -225,6 +226,7 @@ def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> N
         note(follower, written(leader_epoch, end_offset, previous_epoch=leader_epoch))
         note(follower, random.choice((cut, loaded))(high_watermark - (3 if slip() else 0)))
         note(follower, flushed(end_offset))
+    history.note("final", left(end_offset - (2 if slip() else 0), controller=random.choice(nodes)))
     history.note("final", said(0, end_offset, "x"))
     history.note("final", said(1, end_offset, "y" if slip() else "x"))
 

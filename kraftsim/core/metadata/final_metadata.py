@@ -1,4 +1,4 @@
-"""What the controllers' disks say of the cluster when a run is over, read from the bytes of their logs and snapshots: the judge of snapshots.
+"""What the controllers' disks say of the cluster when a run is over, read from the bytes of their logs and snapshots: the judge of both.
 
 Nothing here trusts a node's memory or parts: records are folded with the image of Kafka as it should be, whatever bugs the nodes had.
 Source: KIP-630, org.apache.kafka.image.MetadataImage.
@@ -12,7 +12,7 @@ from typing import Final
 
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.snapshot import snapshot_records
-from kraftsim.events.raft import FinalMetadata
+from kraftsim.events.raft import FinalMetadata, FinalMetadataLog
 from protocol.batches import RecordBatch, split_batches
 from protocol.control_records import SnapshotHeaderRecord, parse_control_record
 from protocol.disk.file_names import parse_metadata_snapshot_name
@@ -45,8 +45,8 @@ class _Disk:
         return found
 
 
-def final_metadata_events(files: Mapping[str, bytes]) -> Iterator[FinalMetadata]:
-    """Yield what each disk says where any snapshot ends and where its own log does: by its log alone, and by each snapshot and the log behind it.
+def final_metadata_events(files: Mapping[str, bytes]) -> Iterator[FinalMetadata | FinalMetadataLog]:
+    """Yield how far each log goes, and what it says at its end and where any snapshot ends: by itself, and by each snapshot and what follows.
 
     `files` maps 'NODE/__cluster_metadata-0/FILE' to bytes; other paths are ignored.
     """
@@ -54,6 +54,10 @@ def final_metadata_events(files: Mapping[str, bytes]) -> Iterator[FinalMetadata]
     places = {end_offset for disk in disks.values() for end_offset in disk.snapshots}  # for membership only, never iterated
     for node, disk in disks.items():
         batches = disk.batches()
+        if disk.segments:
+            first_offset = batches[0].base_offset if batches else int(min(disk.segments)[0].removesuffix(".log"))
+            end_offset = max(batches[-1].next_offset if batches else first_offset, *disk.snapshots, BEGINNING)
+            yield FinalMetadataLog(controller=node, first_offset=first_offset, end_offset=end_offset)
         for from_offset in (BEGINNING, *sorted(disk.snapshots)):
             snapshot = disk.snapshots.get(from_offset)
             if snapshot is not None or (batches and batches[0].base_offset == BEGINNING):

@@ -14,7 +14,7 @@ from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, RaftLog, SnapshotId
 from kraftsim.core.raft.voter_set import VoterHistory, VoterSet, voter_set_of
 from kraftsim.events.nodes import DiskFailed
-from kraftsim.events.raft import MetadataWritten, QuorumStateStored
+from kraftsim.events.raft import MetadataWritten, QuorumStateStored, SnapshotFetched
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.log import FlushedRecordsMissing, PartitionLog
@@ -259,6 +259,7 @@ class MetadataStore:
         Raises DamagedSnapshot; then nothing has changed.
         """
         await self.snapshots.finish_fetched(snapshot)
+        self._world.note(SnapshotFetched(end_offset=snapshot.end_offset, epoch=snapshot.epoch))
         async with self._changing:
             await self._lower_recovery_point(snapshot.end_offset)
             self._log.begin_at(snapshot.end_offset)

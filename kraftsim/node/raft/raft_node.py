@@ -448,7 +448,8 @@ class RaftNode:
         if self._applied_end_offset < committed:
             offset = self._applied_end_offset
             batches = self._fresh.take(offset, committed) or tuple(split_batches(self.store.read(offset, APPLY_BYTES, committed)))
-            assert batches and batches[-1].next_offset <= committed, f"the log has no whole batches from {offset} to {committed}"
+            is_whole = bool(batches) and batches[0].base_offset <= offset and batches[-1].next_offset <= committed
+            assert is_whole, f"the log has no whole batches from {offset} to {committed}"
             await self._listener.on_committed(batches)
             self._applied_end_offset = batches[-1].next_offset
             if self._applied_end_offset != self.high_watermark:
