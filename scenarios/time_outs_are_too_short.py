@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.quorum_story import QUICK_SESSIONS, SMALL_BLOCKS
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.targets import LEADER_WORD
@@ -113,12 +114,10 @@ SCENARIO = Scenario(
     controllers_drawn=(3, 3, 5),
     brokers=1,
     settings={
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
+        **QUICK_SESSIONS,
         "controller.quorum.fetch.timeout.ms": str(FETCH_MS),
         "metadata.max.idle.interval.ms": "20",
-        "kraftsim.producer.id.control": "resizable",
-        "kraftsim.producer.id.block.size": "10",
+        **SMALL_BLOCKS,
     },
     swarm=swarm,
     limit_seconds=400.0,
