@@ -89,6 +89,20 @@ async def test_a_refused_flush_reaches_everybody_who_shared_it(open_world, monke
     assert [getattr(result, "errno", None) for result in results] == [errno.EIO] * 3
 
 
+async def test_a_flush_that_waits_behind_another_one_fails_when_the_disk_is_closed(open_world):
+    """A node that goes down in the middle of a flush has nobody left to begin the next one; that is no mistake of anybody's."""
+    mistakes: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: mistakes.append(context))
+    disk = open_world().disk
+    file = disk.open("a")
+    flushes = [asyncio.ensure_future(file.flush()) for _ in range(2)]
+    await asyncio.sleep(0)
+    disk.close()
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(*flushes, return_exceptions=True)
+    assert [getattr(result, "errno", None) for result in results] == [None, errno.EBADF] and not mistakes
+
+
 async def test_a_file_may_be_closed_while_a_flush_runs(open_world):
     file = open_world().disk.open("a")
     file.append([b"x"])

@@ -181,7 +181,11 @@ class RealFile:
         self._running = None
         if self._next is not None:
             self._running, self._next = self._next, None
-            self._start_sync(loop, self._opened or descriptor, self._running)
+            try:
+                self._start_sync(loop, self._opened or descriptor, self._running)
+            except RuntimeError:  # the disk's threads are gone: the node went down while a flush waited behind another one
+                self._running.set_exception(OSError(errno.EBADF, "the disk is closed", self.path))
+                self._running = None
         if result.done():
             return
         if done.cancelled():
