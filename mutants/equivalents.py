@@ -11,7 +11,6 @@ EQUIVALENT: Final[Mapping[str, str]] = {
     "following._learn_high_watermark/bound-1": "the quorum passes over a high watermark that is no news",
     "following._append/left-out-6": "only brokers need not flush, and how far a log is durable is asked of leaders and of those who must",
     "following._truncate/both-1": "the log asserts the same two things one line below: whoever would cut what is committed ends in either case",
-    "following._truncate/swapped-1": "offsets and voters are cut each by itself",
     "log.PartitionLog.flush/bound-1": "the segments that are looked at then have been flushed, and are passed over two lines below",
     "log.PartitionLog.flush/bound-2": "a segment that was flushed to its end is flushed once more, which changes nothing",
     "snapshot_files.SnapshotFiles._name/left-out-2": "a file that stays open breaks no promise",

@@ -61,8 +61,8 @@ CORE = Core(
         _store.mutant(
             "log-gives-way-before-the-snapshot",
             "MetadataStore.install",
-            "await self.snapshots.finish_fetched(snapshot)\n        async with self._changing:",
-            "self._log.begin_at(snapshot.end_offset)\n        await self.snapshots.finish_fetched(snapshot)\n        async with self._changing:",
+            "await self.snapshots.finish_fetched(snapshot)",
+            "self._log.begin_at(snapshot.end_offset)\n        await self.snapshots.finish_fetched(snapshot)",
             "a crash leaves neither log nor snapshot",
             scenarios=SLOW_DISKS,
         ),

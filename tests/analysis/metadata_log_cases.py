@@ -14,6 +14,7 @@ NOTED = "metadata-copies-noted"
 IN_ORDER = "leader-log-in-order"
 GROWS = "high-watermark-monotonic"
 COUNT = "voters-count-when-written"
+NO_MORE = "cut-voters-count-no-more"
 
 
 def appended_by_leader(first_offset: int, last_offset: int) -> MetadataAppended:
@@ -37,13 +38,18 @@ def goes_by(offset: int) -> VotersChanged:
 
 
 def note_voters(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a leader change the voters, and another controller copy that, mostly going by them."""
+    """Let a leader change the voters, another controller copy that, and both cut it off, mostly going by what their logs say."""
     for offset in range(900, 900 + random.randrange(1, 4)):
         for node, note in (("controller-6", other_voters), ("controller-7", copied_alone)):
             history.note(node, note(offset))
             if not slip():
                 history.note(node, goes_by(offset))
             history.note(node, written(1, offset))
+    for node in ("controller-6", "controller-7"):
+        history.note(node, cut(offset))
+        if not slip():
+            history.note(node, goes_by(offset - 1))
+        history.note(node, written(2, offset, previous_epoch=1))
 
 
 def copied_alone(offset: int) -> MetadataReplicated:
@@ -113,6 +119,16 @@ METADATA_LOG_ROWS: list[Row] = [
     ),
     ("another record of another epoch", COUNT, [*on("a", other_voters(4), goes_by(4), written(1, 4)), *on("b", written(2, 4))], OK, 1),
     ("voters that do not change", COUNT, on("a", appended_by_leader(4, 4), written(1, 4)), VACUOUS, 0),
+    # --- voters that count no more
+    ("back to those before", NO_MORE, on("a", goes_by(4), cut(4), goes_by(-1), written(2, 4)), OK, 1),
+    ("they count still", NO_MORE, on("a", goes_by(4), cut(4), written(2, 4)), VIOLATED, 1, ("a.1.1",), (("a.1.1", "a.1.2"),)),
+    ("they count still, and are said again", NO_MORE, on("a", goes_by(4), cut(4), goes_by(4), written(2, 4)), VIOLATED, 1, ("a.1.1",), ()),
+    ("those before were cut, too", NO_MORE, on("a", goes_by(2), goes_by(4), cut(2), goes_by(2), written(2, 2)), VIOLATED, 1, ("a.1.2",), ()),
+    ("cut twice", NO_MORE, on("a", goes_by(4), cut(4), cut(3), goes_by(3), written(2, 3)), VIOLATED, 2, ("a.1.2",), (("a.1.2", "a.1.4"),)),
+    ("a cut behind them", NO_MORE, on("a", goes_by(4), cut(5), written(2, 5)), VACUOUS, 0),
+    ("those of another", NO_MORE, [*on("b", goes_by(4)), *on("a", cut(4), written(2, 4))], VACUOUS, 0),
+    ("those of a former life", NO_MORE, [*on("a", goes_by(4)), ("a", 2, cut(4)), ("a", 2, written(2, 4))], VACUOUS, 0),
+    ("nothing is written any more", NO_MORE, [*on("a", goes_by(4), cut(4)), ("a", 2, written(2, 4))], OK, 1),
     # --- high watermarks and snapshots
     ("beyond a snapshot", GROWS, on("a", committed(1, 5), loaded(9), committed(1, 10)), OK, 2),
     ("a snapshot's end is no news", GROWS, on("a", loaded(9), committed(1, 9)), VIOLATED, 1, ("a.1.1",), (("a.1.0", "a.1.1"),)),

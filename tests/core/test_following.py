@@ -12,8 +12,9 @@ from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.replica import RaftReplica
 from kraftsim.core.raft.roles import Follower, Leader, Resigned
-from kraftsim.core.raft.voter_set import ReplicaKey
-from kraftsim.events.raft import MetadataReplicated
+from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey
+from kraftsim.events.event import Event
+from kraftsim.events.raft import MetadataReplicated, VotersChanged
 from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
@@ -221,6 +222,18 @@ def test_a_snapshot_is_whole_with_its_last_piece() -> None:
         assert [type(effect) for effect in effects] == [do.WriteSnapshotPiece] + [do.FinishSnapshot] * (position == 80)
     following.on_snapshot_installed(quorum, SnapshotId(7, 2), None, 0)
     assert (quorum.log.start_offset, quorum.log.end, quorum.log.high_watermark, quorum.log.flushed_end_offset) == (7, (2, 7), 7, 7)
+
+
+def test_a_snapshot_that_names_other_voters_says_so() -> None:
+    """Whoever takes it in goes by them; where they are the same, nothing has changed."""
+    quorum = follower(1)
+    noted: list[Event] = []
+    quorum.note = noted.append
+    all_three = quorum.voters.latest
+    following.on_snapshot_installed(quorum, SnapshotId(7, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS)
+    following.on_snapshot_installed(quorum, SnapshotId(8, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS)
+    told = [event for event in noted if isinstance(event, VotersChanged)]
+    assert told == [VotersChanged(offset=6, voters="1,2", kraft_version=DYNAMIC_VOTERS)]
 
 
 # Leading --------------------------------------------------------------------------------------------------------------------------------------

@@ -122,11 +122,14 @@ def on_snapshot_refused(quorum: Quorum, node_id: int, now_ms: int) -> None:
 def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> list[SnapshotId]:
     """The log begins with a snapshot now, which may name the voters. Returns the older snapshots, which go."""
     gone = quorum.log.begin_at(snapshot)
+    former = quorum.voters.latest
     quorum.voters.clear()
     if voters is not None:
         quorum.voters.add_version(snapshot.end_offset - 1, kraft_version)
         quorum.voters.add_voters(snapshot.end_offset - 1, voters)
     quorum.note(SnapshotLoaded(end_offset=snapshot.end_offset, epoch=snapshot.epoch))
+    if quorum.voters.latest != former:
+        _note_voters(quorum)
     if isinstance(quorum.role, Follower):
         quorum.role.snapshot_fetch = None
     return gone
