@@ -6,6 +6,8 @@ _leadership = Workshop("raft", "kraftsim.core.raft.leadership")
 _leading = Workshop("raft", "kraftsim.core.raft.leading")
 _serving = Workshop("raft", "kraftsim.core.raft.serving")
 
+TOO_SHORT = ("time_outs_are_too_short",)
+
 CORE = Core(
     mutants=(
         _leadership.mutant("commits-what-one-has", "Leadership.high_watermark", "ends[len(ends) // 2]", "ends[0]", "committed without a majority"),
@@ -75,8 +77,8 @@ CORE = Core(
             "on_written",
             "quorum.effects.append(WakeFetches())",
             "pass",
-            "followers hear of a record half a second late",
-            equivalent="only slower: the Fetch that waits comes back by itself after 500 ms and finds the record",
+            "followers hear of a record half a second late: too late for short time-outs",
+            scenarios=TOO_SHORT,
         ),
         _leading.mutant(
             "tells-the-voters-nothing",
