@@ -15,11 +15,11 @@ from types import TracebackType
 
 import msgspec
 
-from kraftsim.campaign.errand import OK, USUAL, Errand, Terms, errands_of, names_of
-from kraftsim.campaign.repeat import Answer
-from kraftsim.campaign.summary import FaultCounts, add_faults
+from kraftsim.campaign.errand import USUAL, Done, Errand, Terms, errands_of, names_of
+from kraftsim.campaign.summary import FaultCounts, add_faults, found_lines
 from kraftsim.campaign.sweep import Progress, Report
 from kraftsim.explore.divergence import compare
+from kraftsim.explore.result import RunResult
 
 HASH_SEEDS = ("0", "12345")
 PLAYERS = tuple((hash_seed, is_backwards) for hash_seed in HASH_SEEDS for is_backwards in (False, True))
@@ -37,15 +37,15 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What comparing gave. `seeds` counts those that were compared, each of them played once by each process; `unclean`
-    of them ended in a violation or broke off, which is another matter."""
+    """What comparing gave. `seeds` counts those that were compared, each of them played once by each process; `found` holds
+    the runs that were not clean, each as its first process played it."""
 
     scenarios: tuple[str, ...]
     seeds: int
     plays: int
     events: int
-    unclean: int
     differing: tuple[Difference, ...]
+    found: tuple[RunResult, ...]
     faults: FaultCounts
     simulated_seconds: float
     cpu_seconds: float
@@ -56,12 +56,12 @@ class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
         text = [
             f"{', '.join(self.scenarios)}: {len(self.differing)} of {self.seeds} seeds differ between {len(PLAYERS)} processes under hash seeds"
             f" {' and '.join(HASH_SEEDS)}; {self.plays} plays, {self.events} events, {armed} faults armed, {fired} fired, {bit} bit,"
-            f" {self.unclean} not clean, {self.simulated_seconds:.0f} simulated seconds in {self.cpu_seconds:.0f} CPU seconds"
+            f" {len(self.found)} not clean, {self.simulated_seconds:.0f} simulated seconds in {self.cpu_seconds:.0f} CPU seconds"
         ]
         for each in self.differing:
             text.append(f"  {each.scenario}, seed {each.seed}: {', '.join(f'{name} {digest}' for name, digest in each.sha256.items())}")
             text += [f"    {line}" for line in each.parting]
-        return text
+        return text + found_lines(self.found)
 
 
 class Player:
@@ -95,7 +95,7 @@ class Player:
             self._process.stdin.write(msgspec.json.encode(errand) + b"\n")
         self._process.stdin.flush()
 
-    def answers(self, count: int) -> list[Answer]:
+    def answers(self, count: int) -> list[Done]:
         """Return what came of what it was told, in the order of the seeds. Raises RuntimeError if the process died."""
         assert self._process.stdout is not None, "it is a pipe"
         found = []
@@ -103,7 +103,7 @@ class Player:
             line = self._process.stdout.readline()
             if not line:
                 raise RuntimeError(f"a process that played seeds died ({self.name}); what it said is above")
-            found.append(msgspec.json.decode(line, type=Answer))
+            found.append(msgspec.json.decode(line, type=Done))
         return found[::-1] if self._is_backwards else found
 
 
@@ -112,15 +112,15 @@ class _Compared:
     """One seed, played by all."""
 
     errand: Errand
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, Done]
 
     @property
-    def first(self) -> Answer:
+    def first(self) -> Done:
         return next(iter(self.answers.values()))
 
     @property
     def is_same(self) -> bool:
-        return len({answer.sha256 for answer in self.answers.values()}) == 1
+        return len({answer.result.events_sha256 for answer in self.answers.values()}) == 1
 
 
 def check_identity(
@@ -140,19 +140,21 @@ def check_identity(
     progress = Progress(total=len(errands))
     differing: list[Difference] = []
     faults: FaultCounts = {}
-    events = plays = unclean = 0
+    found: list[RunResult] = []
+    events = plays = 0
     with ExitStack() as stack:
         players = [stack.enter_context(Player(*player)) for player in PLAYERS]
         for compared in _compared(players, errands, is_over):
             answers = compared.answers.values()
             progress.seeds += 1
             progress.cpu_seconds += sum(answer.cpu_seconds for answer in answers)
-            progress.simulated_seconds += sum(answer.seconds for answer in answers)
+            progress.simulated_seconds += sum(answer.result.seconds for answer in answers)
             progress.violated += not compared.is_same
             plays += len(answers)
-            events += compared.first.event_count
-            unclean += compared.first.outcome != OK
-            add_faults(faults, compared.first.faults)
+            events += compared.first.result.event_count
+            add_faults(faults, compared.first.result.faults)
+            if not compared.first.is_clean:
+                found.append(compared.first.result)
             if not compared.is_same:
                 differing.append(_difference(players, compared))
             if report is not None:
@@ -162,8 +164,8 @@ def check_identity(
         seeds=progress.seeds,
         plays=plays,
         events=events,
-        unclean=unclean,
         differing=tuple(differing),
+        found=tuple(found),
         faults=dict(sorted(faults.items())),
         simulated_seconds=progress.simulated_seconds,
         cpu_seconds=progress.cpu_seconds,
@@ -186,13 +188,12 @@ def _difference(players: Sequence[Player], compared: _Compared) -> Difference:
     """Play the seed again in the two processes that differed, keeping both runs, and find where they part."""
     answers = compared.answers
     one = players[0]
-    other = next(player for player in players if answers[player.name].sha256 != answers[one.name].sha256)
+    other = next(player for player in players if answers[player.name].result.events_sha256 != answers[one.name].result.events_sha256)
     with tempfile.TemporaryDirectory(prefix="kraftsim-identity-") as scratch:
         kept = [Path(scratch) / name for name in ("a", "b")]
         for player, out in zip((one, other), kept, strict=True):
             player.tell([msgspec.structs.replace(compared.errand, out=str(out))])
             player.answers(1)
         parting = tuple(compare(kept[0], kept[1]).lines()[2:])
-    return Difference(
-        scenario=compared.errand.name, seed=compared.errand.seed, sha256={name: answer.sha256 for name, answer in answers.items()}, parting=parting
-    )
+    digests = {name: answer.result.events_sha256 for name, answer in answers.items()}
+    return Difference(scenario=compared.errand.name, seed=compared.errand.seed, sha256=digests, parting=parting)

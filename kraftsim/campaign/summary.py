@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from kraftsim.campaign.errand import OK, VIOLATED, Done
+from kraftsim.campaign.errand import FAILED, OK, VIOLATED, Done
 from kraftsim.cluster.scenario import scenario
 from kraftsim.explore.result import RunResult
 
@@ -49,16 +49,7 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
         ]
         text += _table(self.faults, self.idle_kinds)
         text += [f"  {name} was never exercised: this campaign says nothing about it" for name in self.unexercised]
-        for run in self.found[:FOUND_SHOWN_MAX]:
-            text.append(f"  seed {run.seed}: {', '.join(run.invariants_violated) or run.outcome}")
-            text += [f"    {line}" for line in run.violations[:3]]
-            if run.trouble is not None:
-                text.append(f"    {run.trouble}")
-            text.append(f"    replay: {run.command}")
-            if run.out is not None:
-                text.append(f"    kept in {run.out}; make it smaller: kraftsim shrink {run.out}")
-        if len(self.found) > FOUND_SHOWN_MAX:
-            text.append(f"  ... and {len(self.found) - FOUND_SHOWN_MAX} more: see --json")
+        text += found_lines(self.found)
         return text
 
 
@@ -75,7 +66,7 @@ class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_violations(self) -> bool:
         """Tell whether an invariant was violated, or a run broke off."""
-        return any(run.outcome in (VIOLATED, "failed") for sweep in self.sweeps for run in sweep.found)
+        return any(has_violations(sweep.found) for sweep in self.sweeps)
 
     @property
     def is_inconclusive(self) -> bool:
@@ -90,6 +81,27 @@ class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
             text.append(f"all: {seeds} seeds, {clean} clean, {cpu_seconds:.1f} CPU seconds")
         text += [f"fault {kind} never bit: this campaign says nothing about it" for kind in self.idle_kinds]
         return text
+
+
+def found_lines(found: Sequence[RunResult]) -> list[str]:
+    """Return what there is to say of runs that were not clean: what is wrong, how to see it again, and where it is kept."""
+    text = []
+    for run in found[:FOUND_SHOWN_MAX]:
+        text.append(f"  seed {run.seed}: {', '.join(run.invariants_violated) or run.outcome}")
+        text += [f"    {line}" for line in run.violations[:3]]
+        if run.trouble is not None:
+            text.append(f"    {run.trouble}")
+        text.append(f"    replay: {run.command}")
+        if run.out is not None:
+            text.append(f"    kept in {run.out}; make it smaller: kraftsim shrink {run.out}")
+    if len(found) > FOUND_SHOWN_MAX:
+        text.append(f"  ... and {len(found) - FOUND_SHOWN_MAX} more: see --json")
+    return text
+
+
+def has_violations(found: Iterable[RunResult]) -> bool:
+    """Tell whether an invariant was violated in one of these runs, or one of them broke off."""
+    return any(run.outcome in (VIOLATED, FAILED) for run in found)
 
 
 def idle_kinds(faults: Iterable[FaultCounts]) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def sweep(
 
     Exits 0 when every seed is clean, 1 when an invariant was violated or a run broke off: then it prints the seed, the invariant, and the line that
     replays it. Exits 2 when it proves nothing: a kind of fault fired 20 times or more (or was armed 60 times) and never changed an outcome, or an
-    invariant that a scenario must exercise never was.
+    invariant that a scenario must exercise never was. With --check-identity it exits 1, too, when the event logs of a seed differ.
     """
     from kraftsim.campaign.errand import Terms
     from kraftsim.cluster.scenario import SCENARIOS
@@ -83,6 +83,8 @@ def sweep(
     search = Search(chosen, range(first_seed, first_seed + seeds), terms)
     if check_identity and master is not None:
         raise Failure("--check-identity compares processes of this machine: leave --spark out")
+    if check_identity and (jobs is not None or out is not None or resume is not None):
+        raise Failure("--check-identity plays each seed in four processes of its own and keeps nothing: leave --jobs, --out and --resume out")
     try:
         if check_identity:
             return _identity(search, seconds, json_file)
@@ -126,6 +128,7 @@ def _campaign(
 
 def _identity(search: Search, seconds: float | None, json_file: Path | None) -> int:
     from kraftsim.campaign.identity import check_identity
+    from kraftsim.campaign.summary import has_violations
     from kraftsim.cli.campaign_progress import campaign_progress, deadline
 
     with campaign_progress(len(search.seeds) * len(search.names)) as report:
@@ -138,7 +141,7 @@ def _identity(search: Search, seconds: float | None, json_file: Path | None) -> 
         )
     print_lines(result)
     write_json(json_file, result)
-    return VIOLATED if result.differing else OK
+    return VIOLATED if result.differing or has_violations(result.found) else OK
 
 
 def _on_spark(search: Search, master: str, out: Path | None, json_file: Path | None) -> int:

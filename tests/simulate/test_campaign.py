@@ -142,6 +142,23 @@ def test_what_depends_on_the_hash_seed_is_found_and_its_first_event_named(tmp_pa
     assert "first event" in done.stdout
 
 
+def test_what_is_compared_and_not_clean_is_named(tmp_path):
+    """Four equal logs of a run that violates an invariant are no reason to pass it over."""
+    done = kraftsim_with("", tmp_path, "sweep", NAME, "--seeds", "1", "--bug", BUG, "--work", "askers=1", "--check-identity")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "0 of 1 seeds differ" in done.stdout
+    assert "1 not clean" in done.stdout
+    assert f"replay: kraftsim scenario {NAME} --mode sim --seed 1" in done.stdout
+
+
+@pytest.mark.parametrize("option", [["--jobs", "2"], ["--out", "found"], ["--resume", "journal"], ["--spark", "local[2]"]])
+def test_options_that_comparing_has_no_use_for_are_refused(option):
+    """Rather than passed over in silence."""
+    done = CliRunner().invoke(kraftsim, ["sweep", CHEAP, "--seeds", "1", "--check-identity", *option])
+    assert done.exit_code == 3
+    assert option[0] in done.output
+
+
 def test_progress_says_rates_time_left_and_what_was_found():
     """One line that a person reads while it runs."""
     progress = Progress(total=100, seeds=30, resumed=10, cpu_seconds=15.0, violated=1, faults={"kill": (5, 4, 3)})
