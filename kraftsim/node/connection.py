@@ -377,10 +377,10 @@ class ServerConnection(asyncio.Protocol):
         self._unwritten_bytes = 0
         if len(out) == 1:
             self._transport.write(cast(Chunk, out[0]))
-        elif (size_bytes := sum(map(len, out))) <= JOINED_BYTES_MAX and size_bytes < PIECE_BYTES_MIN * len(out):
-            self._transport.write(b"".join(cast(list[Chunk], out)))
         elif holds_slices(out):
             self._send(out)
+        elif (size_bytes := sum(map(len, out))) <= JOINED_BYTES_MAX and size_bytes < PIECE_BYTES_MIN * len(out):
+            self._transport.write(b"".join(cast(list[Chunk], out)))
         else:
             self._transport.writelines(cast(list[Chunk], out))
         out.clear()

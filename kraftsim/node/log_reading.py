@@ -145,7 +145,10 @@ class LogReader(PartitionDirectory):
         if not size_bytes:
             return NOTHING
         self._next_read = (next_offset, segment.base_offset, position + size_bytes)
-        return self._files.log_file(segment.base_offset).slice(position, size_bytes)
+        file = self._files.log_file(segment.base_offset)
+        if size_bytes < SLICE_BYTES_MIN:  # much is there, and little of it is below end_offset
+            return memoryview(file.read(position, size_bytes))
+        return file.slice(position, size_bytes)
 
     def read_cut(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> memoryview:
         """Return the bytes of those batches cut off at max_bytes, be it inside a batch; `at_least_one` exempts the first from that."""
