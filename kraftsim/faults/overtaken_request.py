@@ -2,16 +2,20 @@
 
 A client that gave up on it has asked again by then; the old request is done after the new one, and its answer finds nobody. On one connection TCP
 keeps the order; between connections nothing does. With `overtaken_by` 0 it waits for nobody, but for as long as the fault lasts.
+
+Who registers a broker is left alone unless `api_key` names that API: where the request of a killed process arrives behind that of the next one,
+the dead one is registered, and the living one hears STALE_BROKER_EPOCH until somebody starts it again, in Apache Kafka as well.
 """
 
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.faults.awaited_frame import apis_of, await_frame
+from kraftsim.faults.awaited_frame import API_KEY, apis_of, await_frame
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
 from kraftsim.faults.field import FieldStrike, Watch
 from kraftsim.faults.frame_over_sockets import held_frame
 from kraftsim.faults.strike import Strike
+from kraftsim.faults.terrain import BROKER_REGISTRATION
 from kraftsim.world.simulated import FrameSeen
 
 
@@ -20,6 +24,8 @@ def strike(strike: Strike) -> None:
     releases: list[Callable[[], None]] = []
 
     def act(frame: FrameSeen) -> bool:
+        if _is_spared(frame.api_key, strike.number_or_none(API_KEY)):
+            return False
         release = frame.hold()
         releases.append(release)
         wanted = strike.integer("overtaken_by")
@@ -60,6 +66,9 @@ async def over_sockets(strike: FieldStrike) -> None:
     frame = await held_frame(strike, is_response=False)
     if frame is None:
         return
+    if _is_spared(frame.api_key, strike.number_or_none(API_KEY)):
+        await frame.let_pass()
+        return
     await frame.send()
     if not strike.integer("overtaken_by"):
         await asyncio.sleep(strike.integer("duration_ms") / 1000)
@@ -78,6 +87,10 @@ async def over_sockets(strike: FieldStrike) -> None:
         await other.let_pass()
         await asyncio.sleep(strike.integer("after_ms") / 1000)
         strike.bite(f"a request of API {frame.api_key} was overtaken by {strike.integer('overtaken_by')} later ones")
+
+
+def _is_spared(api_key: int, wanted: int | None) -> bool:
+    return api_key == BROKER_REGISTRATION != wanted
 
 
 FAULT = FaultKind(

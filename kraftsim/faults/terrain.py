@@ -199,7 +199,9 @@ REPLICATION_MOMENTS = (
 )
 QUORUM_SETTINGS: Mapping[str, Between | OneOf] = {
     "controller.quorum.election.timeout.ms": Between(300, 1500),
-    "controller.quorum.election.backoff.max.ms": Between(50, 1000),
+    "controller.quorum.election.backoff.max.ms": Between(
+        50, 1000, floor=200
+    ),  # it begins at 100 ms: candidates that may not wait longer stay in step
     "controller.quorum.fetch.timeout.ms": Between(500, 2000, floor=700),  # an idle follower is answered after 500 ms: with less nobody leads for long
 }
 ZOOKEEPER_MODE_APIS = (

@@ -1,11 +1,13 @@
 """A leader's high watermark is never beyond what every replica that is in sync, as far as it knows, has in its log.
 
 What a replica has is what it appended and copied and did not cut off, or says that it has when it begins to lead or to follow, for a crash may come
-between the write and the note of it; what it lost with its power counts as had, for nobody may know of that yet.
+between the write and the note of it; what it lost with its power counts as had, for nobody may know of that yet. Whoever led before an unclean
+election and has not heard of it counts as replicated what was cut off since.
 Source: kafka.cluster.Partition.maybeIncrementLeaderHW, KIP-497 (the set that a leader asked for counts, too), KIP-966.
 """
 
 from kraftsim.events.event import Event
+from kraftsim.events.metadata import PartitionChanged
 from kraftsim.events.partitions import (
     BatchAppended,
     BatchReplicated,
@@ -16,10 +18,12 @@ from kraftsim.events.partitions import (
     PartitionTruncated,
 )
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.unclean_elections import RECOVERING, UncleanElections
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "partition-high-watermark-replicated"
 BROKER = "broker-"
+NEWEST_EPOCH = 2**31 - 1
 Log = tuple[str, int]
 
 
@@ -30,6 +34,7 @@ class OnAllInSync:
         self._findings = Findings(NAME)
         self._ends: dict[Log, dict[str, int]] = {}
         self._in_sync: dict[tuple[str, Log, int], tuple[str, ...]] = {}
+        self._unclean = UncleanElections()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in what changes a log's end, who is in sync, or a leader's high watermark."""
@@ -46,6 +51,8 @@ class OnAllInSync:
                 ends[envelope.node] = max(end, ends.get(envelope.node, 0))
             case IsrChanged():
                 self._in_sync[envelope.node, (event.topic, event.partition), event.leader_epoch] = tuple(event.isr.split(","))
+            case PartitionChanged():
+                self._unclean.learn(event)
             case PartitionHighWatermarkMoved() if event.is_leader:
                 return self._judge(envelope, event)
         return None
@@ -57,7 +64,7 @@ class OnAllInSync:
     def _judge(self, envelope: Envelope, event: PartitionHighWatermarkMoved) -> Violation | None:
         log = (event.topic, event.partition)
         in_sync = self._in_sync.get((envelope.node, log, event.leader_epoch))
-        if in_sync is None:
+        if in_sync is None or self._unclean.has_been(log, after_epoch=event.leader_epoch, up_to_epoch=NEWEST_EPOCH):
             return None
         self._findings.examined += 1
         first = None
@@ -85,7 +92,11 @@ _MOVED = f"""
     ), told AS (
         SELECT *, max(isr) OVER ({_REIGN}, change_number) AS in_sync FROM counted
     ), moved AS (
-        SELECT * FROM told WHERE high_watermark IS NOT NULL AND in_sync IS NOT NULL
+        SELECT * FROM told WHERE high_watermark IS NOT NULL AND in_sync IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM partition_changed AS c
+            WHERE c.run = told.run AND c.topic = told.topic AND c.partition = told.partition AND c.leader_recovery_state = {RECOVERING}
+                AND c.leader_epoch > told.leader_epoch AND c.position < told.position
+        )
     )
 """
 
@@ -93,7 +104,16 @@ INVARIANT = Invariant(
     name=NAME,
     rule="A leader's high watermark is never beyond the log of a replica that it knows to be in sync.",
     source="KIP-497, KIP-966",
-    watches=(BatchAppended, BatchReplicated, PartitionTruncated, LeaderElected, LeaderFollowed, IsrChanged, PartitionHighWatermarkMoved),
+    watches=(
+        BatchAppended,
+        BatchReplicated,
+        PartitionTruncated,
+        LeaderElected,
+        LeaderFollowed,
+        IsrChanged,
+        PartitionHighWatermarkMoved,
+        PartitionChanged,
+    ),
     check=OnAllInSync,
     examined=f"WITH {_MOVED} SELECT run, count(*) FROM moved GROUP BY run",
     violations=f"""

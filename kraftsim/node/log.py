@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from kraftsim.core.partitions.retention import Expired, RetentionRules, expired
-from kraftsim.core.partitions.segments import Segment, SegmentSettings
+from kraftsim.core.partitions.segments import RELATIVE_OFFSET_MAX, Segment, SegmentSettings
 from kraftsim.events.nodes import LogRecovered
 from kraftsim.node.log_reading import UNKNOWN_READ, LogReader
 from kraftsim.node.segment_extent import segment_extent
@@ -85,7 +85,7 @@ class PartitionLog(LogReader):
         verify_from_offset: int | None = 0,
         sure_until: int = 0,
         on_unclean: Callable[[int], None] | None = None,
-        is_gapless: bool = False,
+        chained_from: int | None = None,
     ) -> LogRecovered:
         """Read the log, hand its batches to `on_batch`, and cut off what is torn or corrupt. The event returned is noted already.
 
@@ -95,8 +95,8 @@ class PartitionLog(LogReader):
         With `on_unclean` the segments before the recovery point are not read if their indexes and the epochs on disk can be believed, and only the
         batches of the others are handed on: `on_unclean` hears of each of those, by its base offset, before its batches come.
 
-        `is_gapless`: each segment goes on where the one before ends, as in all logs that are not compacted. Where one that was not flushed does
-        not, a power loss has taken what was between them, and what comes behind the gap is cut off as well.
+        From `chained_from` on nothing was cleaned, so that each segment goes on where the one before ends. Where one does not, a power loss has
+        taken what was between them, and what comes behind the gap is cut off as well.
         """
         assert self._active_file is None, "a log is recovered once"
         cut_bytes = 0
@@ -113,7 +113,7 @@ class PartitionLog(LogReader):
                 cut_bytes += self._fill_active(on_batch, verify_from_offset, sure_until=sure_until)
             else:
                 cut_bytes += self._fill_from_indexes(following[0] if following else None)
-            has_gap = is_gapless and index >= unclean_from and bool(following) and following[0] > self.log_end_offset
+            has_gap = chained_from is not None and bool(following) and following[0] > max(chained_from, self.log_end_offset)
             if following and (cut_bytes or has_gap or following[0] < self.log_end_offset):
                 cut_bytes += sum(self._files.remove_segment(later) for later in following)
                 break
@@ -181,7 +181,7 @@ class PartitionLog(LogReader):
         segments = self._segments
         now_ms = self._world.clock.wall_ms()
         if segments.must_roll(last_offset=last_offset, size_bytes=size_bytes, max_timestamp=max_timestamp, now_ms=now_ms):
-            self._roll(first_offset)
+            self._roll(first_offset if last_offset - self.log_end_offset > RELATIVE_OFFSET_MAX else self.log_end_offset)
         assert self._active_file is not None, "a log is recovered before it is written"
         position = self._active_file.append(chunks)
         active = segments.active

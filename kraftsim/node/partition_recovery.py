@@ -22,13 +22,13 @@ def recover_partition(
     log_start_offset: int,
     snapshots_of: type[ProducerSnapshots] = ProducerSnapshots,
     is_tiered: bool = False,
-    is_gapless: bool = False,
+    chained_from: int | None = None,
 ) -> ProducerSnapshots:
     """Recover a log and its empty producer state; the snapshots of the log come back.
 
     `recovery_point`: everything before it is on disk; None after a clean stop. `log_start_offset`: where the log began, as far as that is known.
     `snapshots_of`: what keeps them. `is_tiered`: the log may begin in a remote store.
-    `is_gapless`: it is not compacted (`PartitionLog.recover`).
+    `chained_from`: from where on nothing of it was cleaned (`PartitionLog.recover`).
     """
     snapshots = snapshots_of(world, log.directory)
     snapshots.remove_strays(log.found_base_offsets())
@@ -46,7 +46,7 @@ def recover_partition(
             snapshots.rebuild(state, log)
         return snapshots
     known = UncleanState(snapshots, log, state, log_start_offset)
-    log.recover(known.take, verify_from_offset=recovery_point, on_unclean=known.begin_segment, is_gapless=is_gapless)
+    log.recover(known.take, verify_from_offset=recovery_point, on_unclean=known.begin_segment, chained_from=chained_from)
     log.begin_at(min(log_start_offset, log.log_end_offset))
     snapshots.remove_behind(log.log_end_offset)
     snapshots.take(state, log.log_end_offset)

@@ -92,8 +92,8 @@ def test_only_segments_behind_the_recovery_point_are_looked_at(make_world: MakeW
     assert log.flushed_offset == recovery_point
 
 
-@pytest.mark.parametrize("is_gapless", [True, False])
-def test_what_lies_behind_a_gap_is_cut_off_unless_gaps_are_what_cleaning_leaves(make_world: MakeWorld, directory: Path, is_gapless: bool) -> None:
+@pytest.mark.parametrize("is_cleaned", [True, False])
+def test_what_lies_behind_a_gap_is_cut_off_unless_gaps_are_what_cleaning_leaves(make_world: MakeWorld, directory: Path, is_cleaned: bool) -> None:
     """The end of a segment that was not flushed is gone, whole batches of it, and the next segment is there: nothing is torn, yet it is no log."""
     bases = written(make_world(), cleanly=False).base_offsets
     file = directory / f"{bases[1]:020d}.log"
@@ -102,10 +102,13 @@ def test_what_lies_behind_a_gap_is_cut_off_unless_gaps_are_what_cleaning_leaves(
     log = PartitionLog(make_world(), "t", 0, SETTINGS)
     handed = list[int]()
     recovered = log.recover(
-        lambda batch: handed.append(batch.base_offset), verify_from_offset=bases[1], on_unclean=lambda base: None, is_gapless=is_gapless
+        lambda batch: handed.append(batch.base_offset),
+        verify_from_offset=bases[1],
+        on_unclean=lambda base: None,
+        chained_from=bases[2] if is_cleaned else bases[2] - 1,
     )
     whole = list(range(bases[1], last.base_offset, 2))
-    if is_gapless:
+    if not is_cleaned:
         assert (log.log_end_offset, handed, log.base_offsets) == (last.base_offset, whole, bases[:2]) and recovered.cut_bytes
     else:
         assert (log.log_end_offset, handed, log.base_offsets) == (120, [*whole, *range(bases[2], 120, 2)], bases) and not recovered.cut_bytes
@@ -172,7 +175,7 @@ def test_the_end_of_a_file_that_was_cut_off_does_not_come_back(is_flushed: bool)
             sim.kill("a", power_loss=True)
             sim.restart("a")
             log = PartitionLog(sim.world_of("a"), "t", 0, SETTINGS)
-            log.recover(lambda batch: None, is_gapless=True)
+            log.recover(lambda batch: None, chained_from=0)
             assert log.log_end_offset == end_offset
 
 

@@ -226,6 +226,18 @@ def test_an_overtaken_request_is_done_though_its_client_has_given_it_up(sim):
     assert talk.ids == [2, 1] and again.answers == [2] and one.answers == [] and strike.has_bitten
 
 
+@pytest.mark.parametrize("params, order", [({}, [1, 2]), ({"api_key": 62}, [2, 1])])
+def test_who_registers_a_broker_is_overtaken_only_where_somebody_says_so(sim, params, order):
+    """The dead one that arrives last would lock the living one out for good."""
+    talk = Talk(sim)
+    one, other = talk.client(), talk.client()
+    strike = armed(sim, "overtaken-request", OnFrame(api_key=62), **params)
+    talk.say(one, request(1, 62))
+    talk.say(other, request(2, 62))
+    assert talk.ids == order
+    assert strike.has_bitten is bool(params)
+
+
 def test_a_request_that_nobody_overtakes_goes_on_when_the_fault_is_over(sim):
     talk = Talk(sim)
     client = talk.client()

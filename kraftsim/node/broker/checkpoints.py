@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.broker.log_directory import LogDirectory
+from kraftsim.node.broker.log_directory import LogDirectory, PartitionKey
 
 Write = Callable[[LogDirectory, str, Callable[[], Awaitable[None]]], Awaitable[None]]
 """Takes the directory, what is done to it, and the work; looks after a disk that refuses."""
@@ -24,15 +24,24 @@ class Checkpoints:
     async def store(self) -> None:
         """Write them all."""
         for home in self._online():
-            await self._write(home, "write", partial(home.store_recovery_points, {each.key: each.log.flushed_offset for each in self._in(home)}))
+            await self._write(home, "write", partial(home.store_recovery_points, partial(self._flushed_in, home)))
         await self.store_high_watermarks()
         for home in self._online():
-            await self._write(home, "write", partial(home.store_log_starts, {each.key: each.log.log_start_offset for each in self._in(home)}))
+            await self._write(home, "write", partial(home.store_log_starts, partial(self._starts_in, home)))
 
     async def store_high_watermarks(self) -> None:
         """Write how far each log is replicated: what its next run goes by if it is not its leader."""
         for home in self._online():
-            await self._write(home, "write", partial(home.store_high_watermarks, {each.key: each.replica.high_watermark for each in self._in(home)}))
+            await self._write(home, "write", partial(home.store_high_watermarks, partial(self._replicated_in, home)))
+
+    def _flushed_in(self, home: LogDirectory) -> dict[PartitionKey, int]:
+        return {each.key: each.log.flushed_offset for each in self._in(home)}
+
+    def _starts_in(self, home: LogDirectory) -> dict[PartitionKey, int]:
+        return {each.key: each.log.log_start_offset for each in self._in(home)}
+
+    def _replicated_in(self, home: LogDirectory) -> dict[PartitionKey, int]:
+        return {each.key: each.replica.high_watermark for each in self._in(home)}
 
     def _in(self, home: LogDirectory) -> list[HostedPartition]:
         return [hosted for hosted in self._hosted() if hosted.home is home]

@@ -133,6 +133,10 @@ class LogCleaner:
         pace = CleaningPace(gate, float(self._setting("log.cleaner.io.max.bytes.per.second")))
         gate.begin_cleaning()
         try:
+            if log.flushed_offset < found.end_offset:
+                await hosted.flush()
+            # Behind what is known to be durable, a recovery takes the holes that cleaning leaves for what a power loss has taken.
+            await hosted.home.raise_recovery_point(hosted.key, found.end_offset)
             done = await clean_log(work, self._new_map(), pace, now_ms=now_ms)
         except CleaningCalledOff:
             return True

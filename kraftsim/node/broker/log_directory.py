@@ -3,17 +3,27 @@
 Source: kafka.log.LogManager (checkpoints, clean shutdown files), OffsetCheckpointFile.
 """
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 
 from kraftsim.world.interface import World
 from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
-from protocol.disk.file_names import CLEAN_SHUTDOWN, CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
+from protocol.disk.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+    partition_directory_name,
+)
 from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from protocol.malformed import MalformedMessage
 
 NO_BROKER_EPOCH = -1
 PartitionKey = tuple[str, int]
 """Topic name and partition number."""
+Offsets = Mapping[PartitionKey, int]
+"""What a checkpoint file says."""
 
 
 class LogDirectory:
@@ -26,6 +36,9 @@ class LogDirectory:
         self.failure: OSError | None = None
         """Why it is offline; None while it is in use."""
         self.was_stopped_cleanly = False
+        self._said: dict[str, Offsets] = {}
+        """What each checkpoint file says now."""
+        self._writing = asyncio.Lock()
         self._recovery_points: dict[PartitionKey, int] = {}
         self._high_watermarks: dict[PartitionKey, int] = {}
         self._log_starts: dict[PartitionKey, int] = {}
@@ -78,6 +91,14 @@ class LogDirectory:
         """Return up to where a log is clean; None if it never was cleaned."""
         return self._cleaned_until.get(key)
 
+    def uncleaned_from(self, key: PartitionKey) -> int | None:
+        """Return from where on nothing of a log was cleaned, as far as the last run tells; None if it was closed in good order.
+
+        Nothing is cleaned here before it is known to be durable. Logs of Apache Kafka may be clean beyond that, up to what their cleaner says.
+        """
+        recovery_point = self.recovery_point(key)
+        return None if recovery_point is None else max(recovery_point, self._cleaned_until.get(key, 0))
+
     def forget(self, key: PartitionKey) -> None:
         """A partition is kept here no more."""
         for known in (self._recovery_points, self._high_watermarks, self._log_starts, self._cleaned_until):
@@ -85,22 +106,41 @@ class LogDirectory:
 
     # What the next run shall know ----------------------------------------------------------------------------------------------------------
 
-    async def store_recovery_points(self, offsets: Mapping[PartitionKey, int]) -> None:
-        """Write up to where each log is durable."""
+    async def begin_anew(self, key: PartitionKey) -> None:
+        """Before a log begins here: nothing that is still said of one of the same name, which went, must be taken for it after a crash."""
+        self.forget(key)
+        async with self._writing:
+            if any(key in said for said in self._said.values()):
+                there = {*self.world.disk.list("")}
+                for file, said in [*self._said.items()]:
+                    await self._write(file, {each: said[each] for each in said if each != key and partition_directory_name(*each) in there})
+
+    async def store_recovery_points(self, offsets: Callable[[], Offsets]) -> None:
+        """Write up to where each log is durable. As with the others, `offsets` is asked when it is this one's turn to write."""
         await self._store(RECOVERY_POINTS, offsets)
 
-    async def store_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> None:
+    async def lower_recovery_point(self, key: PartitionKey, offset: int) -> None:
+        """A log was cut: what was durable behind `offset` is no more, and what comes in its place is not yet."""
+        if self._said.get(RECOVERY_POINTS, {}).get(key, 0) > offset:
+            await self._store(RECOVERY_POINTS, lambda: {**self._said[RECOVERY_POINTS], key: offset})
+
+    async def raise_recovery_point(self, key: PartitionKey, offset: int) -> None:
+        """Say, if it is not said yet, that a log is durable up to here."""
+        if self._said.get(RECOVERY_POINTS, {}).get(key, 0) < offset:
+            await self._store(RECOVERY_POINTS, lambda: {**self._said.get(RECOVERY_POINTS, {}), key: offset})
+
+    async def store_high_watermarks(self, offsets: Callable[[], Offsets]) -> None:
         """Write up to where each log is replicated: what the next run goes by where it does not lead."""
         await self._store(REPLICATION_OFFSETS, offsets)
 
-    async def store_log_starts(self, offsets: Mapping[PartitionKey, int]) -> None:
+    async def store_log_starts(self, offsets: Callable[[], Offsets]) -> None:
         """Write where each log begins."""
         await self._store(LOG_START_OFFSETS, offsets)
 
     async def store_cleaned_until(self, key: PartitionKey, offset: int) -> None:
         """Write up to where a log is clean now."""
         self._cleaned_until[key] = offset
-        await self._store(CLEANER_OFFSETS, self._cleaned_until)
+        await self._store(CLEANER_OFFSETS, lambda: self._cleaned_until)
 
     def keep_only(self, keys: Iterable[PartitionKey]) -> None:
         """Forget how clean the logs are that are not among these."""
@@ -115,9 +155,17 @@ class LogDirectory:
         """Return the offsets that a checkpoint file of the last run holds; none if it cannot be read."""
         disk = self.world.disk
         try:
-            return parse_offset_checkpoint(disk.read(file), file) if disk.exists(file) else {}
+            found = parse_offset_checkpoint(disk.read(file), file) if disk.exists(file) else {}
         except MalformedMessage:
-            return {}
+            found = {}
+        self._said[file] = dict(found)
+        return found
 
-    async def _store(self, file: str, offsets: Mapping[PartitionKey, int]) -> None:
-        await self.world.disk.replace(file, build_offset_checkpoint(dict(sorted(offsets.items()))))
+    async def _store(self, file: str, offsets: Callable[[], Offsets]) -> None:
+        async with self._writing:
+            await self._write(file, offsets())
+
+    async def _write(self, file: str, offsets: Offsets) -> None:
+        said = dict(sorted(offsets.items()))
+        await self.world.disk.replace(file, build_offset_checkpoint(said))
+        self._said[file] = said

@@ -39,6 +39,8 @@ async def open_partition(
         return None
     await finish_swaps(home.world.disk, log.directory)
     is_new = not home.world.disk.list(log.directory)
+    if is_new:
+        await home.begin_anew(key)
     producer_state = parts.producer_state(config)
     snapshots = recover_partition(
         home.world,
@@ -48,7 +50,7 @@ async def open_partition(
         log_start_offset=home.log_start(key),
         snapshots_of=parts.snapshots(config),
         is_tiered=settings.tiering.is_tiered,
-        is_gapless=not settings.cleaning.is_compacted,
+        chained_from=None if is_new else home.uncleaned_from(key),
     )
     await log.settle_cut()
     if owner is None:

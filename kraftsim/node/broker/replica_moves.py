@@ -236,6 +236,7 @@ class ReplicaMoves:
 
     async def _change_places(self, move: ReplicaMove) -> None:
         hosted, source = move.hosted, move.hosted.home
+        await move.home.begin_anew(hosted.key)
         former = move.take_place(lambda: self._on_rolled(hosted.key))
         del self._under_way[hosted.key]
         self._shell.world.note(ReplicaMoved(topic=hosted.topic, partition=hosted.partition, from_path=source.path, to_path=move.home.path))

@@ -421,6 +421,7 @@ class ReplicaFetcher:
                     return  # it follows somebody else by now, or nobody
                 hosted.cut(step)
                 await hosted.log.settle_cut()
+                await hosted.home.lower_recovery_point(hosted.key, hosted.log.flushed_offset)
         except OSError as failure:
             self._ports.disk_failed(hosted.log.directory, "truncate", failure)
             return

@@ -115,6 +115,7 @@ class FollowerRebuild:
                 promised=self._remedy.promises_equal_state and len(known) == len(learned.entries),
             )
         )
+        await hosted.home.lower_recovery_point(hosted.key, hosted.log.flushed_offset)
         await hosted.log.store_epochs()
         return None
 

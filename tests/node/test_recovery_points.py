@@ -1,0 +1,160 @@
+"""What a broker says of its logs for the case that it is killed: it never says more than is true, and never of a log that is another one by now.
+
+Source: kafka.log.LogManager.{truncateTo, asyncDelete, checkpointRecoveryOffsetsInDir}.
+"""
+
+import asyncio
+
+import pytest
+
+from kraftsim.core.partitions.following import CutTo
+from kraftsim.events.nodes import LogCleaned
+from kraftsim.node.broker.log_directory import LogDirectory
+from protocol.disk.file_names import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
+from protocol.disk.offset_checkpoint import parse_offset_checkpoint
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.node.brokers import Client, Cluster, running_cluster
+from tests.node.conftest import MakeWorld
+from tests.node.test_broker_compaction import COMPACTED, left, writing
+
+T = ("t", 0)
+
+
+def said(cluster: Cluster, file: str, broker: str = "broker-1") -> dict[tuple[str, int], int]:
+    """Return what a checkpoint file says."""
+    disk = cluster.simulation.world_of(broker).disk
+    return dict(parse_offset_checkpoint(disk.read(file), file)) if disk.exists(file) else {}
+
+
+def test_a_cut_takes_back_what_was_said_to_be_durable() -> None:
+    """Otherwise what is written in place of the end would pass for flushed, and nobody would look at it after a power loss."""
+    with running_cluster(2, log_flush_interval_messages="1", log_flush_offset_checkpoint_interval_ms="1000") as cluster:
+
+        async def write(client: Client) -> None:
+            topic = CreatableTopic(name="t", num_partitions=1, replication_factor=2)
+            await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+            await asyncio.sleep(2)
+
+        cluster.run(write)
+        leader, follower = (each for each in sorted(cluster.brokers, key=lambda name: name != leading(cluster)))
+        cluster.run(writing("t", range(20)), leader)
+        cluster.simulation.run_for(3)
+        assert said(cluster, RECOVERY_POINTS, follower)[T] == 20
+        partitions = cluster.brokers[follower].partitions
+        hosted = partitions.find(*T)
+        assert hosted is not None
+        fetcher = partitions._replication._place[T]
+        cluster.simulation.run_until(cluster.simulation.spawn(follower, fetcher.cut(hosted, CutTo(5))), 10)
+        assert said(cluster, RECOVERY_POINTS, follower)[T] == 5
+        cluster.simulation.run_for(3)
+        assert hosted.log.log_end_offset == said(cluster, RECOVERY_POINTS, follower)[T] == 20
+
+
+def leading(cluster: Cluster) -> str:
+    """Return the broker that leads the partition."""
+    return next(name for name, broker in cluster.brokers.items() if (hosted := broker.partitions.find(*T)) and hosted.replica.reign is not None)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_was_said_of_a_topic_does_not_hold_for_the_next_one_of_its_name(is_restarted: bool) -> None:
+    """It was deleted and made anew between two checkpoints, and the broker was killed: nothing of the new log is skipped."""
+    with running_cluster(log_flush_offset_checkpoint_interval_ms="8000") as cluster:
+
+        async def create(client: Client) -> bytes:
+            return await client.create_topic("t")
+
+        async def delete_records(client: Client) -> None:
+            rows = [DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=15)])]
+            await client.ask(DeleteRecordsRequest(topics=rows, timeout_ms=1000))
+
+        async def delete(client: Client) -> None:
+            await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000))
+            await asyncio.sleep(0.5)
+
+        cluster.run(create)
+        cluster.run(writing("t", range(20)))
+        cluster.run(delete_records)
+        cluster.simulation.run_until(lambda: said(cluster, LOG_START_OFFSETS).get(T) == 15, 10)
+        cluster.run(delete)
+        if is_restarted:
+            cluster.kill("broker-1")
+            cluster.simulation.restart("broker-1")
+            cluster.wait_ready("broker-1")
+        cluster.run(create)
+        cluster.run(writing("t", range(3)))
+        assert not [file for file in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS) if said(cluster, file).get(T, 0) > 3]
+        cluster.kill("broker-1")
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+
+        async def read(client: Client) -> int:
+            return len((await client.fetch(0)).records or b"")
+
+        assert cluster.run(read) > 0
+
+
+@pytest.mark.parametrize("becomes_uncompacted", [False, True])
+@pytest.mark.parametrize("at", range(5, 100, 5))
+def test_a_broker_that_is_killed_while_it_cleans_keeps_what_is_left(at: int, becomes_uncompacted: bool) -> None:
+    """The holes that cleaning leaves are none that a power loss has made, and nobody has another copy."""
+    with running_cluster(log_cleaner_backoff_ms="1000", log_flush_offset_checkpoint_interval_ms="1000000") as cluster:
+
+        async def create(client: Client) -> bytes:
+            return await client.create_topic("t", **COMPACTED)
+
+        async def alter(client: Client) -> None:
+            policy = [AlterableConfig(name="cleanup.policy", config_operation=0, value="delete")]
+            await client.ask(IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=2, resource_name="t", configs=policy)]))
+
+        seen = 0
+        platter = cluster.simulation.host("broker-1").platter
+
+        def watch(operation: str, kind: object, moment: str) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == at:
+                cluster.kill("broker-1")
+
+        cluster.run(create)
+        cluster.run(writing("t", range(60)))
+        platter.watch = watch
+        cluster.simulation.run_for(2)
+        platter.watch = None
+        if cluster.brokers:
+            if becomes_uncompacted:
+                cluster.run(alter)
+            assert cluster.noted(LogCleaned)
+            cluster.kill("broker-1")
+        cluster.simulation.restart("broker-1")
+        cluster.wait_ready("broker-1")
+        found = left(cluster, "t-0")
+        assert found[-1][0] == 59
+        last = {key: offset for offset, keys in found for key in keys}
+        assert last == {b"key-0": 57, b"key-1": 58, b"key-2": 59}
+
+
+def test_a_directory_writes_what_is_known_when_it_is_its_turn(make_world: MakeWorld) -> None:
+    """A recovery point that was taken back while another checkpoint was under way stays taken back."""
+
+    async def work() -> None:
+        home = LogDirectory("/", make_world(), bytes(16))
+        flushed = {T: 50}
+        await home.store_recovery_points(lambda: dict(flushed))
+        flushed[T] = 10
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(home.store_recovery_points(lambda: dict(flushed)))
+            tasks.create_task(home.lower_recovery_point(T, 10))
+            tasks.create_task(home.raise_recovery_point(("u", 1), 7))
+        again = LogDirectory("/", home.world, bytes(16))
+        await again.load()
+        assert (again.recovery_point(T), again.recovery_point(("u", 1)), again.uncleaned_from(T)) == (10, 7, 10)
+        await again.store_cleaned_until(T, 40)
+        assert again.uncleaned_from(T) == 40
+        await again.begin_anew(T)
+        assert T not in parse_offset_checkpoint(home.world.disk.read(CLEANER_OFFSETS), CLEANER_OFFSETS)
+        assert (again.recovery_point(T), again.cleaned_until(T)) == (0, None)
+
+    asyncio.run(work())
