@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kraftsim.cluster.ports import free_port_range
@@ -146,6 +147,12 @@ def wait_until_in_sync(bootstrap: str, *topics: str) -> None:
     while missing := [row for topic in topics for row in _lagging(bootstrap, topic)]:
         assert time.monotonic() < give_up_at, f"not in sync: {missing}"
         time.sleep(0.05)
+
+
+def give_back_leaderships(bootstrap: str) -> None:
+    """Let each partition be led by its first replica again."""
+    admin = AdminClient({**QUIET, "bootstrap.servers": bootstrap})
+    admin.elect_leaders(ElectionType.PREFERRED).result(SECONDS)
 
 
 def _lagging(bootstrap: str, topic: str) -> list[str]:

@@ -22,7 +22,17 @@ from typing import IO
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.clients.copying.clusters import PARTITIONS, QUIET, SECONDS, Brokers, coordinator_of, create_topics, name_for, wait_until_in_sync
+from tests.clients.copying.clusters import (
+    PARTITIONS,
+    QUIET,
+    SECONDS,
+    Brokers,
+    coordinator_of,
+    create_topics,
+    give_back_leaderships,
+    name_for,
+    wait_until_in_sync,
+)
 from tests.clients.copying.readers import Reader
 
 PER_SECOND = 400
@@ -173,8 +183,12 @@ class Copying:
         wait_until_in_sync(self.bootstrap, self.input, self.output, *COMMITTED_TOPICS)
 
     def coordinator(self) -> int:
-        """Return the broker that coordinates the group."""
-        return coordinator_of(self.bootstrap, self.group, is_group=True)
+        """Return the broker that coordinates the group: the one that did so at first, which may be killed, after others did meanwhile."""
+        give_up_at = time.monotonic() + SECONDS
+        while (found := coordinator_of(self.bootstrap, self.group, is_group=True)) not in self.brokers.killable:
+            assert time.monotonic() < give_up_at, f"broker {found} coordinates {self.group}, and must not be killed"
+            give_back_leaderships(self.bootstrap)
+        return found
 
     def transaction_coordinator(self, transactional_id: str) -> int:
         """Return the broker that coordinates a member's transactions, or another one that may be killed if that may not."""
