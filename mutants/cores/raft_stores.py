@@ -15,6 +15,7 @@ _scan = Workshop("raft stores", "kraftsim.node.segment_scan")
 SLOW_DISKS = ("power_fails_on_slow_disks",)
 FALL_BEHIND = ("power_fails_while_disks_fall_behind",)
 NOT_TRUSTED = ("a_disk_cannot_be_trusted",)
+ONE_BROKER = ("power_fails_at_one_broker",)
 QUIET = ("changes_in_a_quiet_cluster",)
 TOO_SHORT = ("time_outs_are_too_short",)
 
@@ -267,6 +268,14 @@ CORE = Core(
             "batch.next_offset > end_offset",
             "batch.next_offset >= end_offset",
             "a cut takes a batch too many",
+        ),
+        _log.mutant(
+            "keeps-what-is-behind-a-hole",
+            "PartitionLog.recover",
+            "if following and (cut_bytes or has_gap or following[0] < self.log_end_offset):",
+            "if following and (cut_bytes or following[0] < self.log_end_offset):",
+            "a broker that lost its power has a partition with a hole in it",
+            scenarios=ONE_BROKER,
         ),
         _log.mutant(
             "flushed-offset-beyond-the-cut",
