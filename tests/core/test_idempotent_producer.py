@@ -101,6 +101,24 @@ def test_nothing_is_sent_before_there_is_a_producer_id_and_a_leader() -> None:
     assert script.sequences() == [("a", 0, 0)]
 
 
+def test_what_waits_for_a_former_leader_is_overtaken_by_as_many_as_the_next_one_remembers() -> None:
+    """The fate of the first batch is open for long, and others are acknowledged meanwhile: sent again, it must not pass for one out of sequence."""
+    script = Script().ready()
+    script.give("a")
+    script.step(MetadataArrived({HERE: 2}))
+    for number, key in enumerate("bcde", start=1):
+        script.give(key)
+        script.answer(number, base_offset=number)
+    script.give("f", "g")
+    assert script.sequences() == [("a", 0, 0), ("b", 0, 1), ("c", 0, 2), ("d", 0, 3), ("e", 0, 4)]
+    script.lose(0)
+    script.later(100)
+    assert (script.sequences(5), script.sent[5].broker_id) == ([("a", 0, 0)], 2)
+    script.answer(5, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    assert script.sequences(6) == [("f", 0, 5), ("g", 0, 6)]
+    assert [key for key, _ in script.delivered] == ["b", "c", "d", "e", "a"]
+
+
 @pytest.mark.parametrize("error", [None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_CONTROLLER])
 def test_init_producer_id_is_asked_again_after_a_retriable_error(error: ErrorCode | None) -> None:
     """COORDINATOR_LOAD_IN_PROGRESS says that the next block is under way: try again after retry.backoff.ms."""

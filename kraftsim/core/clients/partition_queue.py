@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from kraftsim.core.clients.producer_steps import BatchState, Identity, OutgoingBatch, OutgoingRecord, TopicPartition
-from kraftsim.core.producer_state.sequence import increment_sequence
+from kraftsim.core.producer_state.sequence import increment_sequence, sequences_between
 
 RECORD_OVERHEAD_BYTES = 21
 """Kafka's upper bound for the lengths and deltas around a record's key and value."""
 BATCH_HEADER_BYTES = 61
 REMEMBERED_BATCHES = 5
-"""How many batches a broker can tell duplicates from: no more may be of unknown fate at once."""
+"""How many batches a broker can tell duplicates from: one of unknown fate, when it is sent again, must be among the last that many."""
 
 
 class PartitionQueue:
@@ -29,6 +29,7 @@ class PartitionQueue:
         self.identity: Identity | None = None
         self.next_sequence = 0
         self._first_sequence = first_sequence
+        self._sent_count = 0
         self.has_lost_sequence = False
         """A sequence was given out that the log does not have and never will: the identity cannot go on here."""
 
@@ -67,8 +68,13 @@ class PartitionQueue:
         return is_continued and not self.has_lost_sequence and self.has_room_for(batch)
 
     def has_room_for(self, batch: OutgoingBatch) -> bool:
-        """Tell whether a batch may join those whose fate is open."""
-        return sum(1 for _ in self.sent_batches()) < REMEMBERED_BATCHES
+        """Tell whether a batch may join those whose fate is open.
+
+        What was acknowledged behind the first of them counts as well: while that one waits for a leader that is none any more, the next leader takes
+        others, and must still know the first one when it comes to it. Apache Kafka's producer counts requests of a connection only.
+        """
+        first = next(self.sent_batches(), None)
+        return first is None or self._sent_count - first.number < REMEMBERED_BATCHES
 
     def sent_batches(self) -> Iterator[OutgoingBatch]:
         """Yield the batches that were sent at least once: they stand before all others."""
@@ -85,8 +91,16 @@ class PartitionQueue:
             batch.identity = identity
             batch.base_sequence = self.next_sequence
             self.next_sequence = increment_sequence(self.next_sequence, len(batch.records))
+        if not batch.attempts:
+            batch.number = self._sent_count
+            self._sent_count += 1
         batch.state = BatchState.IN_FLIGHT
         batch.attempts += 1
+
+    def sequences_under_way(self) -> int:
+        """Return how many sequences were given out from the first whose fate is open on."""
+        first = next(self.sent_batches(), None)
+        return 0 if first is None else sequences_between(first.base_sequence, self.next_sequence)
 
     def is_first_open(self, batch: OutgoingBatch) -> bool:
         """Tell whether everything before a batch is settled."""

@@ -54,7 +54,9 @@ class BatchState(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OutgoingBatch:
-    """Records of one partition that are sent, acknowledged and refused together. `identity` and `base_sequence` are set at the first send."""
+    """Records of one partition that are sent, acknowledged and refused together. `identity`, `base_sequence` and `number` are set at the first send:
+    that many batches of the partition were sent before.
+    """
 
     where: TopicPartition
     records: list[OutgoingRecord]
@@ -63,6 +65,7 @@ class OutgoingBatch:
     state: BatchState = BatchState.READY
     identity: Identity | None = None
     base_sequence: int = -1
+    number: int = -1
     attempts: int = 0
     not_before_ms: int = 0
 

@@ -24,7 +24,7 @@ class WindowedQueue(PartitionQueue):
         """Tell whether a batch may join those whose fate is open."""
         if self.window is None:
             return super().has_room_for(batch)
-        under_way = sum(len(each.records) for each in self.sent_batches())
+        under_way = self.sequences_under_way()
         return not under_way or under_way + len(batch.records) <= self.window
 
 
@@ -35,7 +35,7 @@ class LiteralQueue(WindowedQueue):
         """Tell whether a batch may join those whose fate is open."""
         if self.window is not None:
             return super().has_room_for(batch)
-        under_way = sum(len(each.records) for each in self.sent_batches())
+        under_way = self.sequences_under_way()
         return not under_way or under_way + len(batch.records) <= REMEMBERED_BATCHES
 
 

@@ -18,6 +18,11 @@ def decrement_sequence(sequence: int, by: int) -> int:
     return sequence - by if sequence >= by else LAST_SEQUENCE - (by - sequence) + 1
 
 
+def sequences_between(first: int, following: int) -> int:
+    """Return how many sequence numbers there are from `first` on before `following`."""
+    return (following - first) % (LAST_SEQUENCE + 1)
+
+
 def is_next_sequence(last_sequence: int, base_sequence: int) -> bool:
     """Tell whether a batch that starts at base_sequence follows a batch that ended at last_sequence (NO_SEQUENCE: nothing came before)."""
     return base_sequence == last_sequence + 1 or (base_sequence == 0 and last_sequence == LAST_SEQUENCE)
