@@ -23,6 +23,7 @@ from kraftsim.catalogue import Catalogue
 from kraftsim.cli.fault_kinds import families
 from kraftsim.cli.kinds import listing
 from kraftsim.cli.main import VERBS, kraftsim
+from kraftsim.cluster.scenario import scenario
 from kraftsim.conformance.selection import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
@@ -127,8 +128,25 @@ def catalogue() -> str:
         if kind == "faults":
             lines += [f"## {title}\n", *_faults()]
             continue
+        if kind == "scenarios":
+            lines += [f"## {title}\n", *_scenarios()]
+            continue
         lines += [f"## {title}\n", "| name | what |", "|---|---|", *(f"| `{name}` | {about} |" for name, about in listing(kind)), ""]
     return "\n".join(lines)
+
+
+def _scenarios() -> list[str]:
+    """Return the stories as a table."""
+    lines = [
+        "A story begins with the release that `--release` asks for, else with its own, which its seed may draw; no story is played with one that it",
+        "is not told of. Where an older release did not keep a promise yet, the story shows that as a violation.\n",
+        "| name | what | can begin with |",
+        "|---|---|---|",
+    ]
+    for name, about in listing("scenarios"):
+        told = [known.name for known in releases() if scenario(name).is_told_of(known.name)]
+        lines.append(f"| `{name}` | {about} | {told[0]} to {told[-1]} |")
+    return [*lines, ""]
 
 
 def _faults() -> list[str]:

@@ -98,7 +98,7 @@ def _turns(stories: tuple[str, ...]) -> Iterator[tuple[str, int]]:
 def _play_once(scenario: str, seed: int, release: str) -> tuple[str, tuple[str, ...], str]:
     try:
         with cut_off(RUN_CPU_SECONDS):
-            return symptom(play(scenario, seed=seed, release=release or None))
+            return symptom(play(scenario, seed=seed, release=release))
     except Endless:
         return "endless", ("Endless",), f"still busy after {RUN_CPU_SECONDS} s of processor time"
     except AssertionError as error:  # of a client, whose verbs the story awaits

@@ -78,4 +78,5 @@ SCENARIO = Scenario(
     limit_seconds=1200.0,
     workload={"writers": 1, "askers": 2, "pause_ms": 100},
     fewest_brokers=3,
+    since="3.0",
 )

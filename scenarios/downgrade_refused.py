@@ -68,5 +68,6 @@ SCENARIO = Scenario(
     workload={"writers": 2, "pause_ms": 200},
     fewest_controllers=3,
     fewest_brokers=3,
+    until=kraft_lines()[-2],
 )
 """With three controllers and three brokers one of each may be away."""

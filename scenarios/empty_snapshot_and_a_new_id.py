@@ -7,7 +7,19 @@ Source: KAFKA-15195; ProducerAppendInfo of 2.4.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.boundary_story import ACKNOWLEDGED, FOLLOWER, LEADER, NEW_ID, REPEATED, SETTINGS, UNKNOWN, come_to_the_boundary, copies_of
+from kraftsim.cluster.boundary_story import (
+    ACKNOWLEDGED,
+    FIRST_TIERED,
+    FOLLOWER,
+    LAST_WITH_SMALL_SEGMENTS,
+    LEADER,
+    NEW_ID,
+    REPEATED,
+    SETTINGS,
+    UNKNOWN,
+    come_to_the_boundary,
+    copies_of,
+)
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
@@ -44,4 +56,6 @@ SCENARIO = Scenario(
     limit_seconds=300.0,
     fewest_controllers=1,
     fewest_brokers=2,
+    since=FIRST_TIERED,
+    until=LAST_WITH_SMALL_SEGMENTS,
 )

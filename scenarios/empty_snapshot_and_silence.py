@@ -7,7 +7,16 @@ Source: KAFKA-15195, KIP-360.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.boundary_story import ACKNOWLEDGED, LEADER, REPEATED, SETTINGS, come_to_the_boundary, copies_of
+from kraftsim.cluster.boundary_story import (
+    ACKNOWLEDGED,
+    FIRST_TIERED,
+    LAST_WITH_SMALL_SEGMENTS,
+    LEADER,
+    REPEATED,
+    SETTINGS,
+    come_to_the_boundary,
+    copies_of,
+)
 from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
@@ -43,4 +52,6 @@ SCENARIO = Scenario(
     limit_seconds=300.0,
     fewest_controllers=1,
     fewest_brokers=2,
+    since=FIRST_TIERED,
+    until=LAST_WITH_SMALL_SEGMENTS,
 )

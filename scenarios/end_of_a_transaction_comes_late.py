@@ -1,8 +1,8 @@
 """A request to end a transaction is overtaken by its own repetition, and arrives when the next transaction of the same producer is open.
 
 With transaction.version 2, which this cluster has, the end of each transaction raises the epoch, and the old request is refused. Clients that know
-no more than version 1 have nothing to tell it by: KAFKA-17754 is such a client, and half of its next transaction is committed for it. Source:
-KIP-890 part 2; KAFKA-17754; Jepsen's report on Bufstream 0.1.0.
+no more than version 1 have nothing to tell it by: KAFKA-17754 is such a client, and half of its next transaction is committed for it
+(`--release 3.9` shows it). Source: KIP-890 part 2; KAFKA-17754; Jepsen's report on Bufstream 0.1.0.
 """
 
 from typing import TYPE_CHECKING

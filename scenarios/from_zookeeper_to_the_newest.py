@@ -53,4 +53,6 @@ SCENARIO = migration_story(
     settings={RELEASE_KEY: FIRST, VERSION_KEY: FIRST},
     controller_settings={RELEASE_KEY: BRIDGE, VERSION_KEY: BRIDGE},
     workload={"hops": 1, "writers": 1},
+    since="2.3",
+    until=zookeeper_lines()[-2],
 )

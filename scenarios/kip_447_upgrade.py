@@ -16,7 +16,7 @@ from kraftsim.cluster.bouncing import Bouncing, Kind
 from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, Point
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, Stage
-from kraftsim.cluster.upgrading import Upgrade, later_line
+from kraftsim.cluster.upgrading import Upgrade, kraft_lines, later_line
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
@@ -71,4 +71,5 @@ SCENARIO = Scenario(
     workload={"copiers": 3, "writers": 1, "pause_ms": 400, "bounces": 2, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,
     fewest_brokers=3,
+    until=kraft_lines()[-2],
 )

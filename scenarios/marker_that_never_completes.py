@@ -1,8 +1,8 @@
 """A record of an epoch that is too new comes between a transaction and its marker: refused, or the marker is, and the transaction never ends.
 
 Up to 3.9 a partition with an open transaction takes a batch of the same producer id with a higher epoch, and asks nobody. From then on the rightful
-marker is of an older epoch: the coordinator hears INVALID_PRODUCER_EPOCH and stops, and readers of committed data wait for ever (`--set
-kraftsim.release=3.9` shows it). Since 4.0, which this cluster is of, such a batch is refused, and the transaction ends as its producer said.
+marker is of an older epoch: the coordinator hears INVALID_PRODUCER_EPOCH and stops, and readers of committed data wait for ever (`--release 3.9`
+shows it). Since 4.0, which this cluster is of, such a batch is refused, and the transaction ends as its producer said.
 Source: KIP-890; asked of Apache Kafka 3.9.1 and 4.4.
 """
 
@@ -59,4 +59,5 @@ SCENARIO = Scenario(
     workload={**WORKLOAD, "work_ms": 1000},
     fewest_controllers=1,
     fewest_brokers=3,
+    since="3.8",
 )

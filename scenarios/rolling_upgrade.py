@@ -69,4 +69,5 @@ SCENARIO = Scenario(
     workload={"copiers": 2, "writers": 2, "hops": 2, "pause_ms": 250, "crashes": 0, "pauses": 0},
     fewest_controllers=1,
     fewest_brokers=3,
+    until=kraft_lines()[-2],
 )

@@ -63,4 +63,5 @@ SCENARIO = Scenario(
     limit_seconds=3600.0,
     workload={"copiers": 1, "writers": 1, "hops": 1, "pause_ms": 300, "crashes": 0, "pauses": 0},
     fewest_brokers=3,
+    until=zookeeper_lines()[-2],
 )

@@ -5,7 +5,8 @@ what is older are out of order; an old epoch is refused, a new one begins at 0; 
 in transactions of the old and of the new kind while nothing fails, then without any while brokers are killed and stopped and connections break.
 Answers are compared with rules that were written down for this story, from the documents.
 
-Nobody loses power, and nobody stands still: a batch that is late for minutes would be another story.
+Half of the transactions are those of clients that know transaction.version 2, which is there since 4.0. Nobody loses power, and nobody stands still:
+a batch that is late for minutes would be another story.
 Source: KIP-98, KIP-360, KIP-890, KAFKA-5494, KAFKA-7692, KAFKA-14920.
 """
 
@@ -111,4 +112,5 @@ SCENARIO = Scenario(
     workload=WORKLOAD,
     fewest_controllers=1,
     fewest_brokers=3,
+    since="4.0",
 )

@@ -2,7 +2,8 @@
 
 Half of the applications stand still within a transaction until it has timed out, and go on as if nothing had happened. Requests to write, too, come
 late: they wait in the network until their clients have given them up and aborted. No partition may take them into a transaction that nobody will
-end. Source: KIP-98, KIP-588, KIP-890 part 1.
+end. Before 3.6 partitions did: `--release 3.5` shows KAFKA-14402 as it was, without a bug being put back.
+Source: KIP-98, KIP-588, KIP-890 part 1.
 """
 
 from contextlib import suppress

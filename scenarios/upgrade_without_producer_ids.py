@@ -98,4 +98,5 @@ SCENARIO = Scenario(
     limit_seconds=1200.0,
     workload={"writers": 1, "pause_ms": 100},
     fewest_brokers=3,
+    since=FIRST,
 )

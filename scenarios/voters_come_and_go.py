@@ -192,4 +192,5 @@ SCENARIO = Scenario(
     workload=WORKLOAD,
     fewest_controllers=3,
     fewest_brokers=1,
+    since="3.9",
 )

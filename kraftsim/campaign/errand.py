@@ -13,7 +13,6 @@ from kraftsim.explore.record import replay_command
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
 from kraftsim.explore.run import play_request
-from kraftsim.releases.catalogue import DEFAULT_RELEASE
 
 OK, VIOLATED, FAILED = "ok", "violated", "failed"
 
@@ -21,7 +20,7 @@ OK, VIOLATED, FAILED = "ok", "violated", "failed"
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What all seeds of a campaign have in common. `workload` turns knobs of the scenarios."""
 
-    release: str = DEFAULT_RELEASE
+    release: str = ""
     bugs: tuple[str, ...] = ()
     settings: Mapping[str, str] = {}
     workload: Mapping[str, int] = {}

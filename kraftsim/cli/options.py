@@ -46,6 +46,16 @@ def release_option(verb: Verb) -> Verb:
     return option(verb)
 
 
+def story_release_option(verb: Verb) -> Verb:
+    """Add `--release` to a verb that plays stories; the verb gets `release: str`, which is empty if nothing is asked for."""
+    option = click.option(
+        "--release",
+        default="",
+        help="The release of Apache Kafka that the nodes begin with; `kraftsim list releases`. If not given it is the story's own, or 3.9.",
+    )
+    return option(verb)
+
+
 def bugs_option(verb: Verb) -> Verb:
     """Add `--bug`, repeatable; the verb gets `bugs: tuple[str, ...]`."""
     option = click.option(

@@ -12,8 +12,8 @@ from kraftsim.cli.options import (
     parse_settings,
     parse_workload,
     print_lines,
-    release_option,
     settings_option,
+    story_release_option,
     write_json,
 )
 
@@ -23,7 +23,7 @@ from kraftsim.cli.options import (
 Examples:
   kraftsim scenario producer_ids_survive_failover --seed 7 --out runs/seven
   kraftsim scenario producer_ids_survive_failover --mode processes --out runs/real
-  kraftsim scenario rolling_upgrade --set kraftsim.release=3.5 --work hops=1 --out runs/upgrade
+  kraftsim scenario rolling_upgrade --release 3.5 --work hops=1 --out runs/upgrade
   kraftsim list scenarios"""
 )
 @click.argument("name")
@@ -36,7 +36,7 @@ Examples:
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the fault schedule and of everything drawn by chance.")
 @click.option("--out", type=DIRECTORY, required=True, help="Where run.json, event logs and disks go.")
-@release_option
+@story_release_option
 @bugs_option
 @settings_option
 @click.option(

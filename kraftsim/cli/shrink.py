@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import Failure, fail
-from kraftsim.cli.options import DIRECTORY, bugs_option, json_option, parse_settings, release_option, settings_option, write_json
+from kraftsim.cli.options import DIRECTORY, bugs_option, json_option, parse_settings, settings_option, story_release_option, write_json
 
 if TYPE_CHECKING:
     from kraftsim.explore.request import RunRequest
@@ -30,7 +30,7 @@ Examples:
 @click.option("--jobs", default=1, show_default=True, help="How many processes play runs at the same time. The result does not depend on it.")
 @click.option("--budget", default=120.0, show_default=True, help="CPU seconds after which the smallest run found so far must do.")
 @click.option("--out", type=DIRECTORY, default=None, help="Where the small run goes; beside the run if not given.")
-@release_option
+@story_release_option
 @bugs_option
 @settings_option
 @json_option

@@ -14,8 +14,8 @@ from kraftsim.cli.options import (
     parse_settings,
     parse_workload,
     print_lines,
-    release_option,
     settings_option,
+    story_release_option,
     write_json,
 )
 
@@ -33,7 +33,7 @@ Examples:
   kraftsim sweep all --seeds 100000 --time 3600 --keep-going --out runs/found --json found.json
   kraftsim sweep producer_ids_survive_failover --bug KAFKA-10533 --seeds 200
   kraftsim sweep quorum_under_faults --seeds 5000 --resume runs/quorum.jsonl
-  kraftsim sweep rolling_upgrade --seeds 100 --set kraftsim.release=3.3 --work hops=99
+  kraftsim sweep rolling_upgrade --seeds 100 --release 3.3 --work hops=99
   kraftsim sweep quorum_under_faults --seeds 200 --check-identity --work ids_per_asker=250
   kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )
@@ -48,7 +48,7 @@ Examples:
 @click.option("--check-identity", is_flag=True, help="Play each seed in two processes under two hash seeds, and compare the event logs byte by byte.")
 @click.option("--work", multiple=True, metavar="KNOB=NUMBER", help="How much each run has to do; the stories say which knobs they have. Repeatable.")
 @click.option("--spark", "master", default=None, metavar="MASTER", help="Distribute the seeds over a Spark cluster, for example 'local[2]'.")
-@release_option
+@story_release_option
 @bugs_option
 @settings_option
 @json_option
@@ -76,16 +76,14 @@ def sweep(
     invariant that a scenario must exercise never was. With --check-identity it exits 1, too, when the event logs of a seed differ.
     """
     from kraftsim.campaign.errand import Terms
-    from kraftsim.cluster.scenario import SCENARIOS
 
-    chosen = SCENARIOS.names() if names == (ALL,) else names
     terms = Terms(release=release, bugs=bugs, settings=parse_settings(settings), workload=parse_workload(work))
-    search = Search(chosen, range(first_seed, first_seed + seeds), terms)
     if check_identity and master is not None:
         raise Failure("--check-identity compares processes of this machine: leave --spark out")
     if check_identity and (jobs is not None or out is not None or resume is not None):
         raise Failure("--check-identity plays each seed in four processes of its own and keeps nothing: leave --jobs, --out and --resume out")
     try:
+        search = Search(_every_story(terms) if names == (ALL,) else names, range(first_seed, first_seed + seeds), terms)
         if check_identity:
             return _identity(search, seconds, json_file)
         if master is not None:
@@ -93,6 +91,20 @@ def sweep(
         return _campaign(search, jobs, seconds, keep_going, out, resume, json_file)
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
+
+
+def _every_story(terms: "Terms") -> tuple[str, ...]:
+    """Return every scenario that can be played with the release that was asked for; which are left out is said. Raises KeyError for no release."""
+    from kraftsim.cluster.scenario import scenarios
+    from kraftsim.cluster.spec import RELEASE_KEY
+    from kraftsim.releases.catalogue import release
+
+    asked = terms.settings.get(RELEASE_KEY, terms.release)
+    line = release(asked).name if asked else ""
+    untold = [each.name for each in scenarios() if line and not each.is_told_of(line)]
+    if untold:
+        click.echo(f"not told of {line}, and left out: {', '.join(untold)}", err=True)
+    return tuple(each.name for each in scenarios() if each.name not in untold)
 
 
 class Search(NamedTuple):

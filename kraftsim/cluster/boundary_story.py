@@ -41,6 +41,9 @@ SETTINGS: Final = {
     "kraftsim.producer.snapshots": "newest-two",
 }
 CONFIGS: Final = {"segment.bytes": "1000", "index.interval.bytes": "1", "local.retention.bytes": "2000", "retention.ms": "-1"}
+FIRST_TIERED: Final = "3.6"
+LAST_WITH_SMALL_SEGMENTS: Final = "3.9"
+"""Later releases let no topic have segments below 1 MiB."""
 UPGRADED: Final = {"kraftsim.producer.snapshots": "every-segment"}
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
 
 IDS_PER_RESTART: Final = 20
+GATED: Final = "3.5"
+"""Before, controllers decided things, producer ids among them, while they did not know yet what ZooKeeper says (KAFKA-14805)."""
 PROVEN: Final = (
     "producer-id-unique",
     "producer-id-blocks-disjoint",
@@ -59,6 +61,8 @@ def migration_story(
     settings: Mapping[str, str] | None = None,
     controller_settings: Mapping[str, str] | None = None,
     workload: Mapping[str, int] | None = None,
+    since: str = GATED,
+    until: str = "",
 ) -> Scenario:
     """Return a story: its `settings`, knobs and proofs come on top of what all of them have, and controllers have `controller_settings` besides."""
 
@@ -85,4 +89,6 @@ def migration_story(
         workload={**WORKLOAD, **(workload or {})},
         fewest_controllers=1,
         fewest_brokers=3,
+        since=since,
+        until=until,
     )

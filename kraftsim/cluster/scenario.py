@@ -31,6 +31,7 @@ from kraftsim.core.clients.producer_steps import ProducerSettings as ProducerSet
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.terrain import Terrain
+from kraftsim.releases.catalogue import is_before, release, releases
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
@@ -222,6 +223,21 @@ class Scenario:
     fewest_controllers: int = 0
     fewest_brokers: int = 0
     """How few nodes the story can still be played with; 0: no fewer than usual."""
+    since: str = ""
+    until: str = ""
+    """The first and the last release that a cluster can begin with for the story to be true; "": as far as there are any."""
+
+    def is_told_of(self, line: str) -> bool:
+        """Tell whether the story is true of clusters that begin with a release. Raises KeyError if there is no such release."""
+        known = release(line)
+        has_mode = known.has_zookeeper_mode if self.zookeeper_mode else known.has_kraft
+        return has_mode and not (self.since and is_before(line, self.since)) and not (self.until and is_before(self.until, line))
+
+    def require_told_of(self, line: str) -> None:
+        """Raise ValueError if the story is not true of clusters that begin with a release, KeyError if there is no such release."""
+        if not self.is_told_of(line):
+            told = [known.name for known in releases() if self.is_told_of(known.name)]
+            raise ValueError(f"{self.name} is not told of {line}, but of {', '.join(told)}")
 
 
 SCENARIOS: Catalogue[Scenario] = Catalogue("scenarios", "SCENARIO", Scenario)

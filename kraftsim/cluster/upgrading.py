@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from kraftsim.cluster.copying import Copying
 from kraftsim.cluster.phases import BROKERS_SECONDS, CALLS_SECONDS, CONTROLLERS_SECONDS, LEADER_SECONDS, REPLICAS_SECONDS
 from kraftsim.cluster.scenario import LivenessLost, Stage, StoryFailed, within
-from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.core.metadata.feature_levels import default_levels
 from kraftsim.core.metadata.metadata_level import FEATURE
 from kraftsim.core.metadata.metadata_versions import is_lossless
@@ -53,7 +52,7 @@ def later_line(stage: Stage) -> str:
 
 def present_line(stage: Stage) -> str:
     """Return the line that the cluster begins with."""
-    return stage.spec.settings.get(RELEASE_KEY, stage.spec.release)
+    return stage.spec.release
 
 
 @dataclass(kw_only=True, slots=True)

@@ -10,7 +10,6 @@ import msgspec
 from kraftsim import __version__
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.explore.request import RunRequest
-from kraftsim.releases.catalogue import DEFAULT_RELEASE
 from kraftsim.world.interface import Clock
 
 RUN_FILE = "run.json"
@@ -52,7 +51,7 @@ def replay_command(request: RunRequest, directory: RunDirectory | None = None) -
     words = ["kraftsim", "scenario", request.scenario.name, "--mode", request.mode.value, "--seed", str(request.seed)]
     for bug in request.bugs:
         words += ["--bug", bug]
-    if request.release != DEFAULT_RELEASE:
+    if request.release:
         words += ["--release", request.release]
     for key, value in sorted(request.settings.items()):
         words += ["--set", f"{key}={value}"]

@@ -86,7 +86,7 @@ def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Repl
         scenario=request.scenario.name,
         mode=request.mode.value,
         seed=request.seed,
-        release=request.release,
+        release=spec.release,
         bugs=request.bugs,
         settings=dict(sorted(spec.settings.items())),
         controllers=spec.controllers,

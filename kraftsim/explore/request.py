@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kraftsim.cluster.scenario import Mode, Scenario
-from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec
+from kraftsim.cluster.upgrading import VERSION_KEY
 from kraftsim.explore.search import HARNESS, controllers_of, faults_of, settings_of
 from kraftsim.explore.surroundings import Surroundings, draw_surroundings
 from kraftsim.faults.fault import Fault, to_json
-from kraftsim.releases.catalogue import DEFAULT_RELEASE
+from kraftsim.releases.catalogue import DEFAULT_RELEASE, is_before
 from kraftsim.world.chance import stream
 from kraftsim.world.simulated import Simulation
 
@@ -21,15 +22,17 @@ NODE_NAME = re.compile(rb"\b(?:broker|controller)-\d+\b")
 class RunRequest:
     """Two equal requests in simulation give the same event log, byte for byte.
 
-    `faults` is the whole schedule; None: as the seed draws it. `workload` turns knobs of the scenario; `controllers` and `brokers` say how many nodes
-    there are; None: as many as the scenario wants. `surroundings` say how fast network and disks are and which frames are large; None: as the seed
-    draws them.
+    `release` is where the nodes begin; "": as the story says or the seed draws, else the usual one. `faults` is the whole schedule; None: as the seed
+    draws it. `workload` turns knobs of the scenario; `controllers` and `brokers` say how many nodes there are; None: as many as the scenario wants.
+    `surroundings` say how fast network and disks are and which frames are large; None: as the seed draws them.
+
+    Raises KeyError for a release that there is not, ValueError for one that the story is not told of, or a knob that it does not have.
     """
 
     scenario: Scenario
     mode: Mode
     seed: int
-    release: str = DEFAULT_RELEASE
+    release: str = ""
     bugs: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] | None = None
@@ -42,6 +45,13 @@ class RunRequest:
         unknown = sorted(set(self.workload) - set(self.scenario.workload))
         if unknown:
             raise ValueError(f"{self.scenario.name} has no knob {unknown[0]} (it has: {', '.join(self.scenario.workload) or 'none'})")
+        if self.asked_release:
+            self.scenario.require_told_of(self.asked_release)
+
+    @property
+    def asked_release(self) -> str:
+        """The release that the caller wants; "" if it does not matter."""
+        return self.settings.get(RELEASE_KEY, self.release)
 
     @property
     def is_as_drawn(self) -> bool:
@@ -75,17 +85,28 @@ class RunRequest:
         """Return the cluster that the scenario wants, with what the caller set on top."""
         around = self.around().settings if self.mode is Mode.SIM else {}
         controllers = controllers_of(self.scenario, self.seed, self.mode) if self.controllers is None else self.controllers
+        settings = {**around, **self._settings_of_story(), **self.settings}
         spec = ClusterSpec(
             zookeeper=self.scenario.zookeeper_mode,
             controllers=controllers,
             first_voters=min(self.scenario.first_voters, controllers),
             brokers=self.scenario.brokers if self.brokers is None else self.brokers,
-            release=self.release,
+            release=settings.pop(RELEASE_KEY, DEFAULT_RELEASE),
             port=port,
             seed=self.seed,
             run=f"{self.scenario.name}-{self.seed}",
             bugs=self.bugs,
-            settings={**around, **self.scenario.settings, **settings_of(self.scenario, self.seed, self.mode), **self.settings},
+            settings=settings,
         )
         there = {name: values for name, values in self.scenario.node_settings.items() if name in spec.node_names}
         return replace(spec, node_settings=there) if there else spec
+
+    def _settings_of_story(self) -> dict[str, str]:
+        """Return what the story wants and the seed draws; of another release, with no level that is above it."""
+        settings = {**self.scenario.settings, **settings_of(self.scenario, self.seed, self.mode)}
+        asked = self.asked_release
+        if asked:
+            settings[RELEASE_KEY] = asked
+            if VERSION_KEY in settings and is_before(asked, settings[VERSION_KEY]):
+                settings[VERSION_KEY] = asked
+        return settings

@@ -7,7 +7,6 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
-from kraftsim.releases.catalogue import DEFAULT_RELEASE
 
 
 def play(
@@ -16,22 +15,23 @@ def play(
     mode: str = "sim",
     seed: int = 0,
     out: Path | None = None,
-    release: str | None = None,
+    release: str = "",
     bugs: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
     work: Mapping[str, int] | None = None,
 ) -> RunResult:
     """Play a scenario and return what came of it. With `out` the run's directory is left there, as `kraftsim.cluster.directories` describes.
 
-    `work` turns knobs of the scenario.
+    `work` turns knobs of the scenario; without a `release` it is that of the story.
 
-    Raises KeyError for a scenario or bug that does not exist, SpecError for a cluster that cannot be, FileExistsError if `out` holds a run already.
+    Raises KeyError for a scenario, release or bug that does not exist, ValueError for a release that the story is not told of, SpecError for what
+    cannot be a cluster, FileExistsError if `out` holds a run already.
     """
     request = RunRequest(
         scenario=scenario(name),
         mode=Mode(mode),
         seed=seed,
-        release=release or DEFAULT_RELEASE,
+        release=release,
         bugs=bugs,
         settings=dict(settings or {}),
         workload=dict(work or {}),

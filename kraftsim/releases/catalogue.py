@@ -15,4 +15,13 @@ def release(name: str) -> Release:
 
 def releases() -> tuple[Release, ...]:
     """Return every release, oldest first."""
-    return tuple(sorted(RELEASES.all(), key=lambda known: tuple(int(part) for part in known.name.split("."))))
+    return tuple(sorted(RELEASES.all(), key=lambda known: _number(known.name)))
+
+
+def is_before(line: str, other: str) -> bool:
+    """Tell whether one line of releases, "3.9", or a level that it brought, "3.9-IV0", came before another line."""
+    return _number(line) < _number(other)
+
+
+def _number(line: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in line.partition("-")[0].split("."))

@@ -120,6 +120,15 @@ def test_a_new_leader_goes_on_where_log_and_znode_stand(log_says: int, znode: Cl
     assert found.state is state
 
 
+@pytest.mark.parametrize(("znode", "state"), [(FRESH, S.WAIT_FOR_BROKERS), (BEGUN, S.WAIT_FOR_BROKERS), (DONE, S.BECOME_CONTROLLER)])
+def test_a_log_of_3_4_says_the_same_before_and_after_the_copy(znode: Claim, state: DriverState) -> None:
+    """Only /migration tells which it is: its controllers wrote the number that later ones write when all is copied."""
+    found = MigrationDriver(OWN, Random(1).random, state_before=MIGRATION)
+    for event in (*until(S.WAIT_FOR_CONTROLLER_QUORUM, znode, replace(NEWS, migration_state=MIGRATION)), do.Polled()):
+        found.step(event)
+    assert found.state is state
+
+
 def test_a_new_leader_compares_everything_before_it_passes_changes_on() -> None:
     """What the one before did not get to write would never be written else (KAFKA-15010)."""
     events = [*until(S.WAIT_FOR_CONTROLLER_QUORUM, DONE, replace(NEWS, migration_state=MIGRATION)), do.Polled()]

@@ -41,7 +41,7 @@ def test_without_a_bug_the_seeds_are_clean(scenario, seed):
 
 def test_an_end_that_comes_late_is_cured_by_transaction_version_2():
     """KAFKA-17754 needs no switch where the cluster has version 1: nothing tells an old EndTxn from a new one. As many come late in both runs."""
-    before, cured = (play("end_of_a_transaction_comes_late", seed=3, settings={"kraftsim.release": release}) for release in ("3.9", "4.1"))
+    before, cured = (play("end_of_a_transaction_comes_late", seed=3, release=release) for release in ("3.9", "4.1"))
     assert "read-committed-reads-committed-only" in before.invariants_violated, "\n".join(before.lines())
     assert (cured.outcome, cured.violations, cured.trouble) == ("ok", (), None), "\n".join(cured.lines())
     assert before.faults["overtaken-request"] == cured.faults["overtaken-request"] == (5, 5, 5)
@@ -49,7 +49,7 @@ def test_an_end_that_comes_late_is_cured_by_transaction_version_2():
 
 def test_a_record_of_a_too_new_epoch_keeps_a_marker_out_before_4_0():
     """Asked of Apache Kafka 3.9.1: the transaction never ends. Since 4.0 the record is refused, and the story comes true."""
-    stuck = play("marker_that_never_completes", seed=1, settings={"kraftsim.release": "3.9"})
+    stuck = play("marker_that_never_completes", seed=1, release="3.9")
     assert stuck.trouble is not None and "marker" in stuck.trouble
     assert play("marker_that_never_completes", seed=1).outcome == "ok"
 

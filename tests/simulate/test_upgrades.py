@@ -9,7 +9,7 @@ from kraftsim.explore.run import play
 
 def test_a_cluster_is_upgraded_under_load() -> None:
     """From 3.5 to a later release, with its levels: invariants hold, and every record is there once."""
-    result = play("rolling_upgrade", seed=3, settings={"kraftsim.release": "3.5"}, work={"hops": 1, "copiers": 1, "writers": 1})
+    result = play("rolling_upgrade", seed=3, release="3.5", work={"hops": 1, "copiers": 1, "writers": 1})
     assert result.trouble is None and not result.violations
 
 

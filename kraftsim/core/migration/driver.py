@@ -201,13 +201,14 @@ DriverEffect: TypeAlias = PollAfter | Recover | LookForBrokers | ClaimController
 
 
 class MigrationDriver:
-    """One controller's driver. `draw` gives numbers from 0 to 1, for the jitter of polls."""
+    """One controller's driver. `draw` gives numbers from 0 to 1, for the jitter of polls; `state_before` is what its log says until all is copied."""
 
-    def __init__(self, node_id: int, draw: Callable[[], float]) -> None:
+    def __init__(self, node_id: int, draw: Callable[[], float], *, state_before: int = PRE_MIGRATION) -> None:
         self.state = DriverState.UNINITIALIZED
         self.claim = Claim()
         self._node_id = node_id
         self._draw = draw
+        self._state_before = state_before
         self._news: Published | None = None
         self._leader: LeaderChanged | None = None
         self._polls = 0
@@ -290,7 +291,7 @@ class MigrationDriver:
         news = self._news
         if news is None:
             return []
-        match news.migration_state:
+        match self._state_told(news):
             case state if state == PRE_MIGRATION:
                 if news.why_not_ready is not None:
                     return [Note(MigrationWaits(state=self.state.value, reason=news.why_not_ready))]
@@ -304,6 +305,11 @@ class MigrationDriver:
             case state:
                 assert state in (NONE, POST_MIGRATION), f"a migration has no state {state}"
                 return self._enter(DriverState.INACTIVE)
+
+    def _state_told(self, news: Published) -> int:
+        """Return what the log says. That of 3.4 says the same before and after all is copied: there /migration tells which it is."""
+        is_early = news.migration_state == self._state_before and not self.claim.is_copied
+        return PRE_MIGRATION if is_early else news.migration_state
 
     def why_not_ours(self) -> str | None:
         """Return why /migration cannot be this quorum's, or None. It says that all is copied, and the log says that nothing is.

@@ -4,6 +4,7 @@ Source: org.apache.kafka.clients.producer.KafkaProducer.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from kraftsim.core.clients.producer_steps import (
@@ -86,7 +87,8 @@ class TransactionalClient:
     """A producer with a transactional id: `init`, then `begin`, `send`, `send_offsets` and `commit` or `abort`, over and over, then `close`.
 
     Every verb waits with as much patience as it takes, and raises AbortNeeded or ProducerFailed. `client_id` must be its own, in its whole run:
-    transactions are named after it. With `names_member` False offsets are committed as clients before KIP-447 do.
+    transactions are named after it. With `names_member` False offsets are committed as clients before KIP-447 do, which know nothing of
+    transaction.version 2 either.
     """
 
     def __init__(
@@ -102,9 +104,9 @@ class TransactionalClient:
     ) -> None:
         self.client_id = client_id
         self._world = world
-        self._settings = settings
+        self._settings = settings if names_member else replace(settings, uses_implicit_adding=False)
         self._names_member = names_member
-        self._rules = rules(settings)
+        self._rules = rules(self._settings)
         self._transaction_count = 0
         request_timeout_ms = settings.producer.request_timeout_ms
         identity = ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap), request_timeout_ms=request_timeout_ms, frame_events=frame_events)

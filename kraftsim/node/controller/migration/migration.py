@@ -45,7 +45,11 @@ class Migration:
         self._controller = controller
         self._shell = controller.shell
         parts = controller.parts
-        self.driver = parts.migration_driver(controller.config.node_id, controller.world.random("migration polls").random)
+        self.driver = parts.migration_driver(
+            controller.config.node_id,
+            controller.world.random("migration polls").random,
+            state_before=parts.migration_manners(controller.config).state_before,
+        )
         self.committed = CommittedImage(controller.raft, parts.metadata_image)
         self._zookeeper = parts.zookeeper_side(self._shell)
         self._copy = parts.zookeeper_copy(controller)
