@@ -124,6 +124,63 @@ def test_a_coordinator_that_is_lost_while_partitions_are_counted_is_not_asked():
     assert script.found(OTHER) == asked(Join(member_id="m", owned=(), generation_id=1), broker_id=OTHER)
 
 
+def leading(script: Script, counts: dict[str, int], *partitions: TopicPartition) -> Script:
+    """Come to a generation as its leader, who has shared out what it counted, and is given some of it."""
+    script.step(MemberStarted())
+    script.found()
+    members = (Subscriber(member_id="m", topics=("t",)),)
+    script.step(
+        Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=1, protocol=script.member._settings.assignor, is_leader=True, members=members)
+    )
+    script.step(PartitionsCounted(counts))
+    script.step(Synced(error_code=ErrorCode.NONE, partitions=partitions))
+    assert script.member.state is MemberState.STABLE
+    return script
+
+
+def test_a_leader_that_did_not_find_a_topic_looks_again_soon_and_shares_it_out():
+    """A broker that was just started says that it knows no topic; nobody else would ever look (Metadata.requestUpdate, rejoinNeededOrPending)."""
+    script = leading(Script(), {})
+    assert script.member.wake_at_ms == script.now_ms + BACKOFF_MS
+    assert script.passed(BACKOFF_MS) == [CountPartitions(("t",))]
+    assert script.step(PartitionsCounted({})) == [], "it is not known yet"
+    assert script.passed(BACKOFF_MS) == [CountPartitions(("t",))]
+    assert script.step(PartitionsCounted(None)) == [], "nobody answered"
+    assert script.passed(BACKOFF_MS) == [CountPartitions(("t",))]
+    assert script.step(PartitionsCounted({"t": 1})) == asked(Join(member_id="m", owned=(), generation_id=1))
+
+
+@pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE_STICKY])
+def test_a_leader_looks_now_and_then_whether_its_topics_have_grown(assignor: str):
+    """Every metadata.max.age.ms; what is as it was leaves the group alone."""
+    script = leading(Script(assignor), {"t": 1}, ZERO)
+    age_ms = script.member._settings.metadata_max_age_ms
+    for counts, known_by in (({"t": 1}, []), ({"t": 2}, None)):
+        began_ms = script.now_ms
+        while CountPartitions(("t",)) not in (effects := script.passed(BEAT_MS)):
+            assert effects == asked(Beat(member_id="m", generation_id=1)) and script.now_ms - began_ms < age_ms
+            script.step(Beaten(ErrorCode.NONE))
+        script.step(Beaten(ErrorCode.NONE))
+        done = script.step(PartitionsCounted(counts))
+        if known_by is not None:
+            assert done == known_by
+    again = asked(Join(member_id="m", owned=(ZERO,) if assignor == COOPERATIVE_STICKY else (), generation_id=1))
+    assert done == (again if assignor == COOPERATIVE_STICKY else [ReleaseWanted((ZERO,))])
+
+
+def test_a_member_that_leads_no_more_looks_at_no_topics():
+    """Another one does."""
+    script = leading(Script(), {})
+    script.step(TimePassed(), BEAT_MS)
+    script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS))
+    script.step(PartitionsCounted({}))
+    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=2, protocol=RANGE))
+    script.step(Synced(error_code=ErrorCode.NONE, partitions=(ZERO,)))
+    for _ in range(3):
+        assert script.passed(BEAT_MS) == asked(Beat(member_id="m", generation_id=2))
+        script.step(Beaten(ErrorCode.NONE))
+
+
 # Rebalances -------------------------------------------------------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,12 @@
 """The rules of a member of a classic group: it joins, is given partitions, says that it lives, and lets go what it is asked to.
 
 A stepper. Eagerly (range) a member lets everything go before it joins again; cooperatively (sticky) it keeps what it has, learns what it must give
-away, and joins once more when it has.
+away, and joins once more when it has. Who leads the group looks at its topics again now and then, soon if one was not known, and joins again when
+they have other partitions than those that were shared out.
 Source: KIP-62, KIP-345, KIP-394, KIP-429, org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
 """
+
+from collections.abc import Mapping
 
 from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, Subscriber, assign
 from kraftsim.core.clients.membership_steps import (
@@ -54,6 +57,9 @@ class GroupMember:
         self._coordinator: int | None = None
         self._looks_for_coordinator = False
         self._counts_partitions = False
+        self._shared_out: Mapping[str, int] | None = None
+        """By topic, how many partitions the leader's last assignment knew of; None: it does not lead."""
+        self._count_at_ms = 0
         self._asked: MemberQuestion | None = None
         self._not_before_ms = 0
         self._beat_at_ms = 0
@@ -66,7 +72,7 @@ class GroupMember:
         if not self._has_started or self.state is MemberState.GONE or self._asked is not None or self._looks_for_coordinator:
             return None
         if self.state in (MemberState.STABLE, MemberState.RELEASING):
-            return max(self._beat_at_ms, self._not_before_ms)
+            return max(min(self._beat_at_ms, self._count_at_ms) if self._looks_again else self._beat_at_ms, self._not_before_ms)
         return None if self._counts_partitions else self._not_before_ms
 
     def step(self, happened: MembershipInput, now_ms: int) -> list[MembershipEffect]:
@@ -83,11 +89,7 @@ class GroupMember:
                 pass
             case PartitionsCounted(counts):
                 self._counts_partitions = False
-                if counts is None:
-                    self._not_before_ms = now_ms + self._settings.retry_backoff_ms
-                elif self.state is MemberState.ASSIGNING:
-                    self.state = MemberState.SYNCING
-                    self._ask(self._sync({each: tuple(found) for each, found in assign(self._protocol, self._members, counts).items()}))
+                self._on_counted(counts, now_ms)
             case CoordinatorFound(broker_id=broker_id):
                 self._looks_for_coordinator, self._coordinator = False, broker_id
             case CoordinatorLost(error_code=error_code):
@@ -99,6 +101,27 @@ class GroupMember:
         self._go_on(now_ms)
         effects, self._effects = self._effects, []
         return effects
+
+    def _on_counted(self, counts: Mapping[str, int] | None, now_ms: int) -> None:
+        if self.state is MemberState.ASSIGNING:
+            if counts is None:
+                self._not_before_ms = now_ms + self._settings.retry_backoff_ms
+                return
+            self._shared_out, self.state = counts, MemberState.SYNCING
+            self._ask(self._sync({each: tuple(found) for each, found in assign(self._protocol, self._members, counts).items()}))
+        elif self.state is MemberState.STABLE and self._shared_out is not None and counts not in (None, self._shared_out):
+            self._rebalance()
+        is_complete = counts is not None and all(topic in counts for topic in self._topics)
+        self._count_at_ms = now_ms + (self._settings.metadata_max_age_ms if is_complete else self._settings.retry_backoff_ms)
+
+    @property
+    def _looks_again(self) -> bool:
+        return self._shared_out is not None and self.state is MemberState.STABLE and not self._counts_partitions
+
+    @property
+    def _topics(self) -> tuple[str, ...]:
+        """What the members of the group read, as its leader knows it."""
+        return tuple(sorted({topic for member in self._members for topic in member.topics}))
 
     # Answers --------------------------------------------------------------------------------------------------------------------------------------
 
@@ -127,6 +150,7 @@ class GroupMember:
         match answer.error_code:
             case ErrorCode.NONE:
                 self.member_id, self.generation_id, self._protocol = answer.member_id, answer.generation_id, answer.protocol
+                self._shared_out = None
                 if answer.is_leader:
                     self._members, self.state = answer.members, MemberState.ASSIGNING
                 else:
@@ -210,8 +234,16 @@ class GroupMember:
             self._ask(Join(member_id=self.member_id, owned=self.assigned, generation_id=self.generation_id))
         elif self.state is MemberState.ASSIGNING and not self._counts_partitions:
             self._counts_partitions = True
-            self._effects.append(CountPartitions(tuple(sorted({topic for member in self._members for topic in member.topics}))))
-        elif self.state in (MemberState.STABLE, MemberState.RELEASING) and now_ms >= self._beat_at_ms:
+            self._effects.append(CountPartitions(self._topics))
+        elif self.state in (MemberState.STABLE, MemberState.RELEASING):
+            self._live_on(now_ms)
+
+    def _live_on(self, now_ms: int) -> None:
+        """Say that the member lives; as the leader, look whether there is something else to share out."""
+        if self._looks_again and now_ms >= self._count_at_ms:
+            self._counts_partitions = True
+            self._effects.append(CountPartitions(self._topics))
+        if now_ms >= self._beat_at_ms:
             self._ask(Beat(member_id=self.member_id, generation_id=self.generation_id))
 
     def _sync(self, assignment: dict[str, tuple[TopicPartition, ...]]) -> Sync:

@@ -26,6 +26,7 @@ class GroupSettings:
     heartbeat_interval_ms: int = 3000
     rebalance_timeout_ms: int = 300_000
     retry_backoff_ms: int = 100
+    metadata_max_age_ms: int = 300_000
     group_instance_id: str | None = None
 
 
@@ -97,7 +98,7 @@ class LeaveAsked(msgspec.Struct, frozen=True):
 
 
 class PartitionsCounted(msgspec.Struct, frozen=True):
-    """How many partitions the topics of the group have; None: nobody answered."""
+    """How many partitions the topics of the group have, as far as the broker knows them; None: nobody answered."""
 
     counts: Mapping[str, int] | None
 
