@@ -2,7 +2,8 @@
 
 Nothing is completed that was not decided, a decision that is committed stands, and producer id and epoch go on as an end or a fence lets them: by
 two at most, one for a fence and one for the end (KIP-890). A record may be there twice, where an append whose answer was late is made again; an end
-that was seen to be committed is not written again. Source: KIP-98, KIP-360, KIP-890;
+that was seen to be committed is not written again. Whoever gave a record up, because nobody took a copy of it in time, goes on with the epoch of
+before. Source: KIP-98, KIP-360, KIP-890;
 kafka.coordinator.transaction.TransactionMetadata.validPreviousStates; KAFKA-9666, KAFKA-10080.
 """
 
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalTransaction
-from kraftsim.events.transactions import TransactionStateChanged
+from kraftsim.events.transactions import TransactionChangeGivenUp, TransactionStateChanged
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -48,11 +49,14 @@ class States:
         self._findings = Findings(NAME)
         self._written: dict[tuple[str, int, str], list[Written]] = {}
         self._committed: dict[tuple[int, int], None] = {}
+        self._given_up: dict[tuple[int, int], None] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a record, or that one is committed."""
+        """Take in a record, or that one is committed or given up."""
         if isinstance(event, TransactionStateChanged):
             self._committed[event.partition, event.offset] = None
+        elif isinstance(event, TransactionChangeGivenUp):
+            self._given_up[event.partition, event.offset] = None
         elif isinstance(event, FinalTransaction):
             record = Written(event.offset, event.status, event.producer_id, event.producer_epoch, envelope.event_id)
             self._written.setdefault((event.broker, event.partition, event.transactional_id), []).append(record)
@@ -80,7 +84,8 @@ class States:
             return f"state {after.status} was entered twice"
         if not 0 <= after.producer_epoch <= LARGEST_EPOCH and after.status != FORGOTTEN:
             return f"epoch {after.producer_epoch} is none"
-        if after.producer_id == before.producer_id and not 0 <= after.producer_epoch - before.producer_epoch <= LARGEST_STEP:
+        lowest = before.producer_epoch - (LARGEST_STEP if (partition, before.offset) in self._given_up else 0)
+        if after.producer_id == before.producer_id and not lowest <= after.producer_epoch <= before.producer_epoch + LARGEST_STEP:
             return f"epoch {after.producer_epoch} follows epoch {before.producer_epoch}"
         return ""
 
@@ -94,7 +99,8 @@ _OBJECTION = f"""
         WHEN status = before_status AND status IN ({COMPLETE_COMMIT}, {COMPLETE_ABORT}) AND committed_offset IS NOT NULL AND is_committed
         THEN concat('state ', status, ' was entered twice')
         WHEN (producer_epoch < 0 OR producer_epoch > {LARGEST_EPOCH}) AND status <> {FORGOTTEN} THEN concat('epoch ', producer_epoch, ' is none')
-        WHEN producer_id = before_id AND (producer_epoch < before_epoch OR producer_epoch - before_epoch > {LARGEST_STEP})
+        WHEN producer_id = before_id
+            AND (producer_epoch < before_epoch - if(is_given_up, {LARGEST_STEP}, 0) OR producer_epoch - before_epoch > {LARGEST_STEP})
         THEN concat('epoch ', producer_epoch, ' follows epoch ', before_epoch)
     END
 """
@@ -104,7 +110,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="What is written about a transactional id walks through the states as they may follow; epochs go on by one for a fence, one for an end.",
     source="KIP-98, KIP-890",
-    watches=(TransactionStateChanged, FinalTransaction),
+    watches=(TransactionStateChanged, TransactionChangeGivenUp, FinalTransaction),
     check=States,
     examined="SELECT run, count(*) FROM final_transaction GROUP BY run",
     violations=f"""
@@ -118,10 +124,14 @@ INVARIANT = Invariant(
             FROM final_transaction AS f
         ), committed AS (
             SELECT DISTINCT run, partition, t.offset AS committed_offset FROM transaction_state_changed AS t
+        ), given_up AS (
+            SELECT DISTINCT run, partition, t.offset AS given_up_offset FROM transaction_change_given_up AS t
         ), judged AS (
-            SELECT p.*, c.committed_offset, d.committed_offset IS NOT NULL AS is_committed FROM pair AS p
+            SELECT p.*, c.committed_offset, d.committed_offset IS NOT NULL AS is_committed, g.given_up_offset IS NOT NULL AS is_given_up
+            FROM pair AS p
             LEFT JOIN committed AS c ON c.run = p.run AND c.partition = p.partition AND c.committed_offset = p.before_offset
             LEFT JOIN committed AS d ON d.run = p.run AND d.partition = p.partition AND d.committed_offset = p.at_offset
+            LEFT JOIN given_up AS g ON g.run = p.run AND g.partition = p.partition AND g.given_up_offset = p.before_offset
             WHERE before_status IS NOT NULL
         ), objected AS (
             SELECT *, {_OBJECTION} AS why FROM judged

@@ -18,6 +18,7 @@ from tests.analysis.transaction_cases import (
     OK,
     ONE,
     PID,
+    STATES,
     TWO,
     VACUOUS,
     VIOLATED,
@@ -72,6 +73,32 @@ def first(node: str) -> str:
 
 
 COORDINATOR_ROWS: list[Row] = [
+    # --- states, where a record was given up
+    (
+        "a raised epoch that was given up",
+        STATES,
+        [*on(ONE, given_up(1)), *on("final", state(0, 1, epoch=3), state(1, 3, epoch=4), state(2, 1, epoch=3))],
+        OK,
+        3,
+    ),
+    (
+        "an epoch from far before one that was given up",
+        STATES,
+        [*on(ONE, given_up(1)), *on("final", state(0, 1, epoch=3), state(1, 3, epoch=4), state(2, 1, epoch=1))],
+        VIOLATED,
+        3,
+        ("id/2",),
+        (("final.1.1", "final.1.2"),),
+    ),
+    (
+        "an epoch that goes back behind another record that was given up",
+        STATES,
+        [*on(ONE, given_up(0)), *on("final", state(0, 1, epoch=3), state(1, 3, epoch=4), state(2, 1, epoch=3))],
+        VIOLATED,
+        3,
+        ("id/2",),
+        (("final.1.1", "final.1.2"),),
+    ),
     # --- transactions
     (
         "another coordinator goes on",

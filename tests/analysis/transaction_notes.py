@@ -4,6 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.event import Event
+from tests.analysis.coordinator_cases import given_up
 from tests.analysis.happenings import final_log, final_record
 from tests.analysis.history import History
 from tests.analysis.transaction_cases import (
@@ -104,6 +105,8 @@ def _note_believed(history: History, slip: Callable[[], bool], walk: list[tuple[
     for offset, (status, epoch, partitions) in list(enumerate(walk))[told_of:]:
         if not slip():
             history.note("coordinator", changed(offset, status, epoch=epoch, partitions=partitions))
+        elif slip():
+            history.note("coordinator", given_up(offset))
     return len(walk)
 
 
