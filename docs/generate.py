@@ -139,13 +139,17 @@ def _scenarios() -> list[str]:
     """Return the stories as a table."""
     lines = [
         "A story begins with the release that `--release` asks for, else with its own, which its seed may draw; no story is played with one that it",
-        "is not told of. Where an older release did not keep a promise yet, the story shows that as a violation.\n",
-        "| name | what | can begin with |",
-        "|---|---|---|",
+        "is not told of. Where an older release did not keep a promise yet, the story shows that as a violation. It has as many nodes as it wants (a",
+        "seed may draw how many controllers) or as `--controllers` and `--brokers` ask for, if those are enough for it.\n",
+        "| name | what | can begin with | controllers + brokers | at least |",
+        "|---|---|---|---|---|",
     ]
     for name, about in listing("scenarios"):
         told = [known.name for known in releases() if scenario(name).is_told_of(known.name)]
-        lines.append(f"| `{name}` | {about} | {told[0]} to {told[-1]} |")
+        story = scenario(name)
+        usual = " or ".join(str(count) for count in sorted({story.controllers, *story.controllers_drawn}))
+        least = f"{story.least_controllers} + {story.least_brokers}"
+        lines.append(f"| `{name}` | {about} | {told[0]} to {told[-1]} | {usual} + {story.brokers} | {least} |")
     return [*lines, ""]
 
 

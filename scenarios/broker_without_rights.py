@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 TOPIC = "ledger"
 PARTITIONS = 3
 OUTCAST, ITS_ADDRESS = "broker-3", "127.77.0.3"
-ADDRESSES = (ITS_ADDRESS, "10.0.0.5")
-"""In simulation hosts are numbered as they come: the harness, one controller, the brokers."""
 ENDING = "ending"
 UNASKED_SHARE = 0.6
 """In so many runs askers come when the right is gone: the broker may have had no block at all."""
@@ -55,7 +53,7 @@ async def _shut_out(stage: Stage, has_begun: asyncio.Event, is_over: list[bool])
     admin = stage.exact_client("admin", TOPIC)
     await stage.sleep(WRITER_SECONDS)
     stage.note(PhaseBegan(phase="without-rights"))
-    await admin.shut_out(ADDRESSES)
+    await admin.shut_out(_addresses(stage))
     has_begun.set()
     if stage.spec.settings.get("kraftsim.producer.ids") == ENDING:
         await within(stage, f"{OUTCAST} ends", _gone(stage), END_SECONDS)
@@ -64,11 +62,16 @@ async def _shut_out(stage: Stage, has_begun: asyncio.Event, is_over: list[bool])
         if stage.is_down(OUTCAST):
             raise StoryFailed(f"{OUTCAST} has ended, where shipped brokers go on")
     stage.note(PhaseBegan(phase="with-rights"))
-    await admin.let_in_again(ADDRESSES)
+    await admin.let_in_again(_addresses(stage))
     if stage.is_down(OUTCAST):
         await stage.restart(OUTCAST)
     await stage.wait_for_brokers()
     is_over.append(True)
+
+
+def _addresses(stage: Stage) -> tuple[str, str]:
+    """Return where it may dial from; in simulation hosts are numbered as they come: the harness, the controllers, the brokers."""
+    return ITS_ADDRESS, f"10.0.0.{2 + stage.spec.node_names.index(OUTCAST)}"
 
 
 async def _gone(stage: Stage) -> None:

@@ -18,12 +18,14 @@ OK, VIOLATED, FAILED = "ok", "violated", "failed"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What all seeds of a campaign have in common. `workload` turns knobs of the scenarios."""
+    """What all seeds of a campaign have in common. `workload` turns knobs of the scenarios; counts of nodes that are None are those of each story."""
 
     release: str = ""
     bugs: tuple[str, ...] = ()
     settings: Mapping[str, str] = {}
     workload: Mapping[str, int] = {}
+    controllers: int | None = None
+    brokers: int | None = None
 
 
 USUAL = Terms()
@@ -38,7 +40,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     out: str | None = None
 
     def request(self) -> RunRequest:
-        """Return the run. Raises KeyError for a scenario that does not exist, ValueError for a knob that it does not have."""
+        """Return the run. Raises KeyError for a scenario that does not exist, ValueError for what it cannot be played with."""
         terms = self.terms
         return RunRequest(
             scenario=scenario(self.name),
@@ -48,13 +50,15 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
             bugs=terms.bugs,
             settings=dict(terms.settings),
             workload=dict(terms.workload),
+            controllers=terms.controllers,
+            brokers=terms.brokers,
         )
 
 
 def errands_of(names: Iterable[str], seeds: Iterable[int], terms: Terms, out: Path | None = None) -> list[Errand]:
     """Return every seed of every scenario, seed by seed.
 
-    Raises KeyError for a scenario or a bug that does not exist, ValueError for a knob that a scenario does not have: before anything is played.
+    Raises KeyError for a scenario or a bug that does not exist, ValueError for what a scenario cannot be played with: before anything is played.
     """
     for name in terms.bugs:
         bug(name)

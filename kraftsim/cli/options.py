@@ -56,10 +56,31 @@ def story_release_option(verb: Verb) -> Verb:
     return option(verb)
 
 
+def story_size_options(verb: Verb) -> Verb:
+    """Add `--controllers` and `--brokers` to a verb that plays stories; the verb gets both as `int | None`."""
+    least_one = click.IntRange(min=1)
+    controllers = click.option(
+        "--controllers", type=least_one, default=None, help="How many controllers there are; the story's own number if not given."
+    )
+    brokers = click.option("--brokers", type=least_one, default=None, help="How many brokers there are; the story's own number if not given.")
+    return controllers(brokers(verb))
+
+
 def bugs_option(verb: Verb) -> Verb:
     """Add `--bug`, repeatable; the verb gets `bugs: tuple[str, ...]`."""
     option = click.option(
         "--bug", "bugs", multiple=True, metavar="NAME", help="Put a historical bug back, for example KAFKA-10533; `kraftsim list bugs`. Repeatable."
+    )
+    return option(verb)
+
+
+def work_option(verb: Verb) -> Verb:
+    """Add `--work KNOB=NUMBER`, repeatable; the verb gets `work: tuple[str, ...]` and hands them to `parse_workload`."""
+    option = click.option(
+        "--work",
+        multiple=True,
+        metavar="KNOB=NUMBER",
+        help="How much a run has to do, for example hops=1; the stories say which knobs they have. Repeatable.",
     )
     return option(verb)
 

@@ -14,6 +14,8 @@ from kraftsim.cli.options import (
     print_lines,
     settings_option,
     story_release_option,
+    story_size_options,
+    work_option,
     write_json,
 )
 
@@ -24,6 +26,7 @@ Examples:
   kraftsim scenario producer_ids_survive_failover --seed 7 --out runs/seven
   kraftsim scenario producer_ids_survive_failover --mode processes --out runs/real
   kraftsim scenario rolling_upgrade --release 3.5 --work hops=1 --out runs/upgrade
+  kraftsim scenario leaders_fail_under_idempotent_load --controllers 5 --brokers 5 --seed 3 --out runs/large
   kraftsim list scenarios"""
 )
 @click.argument("name")
@@ -37,11 +40,10 @@ Examples:
 @click.option("--seed", default=0, show_default=True, help="Seed of the fault schedule and of everything drawn by chance.")
 @click.option("--out", type=DIRECTORY, required=True, help="Where run.json, event logs and disks go.")
 @story_release_option
+@story_size_options
 @bugs_option
 @settings_option
-@click.option(
-    "--work", multiple=True, metavar="KNOB=NUMBER", help="How much is done, for example hops=1; the story says which knobs it has. Repeatable."
-)
+@work_option
 @json_option
 def scenario(
     name: str,
@@ -49,6 +51,8 @@ def scenario(
     seed: int,
     out: Path,
     release: str,
+    controllers: int | None,
+    brokers: int | None,
     bugs: tuple[str, ...],
     settings: tuple[str, ...],
     work: tuple[str, ...],
@@ -62,7 +66,18 @@ def scenario(
     from kraftsim.explore.run import play
 
     try:
-        result = play(name, mode=mode, seed=seed, out=out, release=release, bugs=bugs, settings=parse_settings(settings), work=parse_workload(work))
+        result = play(
+            name,
+            mode=mode,
+            seed=seed,
+            out=out,
+            release=release,
+            bugs=bugs,
+            settings=parse_settings(settings),
+            work=parse_workload(work),
+            controllers=controllers,
+            brokers=brokers,
+        )
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
     print_lines(result)

@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import Failure, fail
-from kraftsim.cli.options import DIRECTORY, bugs_option, json_option, parse_settings, settings_option, story_release_option, write_json
+from kraftsim.cli.options import (
+    DIRECTORY,
+    bugs_option,
+    json_option,
+    parse_settings,
+    parse_workload,
+    settings_option,
+    story_release_option,
+    story_size_options,
+    work_option,
+    write_json,
+)
 
 if TYPE_CHECKING:
+    from kraftsim.campaign.errand import Terms
     from kraftsim.explore.request import RunRequest
     from kraftsim.explore.shrink import Progress
 
@@ -24,15 +36,17 @@ Examples:
   kraftsim shrink --scenario quorum_under_faults --seed 18 --bug KAFKA-10527"""
 )
 @click.argument("run", type=click.Path(exists=True, path_type=Path), metavar="[FILE|RUN]", required=False)
-@click.option("--scenario", "name", default=None, help="Instead of a file: the scenario, with --seed, --bug, --release and --set.")
+@click.option("--scenario", "name", default=None, help="Instead of a file: the scenario, with --seed and what else it was played with.")
 @click.option("--seed", default=0, show_default=True, help="The seed that fails.")
 @click.option("--invariant", default=None, help="Keep the violation of this one, if the run violates several.")
 @click.option("--jobs", default=1, show_default=True, help="How many processes play runs at the same time. The result does not depend on it.")
 @click.option("--budget", default=120.0, show_default=True, help="CPU seconds after which the smallest run found so far must do.")
 @click.option("--out", type=DIRECTORY, default=None, help="Where the small run goes; beside the run if not given.")
 @story_release_option
+@story_size_options
 @bugs_option
 @settings_option
+@work_option
 @json_option
 def shrink(
     run: Path | None,
@@ -43,21 +57,33 @@ def shrink(
     budget: float,
     out: Path | None,
     release: str,
+    controllers: int | None,
+    brokers: int | None,
     bugs: tuple[str, ...],
     settings: tuple[str, ...],
+    work: tuple[str, ...],
     json_file: Path | None,
 ) -> int:
     """Make a failing run smaller: faults, what is left of each, workload, nodes, length. It still fails in the same way.
 
     Leaves the small run in --out: with replay.json, and story.md, which tells it in words. Exits 0 if it found one, 3 if the run does not fail.
     """
+    from kraftsim.campaign.errand import Terms
     from kraftsim.explore.shrink import shrink as shrink_run
     from kraftsim.explore.smallest import keep
 
     if (run is None) == (name is None):
         raise Failure("say which run: a file or directory, or --scenario and --seed")
     try:
-        request = _request(run, name, seed, release, bugs, parse_settings(settings))
+        terms = Terms(
+            release=release,
+            bugs=bugs,
+            settings=parse_settings(settings),
+            workload=parse_workload(work),
+            controllers=controllers,
+            brokers=brokers,
+        )
+        request = _request(run, name, seed, terms)
         place = out or _beside(run, request.scenario.name, seed)
         if (place / "run.json").exists():
             raise FileExistsError(f"{place} holds a run already: choose another --out, or remove it")
@@ -71,14 +97,16 @@ def shrink(
     return 0
 
 
-def _request(run: Path | None, name: str | None, seed: int, release: str, bugs: tuple[str, ...], settings: dict[str, str]) -> "RunRequest":
-    from kraftsim.cluster.scenario import Mode, scenario
+def _request(run: Path | None, name: str | None, seed: int, terms: "Terms") -> "RunRequest":
+    from kraftsim.campaign.errand import USUAL, Errand
+    from kraftsim.cluster.scenario import Mode
     from kraftsim.explore.replay import read_replay
-    from kraftsim.explore.request import RunRequest
 
     if run is None:
         assert name is not None, "one of the two is given"
-        return RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, release=release, bugs=bugs, settings=settings)
+        return Errand(name=name, seed=seed, terms=terms).request()
+    if seed or terms != USUAL:
+        raise Failure(f"{run} says itself how it was played: leave out what goes with --scenario")
     request = read_replay(run).request()
     if request.mode is not Mode.SIM:
         raise Failure("only simulated runs can be shrunk: others do not repeat themselves")

@@ -16,6 +16,8 @@ from kraftsim.cli.options import (
     print_lines,
     settings_option,
     story_release_option,
+    story_size_options,
+    work_option,
     write_json,
 )
 
@@ -34,6 +36,7 @@ Examples:
   kraftsim sweep producer_ids_survive_failover --bug KAFKA-10533 --seeds 200
   kraftsim sweep quorum_under_faults --seeds 5000 --resume runs/quorum.jsonl
   kraftsim sweep rolling_upgrade --seeds 100 --release 3.3 --work hops=99
+  kraftsim sweep quorum_under_faults --seeds 500 --controllers 5 --brokers 2
   kraftsim sweep quorum_under_faults --seeds 200 --check-identity --work ids_per_asker=250
   kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )
@@ -46,11 +49,12 @@ Examples:
 @click.option("--out", type=DIRECTORY, default=None, help="Keep the runs of violating seeds here; with --spark, the events of all of them.")
 @click.option("--resume", type=FILE, default=None, metavar="FILE", help="Write each seed that is done into this file; go on where it ends.")
 @click.option("--check-identity", is_flag=True, help="Play each seed in two processes under two hash seeds, and compare the event logs byte by byte.")
-@click.option("--work", multiple=True, metavar="KNOB=NUMBER", help="How much each run has to do; the stories say which knobs they have. Repeatable.")
 @click.option("--spark", "master", default=None, metavar="MASTER", help="Distribute the seeds over a Spark cluster, for example 'local[2]'.")
 @story_release_option
+@story_size_options
 @bugs_option
 @settings_option
+@work_option
 @json_option
 def sweep(
     names: tuple[str, ...],
@@ -65,6 +69,8 @@ def sweep(
     work: tuple[str, ...],
     master: str | None,
     release: str,
+    controllers: int | None,
+    brokers: int | None,
     bugs: tuple[str, ...],
     settings: tuple[str, ...],
     json_file: Path | None,
@@ -77,7 +83,14 @@ def sweep(
     """
     from kraftsim.campaign.errand import Terms
 
-    terms = Terms(release=release, bugs=bugs, settings=parse_settings(settings), workload=parse_workload(work))
+    terms = Terms(
+        release=release,
+        bugs=bugs,
+        settings=parse_settings(settings),
+        workload=parse_workload(work),
+        controllers=controllers,
+        brokers=brokers,
+    )
     if check_identity and master is not None:
         raise Failure("--check-identity compares processes of this machine: leave --spark out")
     if check_identity and (jobs is not None or out is not None or resume is not None):
@@ -94,17 +107,22 @@ def sweep(
 
 
 def _every_story(terms: "Terms") -> tuple[str, ...]:
-    """Return every scenario that can be played with the release that was asked for; which are left out is said. Raises KeyError for no release."""
+    """Return every scenario that can be played with the release and the nodes that were asked for; which are left out is said.
+
+    Raises KeyError for no release.
+    """
     from kraftsim.cluster.scenario import scenarios
     from kraftsim.cluster.spec import RELEASE_KEY
     from kraftsim.releases.catalogue import release
 
     asked = terms.settings.get(RELEASE_KEY, terms.release)
     line = release(asked).name if asked else ""
-    untold = [each.name for each in scenarios() if line and not each.is_told_of(line)]
-    if untold:
-        click.echo(f"not told of {line}, and left out: {', '.join(untold)}", err=True)
-    return tuple(each.name for each in scenarios() if each.name not in untold)
+    untold = [each for each in scenarios() if line and not each.is_told_of(line)]
+    unfit = [each for each in scenarios() if each not in untold and not each.fits(terms.controllers, terms.brokers)]
+    for why, left_out in ((f"not told of {line}", untold), ("not told of so many nodes", unfit)):
+        if left_out:
+            click.echo(f"{why}, and left out: {', '.join(each.name for each in left_out)}", err=True)
+    return tuple(each.name for each in scenarios() if each not in untold and each not in unfit)
 
 
 class Search(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.cluster.migrating import ZOOKEEPER, Migration
 from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.spec import CONTROLLERS_MAX, FIRST_CONTROLLER_ID
 from kraftsim.cluster.under_load import UnderLoad, while_clients_work
 from kraftsim.cluster.workload import IdAsker
 from kraftsim.events.runs import PhaseBegan
@@ -31,7 +32,8 @@ PROVEN: Final = (
 )
 SETTINGS: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 """A broker of KRaft that is told to stop asks whether it may with its heartbeats: by default every 2 s, which would be half of a run."""
-CONTROLLERS: Final = ("controller-101", "controller-102", "controller-103")
+CONTROLLERS: Final = tuple(f"controller-{FIRST_CONTROLLER_ID + index}" for index in range(CONTROLLERS_MAX))
+"""However many of them a run has."""
 WORKLOAD: Final = {"writers": 2, "pause_ms": 250, "crashes": 0, "pauses": 0}
 
 

@@ -239,6 +239,34 @@ class Scenario:
             told = [known.name for known in releases() if self.is_told_of(known.name)]
             raise ValueError(f"{self.name} is not told of {line}, but of {', '.join(told)}")
 
+    @property
+    def least_controllers(self) -> int:
+        """How many controllers the story needs."""
+        return min(self.fewest_controllers or self.controllers, self.controllers, *self.controllers_drawn)
+
+    @property
+    def least_brokers(self) -> int:
+        """How many brokers the story needs."""
+        return self.fewest_brokers or self.brokers
+
+    def fits(self, controllers: int | None, brokers: int | None) -> bool:
+        """Tell whether the story can be played with so many nodes; None: with as many as usual."""
+        return not self._misfit(controllers, brokers)
+
+    def require_size(self, controllers: int | None, brokers: int | None) -> None:
+        """Raise ValueError if the story cannot be played with so many nodes; None: with as many as usual."""
+        why = self._misfit(controllers, brokers)
+        if why:
+            raise ValueError(why)
+
+    def _misfit(self, controllers: int | None, brokers: int | None) -> str:
+        if controllers and not self.controllers:
+            return f"{self.name} has no controllers of KRaft: its brokers keep their metadata in ZooKeeper"
+        for role, least, asked in (("controllers", self.least_controllers, controllers), ("brokers", self.least_brokers, brokers)):
+            if asked is not None and asked < least:
+                return f"{self.name} needs {least} {role} or more, not {asked}"
+        return ""
+
 
 SCENARIOS: Catalogue[Scenario] = Catalogue("scenarios", "SCENARIO", Scenario)
 

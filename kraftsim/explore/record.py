@@ -53,6 +53,8 @@ def replay_command(request: RunRequest, directory: RunDirectory | None = None) -
         words += ["--bug", bug]
     if request.release:
         words += ["--release", request.release]
+    for option, count in (("--controllers", request.controllers), ("--brokers", request.brokers)):
+        words += [] if count is None else [option, str(count)]
     for key, value in sorted(request.settings.items()):
         words += ["--set", f"{key}={value}"]
     for knob, count in sorted(request.workload.items()):

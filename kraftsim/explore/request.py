@@ -26,7 +26,8 @@ class RunRequest:
     draws it. `workload` turns knobs of the scenario; `controllers` and `brokers` say how many nodes there are; None: as many as the scenario wants.
     `surroundings` say how fast network and disks are and which frames are large; None: as the seed draws them.
 
-    Raises KeyError for a release that there is not, ValueError for one that the story is not told of, or a knob that it does not have.
+    Raises KeyError for a release that there is not, ValueError for one that the story is not told of, a knob that it does not have, or fewer nodes
+    than it needs.
     """
 
     scenario: Scenario
@@ -47,6 +48,7 @@ class RunRequest:
             raise ValueError(f"{self.scenario.name} has no knob {unknown[0]} (it has: {', '.join(self.scenario.workload) or 'none'})")
         if self.asked_release:
             self.scenario.require_told_of(self.asked_release)
+        self.scenario.require_size(self.controllers, self.brokers)
 
     @property
     def asked_release(self) -> str:
@@ -55,12 +57,12 @@ class RunRequest:
 
     @property
     def is_as_drawn(self) -> bool:
-        """Tell whether everything about the run follows from the scenario, the seed, the settings and how much there is to do."""
-        return all(each is None for each in (self.faults, self.controllers, self.brokers, self.surroundings))
+        """Tell whether everything about the run follows from the scenario, the seed, the settings, how many nodes there are and how much is to do."""
+        return self.faults is None and self.surroundings is None
 
     def schedule(self) -> tuple[Fault, ...]:
         """Return the faults of the run: those that were given, else those that the seed draws; none that names a node that is not there."""
-        faults = self.faults if self.faults is not None else faults_of(self.scenario, self.seed, self.mode)
+        faults = self.faults if self.faults is not None else faults_of(self._searched, self.seed, self.mode)
         there = {name.encode() for name in self.spec(port=ANY_PORT).node_names}  # for membership only, never iterated
         return tuple(fault for fault in faults if all(name in there for name in NODE_NAME.findall(to_json([fault]))))
 
@@ -84,13 +86,13 @@ class RunRequest:
     def spec(self, port: int) -> ClusterSpec:
         """Return the cluster that the scenario wants, with what the caller set on top."""
         around = self.around().settings if self.mode is Mode.SIM else {}
-        controllers = controllers_of(self.scenario, self.seed, self.mode) if self.controllers is None else self.controllers
+        controllers = self._controllers
         settings = {**around, **self._settings_of_story(), **self.settings}
         spec = ClusterSpec(
             zookeeper=self.scenario.zookeeper_mode,
             controllers=controllers,
             first_voters=min(self.scenario.first_voters, controllers),
-            brokers=self.scenario.brokers if self.brokers is None else self.brokers,
+            brokers=self._brokers,
             release=settings.pop(RELEASE_KEY, DEFAULT_RELEASE),
             port=port,
             seed=self.seed,
@@ -101,9 +103,25 @@ class RunRequest:
         there = {name: values for name, values in self.scenario.node_settings.items() if name in spec.node_names}
         return replace(spec, node_settings=there) if there else spec
 
+    @property
+    def _controllers(self) -> int:
+        return controllers_of(self.scenario, self.seed, self.mode) if self.controllers is None else self.controllers
+
+    @property
+    def _brokers(self) -> int:
+        return self.scenario.brokers if self.brokers is None else self.brokers
+
+    @property
+    def _searched(self) -> Scenario:
+        """The story as a search sees it: with every node that was asked for."""
+        terrain = self.scenario.terrain
+        if terrain is None or (self.controllers is None and self.brokers is None):
+            return self.scenario
+        return replace(self.scenario, terrain=terrain.of_size(controllers=self._controllers, brokers=self._brokers))
+
     def _settings_of_story(self) -> dict[str, str]:
         """Return what the story wants and the seed draws; of another release, with no level that is above it."""
-        settings = {**self.scenario.settings, **settings_of(self.scenario, self.seed, self.mode)}
+        settings = {**self.scenario.settings, **settings_of(self._searched, self.seed, self.mode)}
         asked = self.asked_release
         if asked:
             settings[RELEASE_KEY] = asked

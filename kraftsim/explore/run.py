@@ -19,13 +19,15 @@ def play(
     bugs: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
     work: Mapping[str, int] | None = None,
+    controllers: int | None = None,
+    brokers: int | None = None,
 ) -> RunResult:
     """Play a scenario and return what came of it. With `out` the run's directory is left there, as `kraftsim.cluster.directories` describes.
 
-    `work` turns knobs of the scenario; without a `release` it is that of the story.
+    `work` turns knobs of the scenario; without a `release` it is that of the story, and so are counts of nodes that are not given.
 
-    Raises KeyError for a scenario, release or bug that does not exist, ValueError for a release that the story is not told of, SpecError for what
-    cannot be a cluster, FileExistsError if `out` holds a run already.
+    Raises KeyError for a scenario, release or bug that does not exist, ValueError for a release that the story is not told of or fewer nodes than it
+    needs, SpecError for what cannot be a cluster, FileExistsError if `out` holds a run already.
     """
     request = RunRequest(
         scenario=scenario(name),
@@ -35,6 +37,8 @@ def play(
         bugs=bugs,
         settings=dict(settings or {}),
         workload=dict(work or {}),
+        controllers=controllers,
+        brokers=brokers,
     )
     return play_request(request, out)
 

@@ -171,7 +171,7 @@ class _Steps:
         """Try once to do without work and nodes, all of them and each: it hardly ever works, but then every later run costs much less."""
         best, scenario = self.best, self._request.scenario
         idle = {knob: value if knob == LENGTH else 0 for knob, value in best.workload.items()}
-        brokers, controllers = scenario.fewest_brokers or best.brokers, scenario.fewest_controllers or best.controllers
+        brokers, controllers = scenario.least_brokers, scenario.least_controllers
         self._take([msgspec.structs.replace(best, workload=idle, brokers=brokers, controllers=controllers)])
         self._take([msgspec.structs.replace(self.best, brokers=brokers)])
         for knob, value in best.workload.items():
@@ -220,7 +220,7 @@ class _Steps:
 
     def _fewer_nodes(self) -> None:
         scenario = self._request.scenario
-        brokers = range(scenario.fewest_brokers, self.best.brokers) if scenario.fewest_brokers else ()
+        brokers = range(scenario.least_brokers, self.best.brokers)
         self._take(msgspec.structs.replace(self.best, brokers=count) for count in brokers)
-        controllers = range(scenario.fewest_controllers, self.best.controllers) if scenario.fewest_controllers else ()
+        controllers = range(scenario.least_controllers, self.best.controllers)
         self._take(msgspec.structs.replace(self.best, controllers=count) for count in controllers)

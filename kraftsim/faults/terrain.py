@@ -5,6 +5,8 @@ A scenario declares its terrain as data; the search (`swarm`) draws targets and 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
 
 from kraftsim.faults.fault import Between, OneOf, Spoils, Value
 from kraftsim.faults.trigger import FileClass
@@ -53,6 +55,14 @@ class Stay:
     is_only: bool = True
 
 
+class Sized(Protocol):
+    """Draws the map of a cluster."""
+
+    def __call__(self, *, controllers: int, brokers: int) -> "Terrain":
+        """Return what there is to strike in a cluster with so many nodes."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terrain:
     """What there is to strike. `may_lose` names the hosts at which each kind of loss leaves every promise of the scenario standing.
@@ -75,6 +85,8 @@ class Terrain:
     """Whether brokers keep their metadata in ZooKeeper."""
     may_change_release: bool = False
     """Whether nodes may come back as another release for a while."""
+    of_size: "Sized"
+    """Returns the same of a cluster with other counts of nodes."""
 
     def of(self, role: str) -> tuple[str, ...]:
         """Return the hosts of a role."""
@@ -251,6 +263,7 @@ def cluster_terrain(
     With records kept by single brokers, these may lose nothing that was written, for Kafka promises nothing else there; nor where they replicate
     and several of them are struck, for it acknowledges what no replica has flushed.
     """
+
     is_quorum = controllers > 1
     controller_names = tuple(f"controller-{101 + number}" for number in range(controllers))
     broker_names = tuple(f"broker-{1 + number}" for number in range(brokers))
@@ -280,11 +293,21 @@ def cluster_terrain(
         },
         settings={**BROKER_SETTINGS, **(QUORUM_SETTINGS if is_quorum else {}), **(settings or {})},
         fault_ms=int(fault_seconds * 1000),
+        of_size=partial(
+            cluster_terrain,
+            clients=clients,
+            apis=apis,
+            brokers_keep_records=brokers_keep_records,
+            brokers_replicate=brokers_replicate,
+            fault_seconds=fault_seconds,
+            settings=settings,
+        ),
     )
 
 
-def zookeeper_terrain(*, brokers: int, clients: tuple[str, ...], apis: tuple[Api, ...], fault_seconds: float) -> Terrain:
+def zookeeper_terrain(*, controllers: int = 0, brokers: int, clients: tuple[str, ...], apis: tuple[Api, ...], fault_seconds: float) -> Terrain:
     """Return the terrain of a cluster of before KRaft, whose brokers replicate: ZooKeeper flushes what it answers for, so it may lose its power."""
+    assert controllers == 0, "brokers are controllers here"
     broker_names = tuple(f"broker-{1 + number}" for number in range(brokers))
     server = ("zookeeper-1",)
     return Terrain(
@@ -298,4 +321,5 @@ def zookeeper_terrain(*, brokers: int, clients: tuple[str, ...], apis: tuple[Api
         settings=ZOOKEEPER_SETTINGS,
         fault_ms=int(fault_seconds * 1000),
         has_zookeeper=True,
+        of_size=partial(zookeeper_terrain, clients=clients, apis=apis, fault_seconds=fault_seconds),
     )

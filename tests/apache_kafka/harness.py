@@ -74,15 +74,15 @@ def dump_log(*files: Path, release: str = DEFAULT_RELEASE, metadata: bool = Fals
     return run_tool(release, "dump-log", *decoder, "--files", ",".join(str(file) for file in files))
 
 
-def metadata_shell(snapshot: Path, *commands: str, release: str = DEFAULT_RELEASE) -> list[str]:
+def metadata_shell(snapshot: Path, *commands: str, patience: int = 1, release: str = DEFAULT_RELEASE) -> list[str]:
     """Return the words that Kafka's metadata shell prints when commands are typed into it.
 
-    It takes commands before it has published what it read: what is missing may be there the next time.
+    It takes commands before it has published what it read: what is missing may be there the next time, with more patience.
     """
     jars = ":".join(str(jar) for jar in shell_class_path(release))
     command = [str(java()), *QUICK_JVM, "-cp", jars, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as shell:
-        time.sleep(SHELL_SECONDS)
+        time.sleep(SHELL_SECONDS * patience)
         printed, _ = shell.communicate("".join(f"{line}\n" for line in (*commands, "exit")), timeout=TOOL_SECONDS)
     assert shell.returncode == 0, printed
     return printed.split()

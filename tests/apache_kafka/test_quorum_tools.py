@@ -148,8 +148,8 @@ def test_log_and_snapshot_are_read_by_their_tools(cluster: ProcessCluster):
         f"{(producer_id // BLOCK + 1) * BLOCK}",
     }
     seen: set[str] = set()
-    for _ in range(SHELL_TRIES):
-        seen.update(metadata_shell(snapshot, "find /image", "cat /image/producerIds/nextProducerId"))
+    for patience in range(1, SHELL_TRIES + 1):
+        seen.update(metadata_shell(snapshot, "find /image", "cat /image/producerIds/nextProducerId", patience=patience))
         if in_image <= seen:
             break
     assert not in_image - seen

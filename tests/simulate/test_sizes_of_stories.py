@@ -1,0 +1,128 @@
+"""How many nodes a run has: as many as are asked for, else as the story wants; and whom a search strikes in a cluster of another size."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kraftsim.campaign.errand import Errand, Terms
+from kraftsim.cli.main import kraftsim
+from kraftsim.cluster.scenario import Mode, Scenario, scenario, scenarios
+from kraftsim.explore.record import replay_command
+from kraftsim.explore.replay import read_replay
+from kraftsim.explore.request import RunRequest
+from kraftsim.explore.run import play
+from kraftsim.faults.atlas import clashes
+from kraftsim.faults.fault import Spoils, to_json
+from kraftsim.faults.swarm import draw_swarm
+from kraftsim.faults.terrain import BROKERS, CONTROLLERS
+from kraftsim.world.chance import stream
+
+SEARCHED = tuple(each for each in scenarios() if each.terrain is not None)
+
+
+def of_size(name: str, controllers: int | None, brokers: int | None, seed: int = 1, mode: Mode = Mode.SIM) -> RunRequest:
+    """A run with so many nodes."""
+    return RunRequest(scenario=scenario(name), mode=mode, seed=seed, controllers=controllers, brokers=brokers)
+
+
+@pytest.mark.parametrize("mode", [Mode.SIM, Mode.PROCESSES])
+@pytest.mark.parametrize(("controllers", "brokers"), [(5, None), (None, 5), (7, 4), (3, 3)])
+def test_there_are_as_many_nodes_as_are_asked_for(controllers: int | None, brokers: int | None, mode: Mode) -> None:
+    """What is not asked for is as the story wants it."""
+    usual = of_size("leaders_fail_under_idempotent_load", None, None, mode=mode).spec(port=9092)
+    spec = of_size("leaders_fail_under_idempotent_load", controllers, brokers, mode=mode).spec(port=9092)
+    assert (spec.controllers, spec.brokers) == (controllers or usual.controllers, brokers or usual.brokers)
+
+
+@pytest.mark.parametrize("each", scenarios(), ids=lambda each: each.name)
+def test_every_story_has_a_larger_cluster(each: Scenario) -> None:
+    """Whatever its settings name; a story without controllers of KRaft has none then, either."""
+    nine = 9 if each.controllers else None
+    spec = of_size(each.name, nine, 7).spec(port=9092)
+    assert spec.brokers == 7 and spec.controllers == (nine or 0)
+    assert all(fault.target for fault in of_size(each.name, nine, 7).schedule())
+
+
+def test_those_that_take_over_are_of_one_release_however_many_they_are() -> None:
+    """Settings of controllers are for all of them."""
+    spec = of_size("from_zookeeper_to_the_newest", 9, None).spec(port=9092)
+    assert {spec.node(name).properties["kraftsim.release"] for name in spec.controller_names} == {"3.9"}
+
+
+@pytest.mark.parametrize("each", SEARCHED, ids=lambda each: each.name)
+def test_a_search_strikes_every_node_of_a_larger_cluster(each: Scenario) -> None:
+    """Swarms aim at nodes that only this size has, and take from them no more than from others."""
+    controllers = 7 if each.controllers else None
+    requests = [of_size(each.name, controllers, 6, seed) for seed in range(60)]
+    words = " ".join(to_json(request.schedule()).decode() for request in requests)
+    assert "broker-6" in words and ("controller-107" in words or controllers is None)
+    assert each.terrain is not None
+    terrain = each.terrain.of_size(controllers=controllers or 0, brokers=6)
+    assert len(terrain.of(BROKERS)) == 6 and len(terrain.of(CONTROLLERS)) == (controllers or 0)
+    assert all(host in terrain.may_lose[Spoils.UNFLUSHED] for host in terrain.of(CONTROLLERS))
+    assert not any(clashes(draw_swarm(stream(seed, "harness", 1, "swarm"), terrain), terrain) for seed in range(60))
+
+
+@pytest.mark.parametrize("each", SEARCHED, ids=lambda each: each.name)
+def test_its_own_size_is_what_the_story_declares(each: Scenario) -> None:
+    """The map of its size is the map that stands in the story."""
+    assert each.terrain is not None
+    own = each.terrain.of_size(controllers=len(each.terrain.of(CONTROLLERS)), brokers=len(each.terrain.of(BROKERS)))
+    assert (own.hosts, own.links, own.apis, own.files, own.moments, own.stays, own.may_lose, dict(own.settings), own.fault_ms) == (
+        each.terrain.hosts,
+        each.terrain.links,
+        each.terrain.apis,
+        each.terrain.files,
+        each.terrain.moments,
+        each.terrain.stays,
+        each.terrain.may_lose,
+        dict(each.terrain.settings),
+        each.terrain.fault_ms,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "controllers", "brokers", "words"),
+    [
+        ("quorum_keeps_its_promises", 2, None, "quorum_keeps_its_promises needs 3 controllers or more, not 2"),
+        ("rolling_restart_of_all_brokers", None, 1, "rolling_restart_of_all_brokers needs 3 brokers or more, not 1"),
+        ("bridge_release", 3, None, "bridge_release has no controllers of KRaft: its brokers keep their metadata in ZooKeeper"),
+        ("quorum_under_faults", 10, None, "a quorum has 1 to 9 controllers, not 10"),
+    ],
+)
+def test_a_story_is_not_played_with_fewer_nodes_than_it_needs(name: str, controllers: int | None, brokers: int | None, words: str) -> None:
+    """Nor with more than a cluster can have."""
+    with pytest.raises(ValueError, match=words):
+        of_size(name, controllers, brokers).spec(port=9092)
+
+
+def test_a_replay_has_as_many_nodes(tmp_path: Path) -> None:
+    """By the line and by the file, whether it is of a campaign or not."""
+    result = play("quorum_under_faults", seed=3, controllers=5, brokers=2, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
+    assert result.outcome == "ok", "\n".join(result.lines())
+    assert "--controllers 5 --brokers 2" in result.command
+    again = read_replay(tmp_path).request()
+    assert (again.controllers, again.brokers) == (5, 2) and again.schedule() == of_size("quorum_under_faults", 5, 2, 3).schedule()
+    errand = Errand(name="quorum_under_faults", seed=3, terms=Terms(controllers=5, brokers=2))
+    assert "--controllers 5 --brokers 2" in replay_command(errand.request())
+    assert "--controllers" not in replay_command(of_size("quorum_under_faults", None, None))
+
+
+def test_a_sweep_over_all_leaves_out_what_needs_other_nodes() -> None:
+    """And says so; a single story is refused."""
+    runner = CliRunner()
+    done = runner.invoke(kraftsim, ["sweep", "all", "--controllers", "1", "--brokers", "2", "--seeds", "1", "--time", "0"])
+    left_out = next(line for line in done.output.splitlines() if line.startswith("not told of so many nodes, and left out: "))
+    assert "bridge_release" in left_out and "quorum_keeps_its_promises" in left_out and "answers_get_lost" not in left_out
+    refused = runner.invoke(kraftsim, ["sweep", "bridge_release", "--controllers", "3", "--seeds", "1"])
+    assert refused.exit_code == 3 and "bridge_release has no controllers of KRaft" in refused.output, refused.output
+    none = runner.invoke(kraftsim, ["sweep", "quorum_under_faults", "--controllers", "0", "--seeds", "1"])
+    assert none.exit_code == 2 and "0 is not in the range x>=1" in none.output, none.output
+
+
+def test_what_a_run_says_of_itself_is_not_said_beside_it(tmp_path: Path) -> None:
+    """A run that is shrunk knows how it was played."""
+    play("quorum_under_faults", seed=3, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
+    refused = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path), "--controllers", "5"])
+    assert refused.exit_code == 3 and "says itself how it was played" in refused.output, refused.output
