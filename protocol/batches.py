@@ -219,6 +219,11 @@ class RecordBatch:
         return f"<RecordBatch{kind} offsets {self.base_offset}..{self.last_offset} leader_epoch={self.partition_leader_epoch}{producer}>"
 
 
+def crc_of(header: Bytes) -> int:
+    """Return the checksum that stands in the header of a batch."""
+    return int(CRC.unpack_from(header, BEFORE_CRC.size)[0])
+
+
 class HasSize(Protocol):
     """What a splitter must know of what it yields."""
 

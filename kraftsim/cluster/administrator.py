@@ -33,10 +33,15 @@ class AdministratorRefused(RuntimeError):
 
 
 class Administrator:
-    """Works from a host of its own. Its brokers must not go down in the middle: what one of them still tries could come after what is newer."""
+    """Works from a host of its own.
+
+    `in_doubt` are topics of which a change was asked for that was never answered: the broker that has it may still try, and come after what is newer.
+    A cluster's only broker does not: it hands changes on in order.
+    """
 
     def __init__(self, workplace: Workplace) -> None:
         self._workplace = workplace
+        self.in_doubt: dict[str, None] = {}
         identity = ClientIdentity(client_id=workplace.name, bootstrap=tuple(workplace.bootstrap), frame_events=workplace.frame_events)
         self._connections = ClusterConnections(workplace.world, identity)
 
@@ -56,7 +61,7 @@ class Administrator:
         rows = [AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value) for name, value in changes.items()]
         resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=rows)
         while True:
-            answer = await self._asked(IncrementalAlterConfigsRequest(resources=[resource]))
+            answer = await self._asked(IncrementalAlterConfigsRequest(resources=[resource]), doubted=topic)
             assert isinstance(answer, IncrementalAlterConfigsResponse), "IncrementalAlterConfigs was asked"
             if self._is_done(error_of(answer.responses[0].error_code), f"to configure {topic}"):
                 return
@@ -82,16 +87,22 @@ class Administrator:
         """End the client."""
         self._connections.close()
 
-    async def _asked(self, request: Message) -> Message:
-        """Ask one broker after the other until one answers."""
+    async def _asked(self, request: Message, doubted: str = "") -> Message:
+        """Ask one broker after the other until one answers; a topic is in doubt from the first one on that does not."""
         while True:
             try:
-                return await self._workplace.run(self._answer(request))
+                return await self._workplace.run(self._answer(request, doubted))
             except OSError:
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _answer(self, request: Message) -> Message:
-        return await (await self._connections.to_any()).request(request)
+    async def _answer(self, request: Message, doubted: str) -> Message:
+        connection = await self._connections.to_any()
+        try:
+            return await connection.request(request)
+        except OSError:
+            if doubted and len(self._workplace.bootstrap) > 1:
+                self.in_doubt[doubted] = None
+            raise
 
     def _is_done(self, error: ErrorCode, what: str) -> bool:
         """Tell whether that is done. Raises AdministratorRefused if it never will be."""

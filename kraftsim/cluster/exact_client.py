@@ -18,7 +18,13 @@ from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
-from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from protocol.messages.k61_describe_producers import DescribeProducersRequest, DescribeProducersResponse, DescribeProducersTopic
@@ -67,11 +73,11 @@ class ExactClient:
         self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap)))
 
     async def create_topic(self, replicas: Sequence[int], configs: Mapping[str, str]) -> None:
-        """Create the topic with its one partition on these brokers."""
+        """Create the topic with its one partition on these brokers, once all of them are there."""
         rows = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
         assignment = CreatableReplicaAssignment(partition_index=PARTITION, broker_ids=list(replicas))
         wanted = CreatableTopic(name=self._topic, num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=rows)
-        await self._ask_any(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
+        await self._until_made(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
         while await self._leader() is None:
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -217,6 +223,14 @@ class ExactClient:
                     return await connection.request(request, api_version=version)
             except OSError:
                 pass  # asked again
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _until_made(self, request: CreateTopicsRequest) -> None:
+        while True:
+            answer = await self._ask_any(request)
+            assert isinstance(answer, CreateTopicsResponse), "CreateTopics was asked"
+            if answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _until_done(self, request: Message) -> None:

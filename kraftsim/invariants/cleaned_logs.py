@@ -9,6 +9,7 @@ from kraftsim.events.nodes import SegmentsCleaned
 
 CLEANED_WATCHES = (SegmentsCleaned,)
 """What an invariant has to watch, to know of it."""
+TRANSACTION_TOPIC = "__transaction_state"
 Log = tuple[str, int]
 
 
@@ -27,6 +28,10 @@ class CleanedLogs:
     def has_passed(self, log: Log, offset: int) -> bool:
         """Tell whether a log was cleaned at an offset."""
         return offset < self._until.get(log, 0)
+
+    def may_lack_between(self, log: Log, offset: int, later: int) -> bool:
+        """Tell whether between two records of a key others of that key may be gone."""
+        return later > offset + 1 and self.has_passed(log, offset + 1)
 
     def may_have_dropped(self, log: Log, offset: int, offsets_of_key: list[int]) -> bool:
         """Tell whether a record at an offset may be gone because a later one of its key is there."""

@@ -1,17 +1,23 @@
 """What partitions were told about transactions is what their coordinators decided.
 
 In each log the markers of a producer go on in epoch and in coordinator epoch; a marker says what some decision for that producer and epoch says; and
-records of a transaction stand only where the coordinator knew of the partition. Producers that no coordinator's log names are passed over.
+records of a transaction stand only where the coordinator knew of the partition. Producers that no coordinator's log names are passed over; what that
+log said before it was cleaned is known from what its coordinator noted when it was committed.
 Source: KIP-98, KIP-360, KIP-890 part 1; KAFKA-14402.
 """
 
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalBatch, FinalMarker, FinalTransaction
+from kraftsim.events.transactions import TransactionStateChanged
+from kraftsim.invariants.cleaned_logs import CLEANED_UNTIL, CLEANED_WATCHES, TRANSACTION_TOPIC, CleanedLogs
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.transaction_states_follow import PREPARE_ABORT, PREPARE_COMMIT
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "markers-agree-with-coordinators"
+DECISIONS = {"PrepareCommit": PREPARE_COMMIT, "PrepareAbort": PREPARE_ABORT}
+"""How coordinators call the states in which something is decided."""
+NO_DECISION = -1
 
 
 class Markers:
@@ -24,21 +30,32 @@ class Markers:
         self._known: set[int] = set()  # these three for membership only
         self._decided: set[tuple[int, int, int]] = set()
         self._added: set[tuple[int, int, str]] = set()
+        self._noted: list[TransactionStateChanged] = []
+        self._cleaned = CleanedLogs()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a line of a final log."""
+        """Take in a line of a final log, a change that was committed, or that a log was cleaned."""
+        self._cleaned.learn(event)
         if isinstance(event, FinalMarker):
             self._markers.append((event, envelope.event_id))
         elif isinstance(event, FinalBatch) and event.is_transactional and not event.is_control:
             self._batches.append((event, envelope.event_id))
         elif isinstance(event, FinalTransaction):
             self._known.add(event.producer_id)
-            self._decided.add((event.producer_id, event.producer_epoch, event.status))
-            self._added.update((event.producer_id, event.producer_epoch, where) for where in event.partitions.split(",") if where)
+            self._take(event, event.status)
+        elif isinstance(event, TransactionStateChanged):
+            self._noted.append(event)
         return None
+
+    def _take(self, event: FinalTransaction | TransactionStateChanged, status: int) -> None:
+        self._decided.add((event.producer_id, event.producer_epoch, status))
+        self._added.update((event.producer_id, event.producer_epoch, where) for where in event.partitions.split(",") if where)
 
     def finish(self) -> Verdict:
         """Compare, and return the verdict."""
+        for noted in self._noted:
+            if self._cleaned.has_passed((TRANSACTION_TOPIC, noted.partition), noted.offset):
+                self._take(noted, DECISIONS.get(noted.state, NO_DECISION))
         before: dict[tuple[str, str, int, int], FinalMarker] = {}
         for marker, event_id in self._markers:
             where, log = f"{marker.topic}-{marker.partition}", (marker.broker, marker.topic, marker.partition, marker.producer_id)
@@ -67,7 +84,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Markers go on in their epochs and say what was decided; records of transactions stand where the coordinator knew of the partition.",
     source="KIP-98, KIP-890",
-    watches=(FinalMarker, FinalBatch, FinalTransaction),
+    watches=(FinalMarker, FinalBatch, FinalTransaction, TransactionStateChanged, *CLEANED_WATCHES),
     check=Markers,
     examined="""
         SELECT run, count(*) FROM (
@@ -75,11 +92,20 @@ INVARIANT = Invariant(
         ) AS line GROUP BY run
     """,
     violations=f"""
-        WITH known AS (
+        WITH {CLEANED_UNTIL}, known AS (
             SELECT DISTINCT run, producer_id FROM final_transaction
+        ), written AS (
+            SELECT run, producer_id, producer_epoch, partitions,
+                CASE status WHEN {PREPARE_COMMIT} THEN 'PrepareCommit' WHEN {PREPARE_ABORT} THEN 'PrepareAbort' END AS decision
+            FROM final_transaction
+            UNION ALL
+            SELECT t.run, t.producer_id, t.producer_epoch, t.partitions,
+                CASE WHEN t.state IN ('PrepareCommit', 'PrepareAbort') THEN t.state END
+            FROM transaction_state_changed AS t
+            JOIN cleaned_until AS u
+                ON u.run = t.run AND u.topic = '{TRANSACTION_TOPIC}' AND u.partition = t.partition AND u.cleaned_offset > t.offset
         ), decided AS (
-            SELECT DISTINCT run, producer_id, producer_epoch, status = {PREPARE_COMMIT} AS is_commit FROM final_transaction
-            WHERE status IN ({PREPARE_COMMIT}, {PREPARE_ABORT})
+            SELECT DISTINCT run, producer_id, producer_epoch, decision = 'PrepareCommit' AS is_commit FROM written WHERE decision IS NOT NULL
         ), ordered AS (
             SELECT *, m.offset AS at_offset,
                 lag(coordinator_epoch) OVER ({_SAME_LOG}) AS last_coordinator_epoch, lag(producer_epoch) OVER ({_SAME_LOG}) AS last_producer_epoch
@@ -90,7 +116,7 @@ INVARIANT = Invariant(
             LEFT JOIN decided AS d ON d.run = o.run AND d.producer_id = o.producer_id AND d.producer_epoch = o.producer_epoch
                 AND d.is_commit = o.is_commit
         ), added AS (
-            SELECT DISTINCT run, producer_id, producer_epoch, concat(',', partitions, ',') AS partitions FROM final_transaction WHERE partitions <> ''
+            SELECT DISTINCT run, producer_id, producer_epoch, concat(',', partitions, ',') AS partitions FROM written WHERE partitions <> ''
         ), placed AS (
             SELECT DISTINCT b.run, b.position FROM final_batch AS b
             JOIN added AS a ON a.run = b.run AND a.producer_id = b.producer_id AND a.producer_epoch = b.producer_epoch

@@ -3,7 +3,7 @@
 Nothing is completed that was not decided, a decision that is committed stands, and producer id and epoch go on as an end or a fence lets them: by
 two at most, one for a fence and one for the end (KIP-890). A record may be there twice, where an append whose answer was late is made again; an end
 that was seen to be committed is not written again. Whoever gave a record up, because nobody took a copy of it in time, goes on with the epoch of
-before. Source: KIP-98, KIP-360, KIP-890;
+before. Where the log was cleaned, records between two others may be gone: nothing is said of these two then. Source: KIP-98, KIP-360, KIP-890;
 kafka.coordinator.transaction.TransactionMetadata.validPreviousStates; KAFKA-9666, KAFKA-10080.
 """
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalTransaction
 from kraftsim.events.transactions import TransactionChangeGivenUp, TransactionStateChanged
+from kraftsim.invariants.cleaned_logs import CLEANED_UNTIL, CLEANED_WATCHES, TRANSACTION_TOPIC, CleanedLogs
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -50,9 +51,11 @@ class States:
         self._written: dict[tuple[str, int, str], list[Written]] = {}
         self._committed: dict[tuple[int, int], None] = {}
         self._given_up: dict[tuple[int, int], None] = {}
+        self._cleaned = CleanedLogs()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a record, or that one is committed or given up."""
+        """Take in a record, that one is committed or given up, or that a log was cleaned."""
+        self._cleaned.learn(event)
         if isinstance(event, TransactionStateChanged):
             self._committed[event.partition, event.offset] = None
         elif isinstance(event, TransactionChangeGivenUp):
@@ -67,6 +70,8 @@ class States:
         for (_, partition, transactional_id), records in self._written.items():
             self._findings.examined += len(records)
             for before, after in pairwise(records):
+                if self._cleaned.may_lack_between((TRANSACTION_TOPIC, partition), before.offset, after.offset):
+                    continue
                 why = self._objection(partition, before, after)
                 if why:
                     key = f"{transactional_id}/{after.offset}"
@@ -110,11 +115,11 @@ INVARIANT = Invariant(
     name=NAME,
     rule="What is written about a transactional id walks through the states as they may follow; epochs go on by one for a fence, one for an end.",
     source="KIP-98, KIP-890",
-    watches=(TransactionStateChanged, TransactionChangeGivenUp, FinalTransaction),
+    watches=(TransactionStateChanged, TransactionChangeGivenUp, FinalTransaction, *CLEANED_WATCHES),
     check=States,
     examined="SELECT run, count(*) FROM final_transaction GROUP BY run",
     violations=f"""
-        WITH pair AS (
+        WITH {CLEANED_UNTIL}, pair AS (
             SELECT run, partition, transactional_id, status, producer_id, producer_epoch, position, f.offset AS at_offset,
                 lag(status) OVER ({_SAME_LOG}) AS before_status,
                 lag(producer_id) OVER ({_SAME_LOG}) AS before_id,
@@ -132,7 +137,8 @@ INVARIANT = Invariant(
             LEFT JOIN committed AS c ON c.run = p.run AND c.partition = p.partition AND c.committed_offset = p.before_offset
             LEFT JOIN committed AS d ON d.run = p.run AND d.partition = p.partition AND d.committed_offset = p.at_offset
             LEFT JOIN given_up AS g ON g.run = p.run AND g.partition = p.partition AND g.given_up_offset = p.before_offset
-            WHERE before_status IS NOT NULL
+            LEFT JOIN cleaned_until AS u ON u.run = p.run AND u.topic = '{TRANSACTION_TOPIC}' AND u.partition = p.partition
+            WHERE before_status IS NOT NULL AND NOT (p.at_offset > p.before_offset + 1 AND coalesce(u.cleaned_offset, 0) > p.before_offset + 1)
         ), objected AS (
             SELECT *, {_OBJECTION} AS why FROM judged
         ), numbered AS (

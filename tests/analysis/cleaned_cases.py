@@ -5,6 +5,7 @@ from kraftsim.events.nodes import SegmentsCleaned
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.happenings import acknowledged, appended, final_batch, final_log, final_record
 from tests.analysis.replica_cases import EQUAL, EVERYWHERE, IN_FINAL_LOG, MATCHING, ONE, TWO, Row, copied, in_sync, log_of, on
+from tests.analysis.transaction_cases import MARKERS, STATES, Noted, batch, changed, marker, state
 
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
@@ -13,7 +14,83 @@ def cleaned(until: int, *, topic: str = "t", partition: int = 0) -> Event:
     return SegmentsCleaned(topic=topic, partition=partition, first_offset=0, next_offset=until, segment_count=3)
 
 
+def states_are_clean(until: int) -> list[Noted]:
+    return on(ONE, cleaned(until, topic="__transaction_state"))
+
+
 CLEANED_ROWS: list[Row] = [
+    (
+        "states between two others may be gone",
+        STATES,
+        [*states_are_clean(4), *on("final", state(0, 1), state(4, 4))],
+        OK,
+        2,
+    ),
+    (
+        "none is gone where none was",
+        STATES,
+        [*states_are_clean(9), *on("final", state(0, 1), state(1, 4))],
+        VIOLATED,
+        2,
+        ("id/1",),
+        (("final.1.0", "final.1.1"),),
+    ),
+    (
+        "nor behind what is clean",
+        STATES,
+        [*states_are_clean(4), *on("final", state(3, 1), state(5, 4))],
+        VIOLATED,
+        2,
+        ("id/5",),
+        (("final.1.0", "final.1.1"),),
+    ),
+    (
+        "nor in a log that nobody has cleaned",
+        STATES,
+        [*on(ONE, cleaned(9, topic="__transaction_state", partition=1), cleaned(9)), *on("final", state(0, 1), state(4, 4))],
+        VIOLATED,
+        2,
+        ("id/4",),
+        (("final.1.0", "final.1.1"),),
+    ),
+    (
+        "decisions that are gone were noted",
+        MARKERS,
+        [*on(ONE, changed(1, 1, partitions="out-0"), changed(2)), *states_are_clean(4), *on("final", state(4, 4), batch(0), marker(1))],
+        OK,
+        2,
+    ),
+    (
+        "not those of another epoch",
+        MARKERS,
+        [*on(ONE, changed(1, 1, partitions="out-0"), changed(2)), *states_are_clean(4), *on("final", state(4, 4), batch(0), marker(1, epoch=1))],
+        VIOLATED,
+        2,
+        ("out-0/1",),
+        (("final.1.2",),),
+    ),
+    (
+        "nor the other decision",
+        MARKERS,
+        [
+            *on(ONE, changed(1, 1, partitions="out-0"), changed(2)),
+            *states_are_clean(4),
+            *on("final", state(4, 4), batch(0), marker(1, is_commit=False)),
+        ],
+        VIOLATED,
+        2,
+        ("out-0/1",),
+        (("final.1.2",),),
+    ),
+    (
+        "what is noted of a log that is whole must stand in it",
+        MARKERS,
+        [*on(ONE, changed(4, 1, partitions="out-0"), changed(5)), *states_are_clean(4), *on("final", state(6, 4), batch(0), marker(1))],
+        VIOLATED,
+        2,
+        ("out-0/0", "out-0/1"),
+        (("final.1.1",), ("final.1.2",)),
+    ),
     (
         "a later record of its key stands for it",
         IN_FINAL_LOG,

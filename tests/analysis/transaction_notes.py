@@ -4,6 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.event import Event
+from tests.analysis.cleaned_cases import cleaned
 from tests.analysis.coordinator_cases import given_up
 from tests.analysis.happenings import final_log, final_record
 from tests.analysis.history import History
@@ -130,7 +131,12 @@ def _note_left(
                 history.note("final", batch(offset, epoch=max(0, epoch - (1 if slip() else 0)), broker=broker))
             else:
                 history.note("final", marker(offset, epoch=epoch, is_commit=is_commit, coordinator_epoch=1 if slip() else 0, broker=broker))
+        clean_until = random.randrange(len(walk)) if random.random() < 0.3 else 0
+        if clean_until and not slip():
+            history.note(broker, cleaned(clean_until, topic="__transaction_state"))
         for offset, (status, epoch, partitions) in enumerate(walk):
+            if offset < clean_until and random.random() < 0.7:
+                continue
             shown = random.randrange(6) if slip() else status
             history.note("final", state(offset, shown, epoch=epoch + (3 if slip() else 0), partitions=partitions, broker=broker))
         for committed_offset, log_offset in offsets:

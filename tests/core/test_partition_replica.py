@@ -159,6 +159,8 @@ def test_a_topic_that_keeps_the_append_time_stamps_its_batches(noted: list[Event
     written = RecordBatch(b"".join(decision.chunks()))
     assert written.crc_is_valid() and written.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert (written.max_timestamp, decision.max_timestamp) == (NOW_MS, NOW_MS)
+    noticed = next(event for event in noted if isinstance(event, BatchAppended))
+    assert noticed.crc == written.crc != make_batch(0, timestamp=1).crc, "followers note what they copy by it"
     assert partition.decide_append(make_batch(0, timestamp=1), -1, NOW_MS + 1) == Duplicate(first_offset=0, last_offset=0, log_append_time_ms=NOW_MS)
 
 

@@ -126,3 +126,10 @@ def test_what_a_run_says_of_itself_is_not_said_beside_it(tmp_path: Path) -> None
     play("quorum_under_faults", seed=3, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
     refused = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path), "--controllers", "5"])
     assert refused.exit_code == 3 and "says itself how it was played" in refused.output, refused.output
+
+
+@pytest.mark.parametrize(("name", "seed"), [("administrators_work_while_leaders_fall", 90004), ("empty_snapshot_and_silence", 90003)])
+def test_a_story_of_a_larger_cluster_comes_true(name: str, seed: int) -> None:
+    """A broker hands an administrator's change on when another has handed on a newer one; brokers are not all there when a topic is made."""
+    result = play(name, seed=seed, controllers=5, brokers=5)
+    assert result.outcome == "ok", "\n".join(result.lines())

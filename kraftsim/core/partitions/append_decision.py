@@ -1,13 +1,13 @@
 """Where a batch goes into the log of its leader, before it is written.   Source: UnifiedLog.append."""
 
 from kraftsim.core.partitions.end_marker import EndMarker
-from protocol.batches import RecordBatch
+from protocol.batches import RecordBatch, crc_of
 
 
 class AppendDecision:
     """A batch with the place it gets in the log. Write `chunks()`, then call `apply_append`; nothing may come in between."""
 
-    __slots__ = ("append_timestamp", "batch", "first_offset", "last_offset", "leader_epoch", "marker")
+    __slots__ = ("_stamped", "append_timestamp", "batch", "first_offset", "last_offset", "leader_epoch", "marker")
 
     def __init__(
         self, batch: RecordBatch, first_offset: int, leader_epoch: int, append_timestamp: int | None, marker: EndMarker | None = None
@@ -20,6 +20,7 @@ class AppendDecision:
         self.leader_epoch = leader_epoch
         self.append_timestamp = append_timestamp
         """The broker's wall clock where the topic keeps the time of the append, else None."""
+        self._stamped = None if append_timestamp is None else batch.with_log_append_time(first_offset, leader_epoch, append_timestamp)
 
     @property
     def max_timestamp(self) -> int:
@@ -28,6 +29,11 @@ class AppendDecision:
 
     def chunks(self) -> list[bytes | memoryview]:
         """Return the bytes that go into the log."""
-        if self.append_timestamp is None:
+        if self._stamped is None:
             return self.batch.with_base_offset(self.first_offset, self.leader_epoch)
-        return self.batch.with_log_append_time(self.first_offset, self.leader_epoch, self.append_timestamp)
+        return self._stamped
+
+    @property
+    def crc(self) -> int:
+        """The checksum of the batch as it goes into the log: not its producer's where the broker stamps it."""
+        return self.batch.crc if self._stamped is None else crc_of(self._stamped[0])

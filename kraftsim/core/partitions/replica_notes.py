@@ -98,7 +98,7 @@ class ReplicaNotes:
                 last_sequence=batch.last_sequence,
                 record_count=batch.record_count,
                 size_bytes=batch.size_bytes,
-                crc=batch.crc,
+                crc=decision.crc,
                 is_transactional=batch.is_transactional,
             )
         )
