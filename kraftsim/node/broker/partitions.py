@@ -180,6 +180,7 @@ class Partitions:
         if not self._is_in_office and self._is_meant(image):
             self._is_in_office = True
             await self._take_roles(image)
+        self._replication.leave_idle()
         await self._store_new_epochs()
 
     async def _follow_all(self, image: MetadataImage, there: Sequence[tuple[TopicImage, int]]) -> None:
@@ -310,8 +311,7 @@ class Partitions:
             min_in_sync=hosted.settings.rules.min_in_sync_replicas,
             waits_for_min_in_sync=self._parts.bounds_min_in_sync_replicas,
         )
-        now_ms = self._world.clock.wall_ms()
-        if hosted.replica.lead(appointment, now_ms=now_ms, rules=rules, eligible=self._replication.is_eligible):
+        if hosted.replica.lead(appointment, now_ms=self._world.clock.wall_ms(), rules=rules, eligible=self._replication.is_eligible):
             self._newly_led.append(hosted)
         if hosted.owes_flush:  # what followers wait for, though nobody may ever append anything
             self._shell.tasks.spawn(self._flush(hosted), f"flush of {hosted.topic}-{hosted.partition}")

@@ -109,13 +109,14 @@ class ReplicaFetcher:
         self._names: dict[bytes, str] = {}
         """Topics of the last Fetch, by id: older leaders want to be told their names when they are forgotten."""
         self._is_running = False
+        self._is_over = False
         self._asked_now: list[_Copied] = []
         """What the present round is about: if nobody answers, it waits. What comes meanwhile is asked for at once."""
 
     @property
-    def partitions(self) -> tuple[PartitionKey, ...]:
-        """The partitions that are copied here."""
-        return tuple(self._copied)
+    def is_idle(self) -> bool:
+        """Whether nothing is to be copied."""
+        return not self._copied
 
     def add(self, hosted: HostedPartition, following: Following) -> None:
         """Copy a partition from now on."""
@@ -128,6 +129,12 @@ class ReplicaFetcher:
     def remove(self, key: PartitionKey) -> None:
         """Copy a partition no longer; an answer that is under way says nothing any more."""
         self._copied.pop(key, None)
+
+    def stop(self) -> None:
+        """Be done with this leader. What is asked for ends without an answer, what is written is written to its end."""
+        self._is_over = True
+        self._leave()
+        self._has_work.set()
 
     def close(self) -> None:
         """Copy nothing any more."""
@@ -142,14 +149,17 @@ class ReplicaFetcher:
     # Rounds --------------------------------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_over:
             if not self._copied:
                 self._has_work.clear()
                 await self._has_work.wait()
+                continue
             self._asked_now = []
             try:
                 await self._round()
             except OSError as failure:
+                if self._is_over:
+                    return
                 self._leave()
                 for each in self._asked_now:
                     self._wait_for(each, str(failure))

@@ -71,6 +71,16 @@ class Replication:
         if fetcher is not None:
             fetcher.remove(key)
 
+    def leave_idle(self) -> None:
+        """Be done with those from whom nothing is copied: what one of them never answers would hold up what it comes to lead again.
+
+        Source: AbstractFetcherManager.shutdownIdleFetcherThreads.
+        """
+        for place, fetcher in list(self._fetchers.items()):
+            if fetcher.is_idle:
+                fetcher.stop()
+                del self._fetchers[place]
+
     def close(self) -> None:
         """Copy nothing any more."""
         for fetcher in self._fetchers.values():
