@@ -71,6 +71,8 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
         "core/test_partition_rules.py",
     ),
     "transactions": ("core/test_transaction_rules.py", "core/test_marker_queue.py", "core/test_transactions_replicated.py"),
+    "compaction": ("core/test_cleaning.py", "node/test_compaction.py", "node/test_coordinator_compaction.py"),
+    "replication": ("node/test_idle_fetchers.py",),
     "connections": ("node/test_connection.py", "node/test_large_frames.py"),
 }
 """The files under tests/ that are asked about a core, the quickest first: none that would fail because a machine is busy."""

@@ -24,6 +24,8 @@ LATE = "transaction_times_out"
 SEQUENCES = "sequences_out_of_turn"
 STILL = "old_leader_stands_still"
 TOO_LARGE = "some_records_are_too_large"
+COMPACTION = "compaction_under_load"
+COMPACTED = "coordinators_read_compacted_logs"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (PROMISES, POWER, QUORUM, CUT_OFF, VOTERS),
@@ -34,6 +36,8 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "clients": (ANSWERS, TOO_LARGE, STILL, VANISHING, LEADERS),
     "metadata": (POWER, ALLOCATION, PRODUCERS),
     "transactions": (EXACTLY_ONCE, COORDINATORS, LATE),
+    "compaction": (COMPACTION, COMPACTED),
+    "replication": (COMPACTED, LEADERS, EXACTLY_ONCE),
     "connections": (LEADERS, EXACTLY_ONCE, ANSWERS),
 }
 

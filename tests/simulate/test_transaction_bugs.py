@@ -18,7 +18,7 @@ FINDINGS = [
     ("KAFKA-9346", "exactly_once_under_faults", 2, "offsets-told-are-stable"),
     ("KAFKA-9666", "zombie_fenced_by_epoch", 11, "transaction-states-follow"),
     ("KAFKA-9807", "exactly_once_under_faults", 1, "last-stable-offset-before-open-transactions"),
-    ("KAFKA-10080", "coordinator_failover_in_every_state", 2, "transaction-states-follow"),
+    ("KAFKA-10080", "coordinator_failover_in_every_state", 4, "transaction-states-follow"),
     ("KAFKA-14402", "transaction_times_out", 1, "fenced-producers-write-nothing"),
     ("KAFKA-14884", "transaction_times_out", 1, "fenced-producers-write-nothing"),
     ("KAFKA-15784", "zombie_fenced_by_generation", 2, "every-input-copied-once"),
