@@ -72,6 +72,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "transactions": ("core/test_transaction_rules.py", "core/test_marker_queue.py", "core/test_transactions_replicated.py"),
     "compaction": ("core/test_cleaning.py", "node/test_compaction.py", "node/test_coordinator_compaction.py"),
+    "groups": ("core/test_group_member.py", "core/test_group_scripts.py"),
     "replication": ("node/test_idle_fetchers.py",),
     "connections": ("node/test_connection.py", "node/test_large_frames.py"),
 }

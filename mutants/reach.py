@@ -24,6 +24,7 @@ LATE = "transaction_times_out"
 SEQUENCES = "sequences_out_of_turn"
 STILL = "old_leader_stands_still"
 TOO_LARGE = "some_records_are_too_large"
+ZOMBIES = "zombie_fenced_by_generation"
 COMPACTION = "compaction_under_load"
 COMPACTED = "coordinators_read_compacted_logs"
 
@@ -37,6 +38,7 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "metadata": (POWER, ALLOCATION, PRODUCERS),
     "transactions": (EXACTLY_ONCE, COORDINATORS, LATE),
     "compaction": (COMPACTION, COMPACTED),
+    "groups": (ZOMBIES, COMPACTED, EXACTLY_ONCE),
     "replication": (COMPACTED, LEADERS, EXACTLY_ONCE),
     "connections": (LEADERS, EXACTLY_ONCE, ANSWERS),
 }

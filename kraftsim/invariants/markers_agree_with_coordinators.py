@@ -2,13 +2,13 @@
 
 In each log the markers of a producer go on in epoch and in coordinator epoch; a marker says what some decision for that producer and epoch says; and
 records of a transaction stand only where the coordinator knew of the partition. Producers that no coordinator's log names are passed over; what that
-log said before it was cleaned is known from what its coordinator noted when it was committed.
+log said before it was cleaned is known from what coordinators noted when it was committed or read back.
 Source: KIP-98, KIP-360, KIP-890 part 1; KAFKA-14402.
 """
 
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalBatch, FinalMarker, FinalTransaction
-from kraftsim.events.transactions import TransactionStateChanged
+from kraftsim.events.transactions import TransactionLoaded, TransactionStateChanged
 from kraftsim.invariants.cleaned_logs import CLEANED_UNTIL, CLEANED_WATCHES, TRANSACTION_TOPIC, CleanedLogs
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.transaction_states_follow import PREPARE_ABORT, PREPARE_COMMIT
@@ -30,11 +30,11 @@ class Markers:
         self._known: set[int] = set()  # these three for membership only
         self._decided: set[tuple[int, int, int]] = set()
         self._added: set[tuple[int, int, str]] = set()
-        self._noted: list[TransactionStateChanged] = []
+        self._noted: list[tuple[int, TransactionStateChanged | TransactionLoaded]] = []
         self._cleaned = CleanedLogs()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a line of a final log, a change that was committed, or that a log was cleaned."""
+        """Take in a line of a final log, a change that was committed or read back, or that a log was cleaned."""
         self._cleaned.learn(event)
         if isinstance(event, FinalMarker):
             self._markers.append((event, envelope.event_id))
@@ -44,17 +44,19 @@ class Markers:
             self._known.add(event.producer_id)
             self._take(event, event.status)
         elif isinstance(event, TransactionStateChanged):
-            self._noted.append(event)
+            self._noted.append((event.offset, event))
+        elif isinstance(event, TransactionLoaded):
+            self._noted.append((event.record_offset, event))
         return None
 
-    def _take(self, event: FinalTransaction | TransactionStateChanged, status: int) -> None:
+    def _take(self, event: FinalTransaction | TransactionStateChanged | TransactionLoaded, status: int) -> None:
         self._decided.add((event.producer_id, event.producer_epoch, status))
         self._added.update((event.producer_id, event.producer_epoch, where) for where in event.partitions.split(",") if where)
 
     def finish(self) -> Verdict:
         """Compare, and return the verdict."""
-        for noted in self._noted:
-            if self._cleaned.has_passed((TRANSACTION_TOPIC, noted.partition), noted.offset):
+        for offset, noted in self._noted:
+            if self._cleaned.has_passed((TRANSACTION_TOPIC, noted.partition), offset):
                 self._take(noted, DECISIONS.get(noted.state, NO_DECISION))
         before: dict[tuple[str, str, int, int], FinalMarker] = {}
         for marker, event_id in self._markers:
@@ -84,7 +86,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Markers go on in their epochs and say what was decided; records of transactions stand where the coordinator knew of the partition.",
     source="KIP-98, KIP-890",
-    watches=(FinalMarker, FinalBatch, FinalTransaction, TransactionStateChanged, *CLEANED_WATCHES),
+    watches=(FinalMarker, FinalBatch, FinalTransaction, TransactionStateChanged, TransactionLoaded, *CLEANED_WATCHES),
     check=Markers,
     examined="""
         SELECT run, count(*) FROM (
@@ -101,9 +103,13 @@ INVARIANT = Invariant(
             UNION ALL
             SELECT t.run, t.producer_id, t.producer_epoch, t.partitions,
                 CASE WHEN t.state IN ('PrepareCommit', 'PrepareAbort') THEN t.state END
-            FROM transaction_state_changed AS t
+            FROM (
+                SELECT run, producer_id, producer_epoch, partitions, state, partition, c.offset AS noted_offset FROM transaction_state_changed AS c
+                UNION ALL
+                SELECT run, producer_id, producer_epoch, partitions, state, partition, record_offset FROM transaction_loaded
+            ) AS t
             JOIN cleaned_until AS u
-                ON u.run = t.run AND u.topic = '{TRANSACTION_TOPIC}' AND u.partition = t.partition AND u.cleaned_offset > t.offset
+                ON u.run = t.run AND u.topic = '{TRANSACTION_TOPIC}' AND u.partition = t.partition AND u.cleaned_offset > t.noted_offset
         ), decided AS (
             SELECT DISTINCT run, producer_id, producer_epoch, decision = 'PrepareCommit' AS is_commit FROM written WHERE decision IS NOT NULL
         ), ordered AS (

@@ -3,6 +3,7 @@
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import SegmentsCleaned
 from kraftsim.invariants.verdict import Outcome
+from tests.analysis.coordinator_cases import read_back
 from tests.analysis.happenings import acknowledged, appended, final_batch, final_log, final_record
 from tests.analysis.replica_cases import EQUAL, EVERYWHERE, IN_FINAL_LOG, MATCHING, ONE, TWO, Row, copied, in_sync, log_of, on
 from tests.analysis.transaction_cases import MARKERS, STATES, Noted, batch, changed, marker, state
@@ -59,6 +60,22 @@ CLEANED_ROWS: list[Row] = [
         [*on(ONE, changed(1, 1, partitions="out-0"), changed(2)), *states_are_clean(4), *on("final", state(4, 4), batch(0), marker(1))],
         OK,
         2,
+    ),
+    (
+        "or read back by the next coordinator",
+        MARKERS,
+        [*on(ONE, changed(2)), *on(TWO, read_back(1, 1, partitions="out-0")), *states_are_clean(4), *on("final", state(4, 4), batch(0), marker(1))],
+        OK,
+        2,
+    ),
+    (
+        "not what was read back of a log that is whole",
+        MARKERS,
+        [*on(ONE, changed(2)), *on(TWO, read_back(4, 1, partitions="out-0")), *states_are_clean(4), *on("final", state(5, 4), batch(0), marker(1))],
+        VIOLATED,
+        2,
+        ("out-0/0",),
+        (("final.1.1",),),
     ),
     (
         "not those of another epoch",

@@ -242,14 +242,55 @@ ON_A_BEAT = [
 
 @pytest.mark.parametrize("error, at_once, later, member_id, generation_id", ON_A_BEAT, ids=lambda value: getattr(value, "name", None))
 def test_each_error_of_a_heartbeat_has_its_meaning(error, at_once, later, member_id, generation_id):
-    """Whoever is expelled reads nothing any more; whoever is fenced as an instance is none ever again."""
+    """Whoever is expelled reads nothing any more, and joins again when it has let go; whoever is fenced as an instance is none ever again."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     assert script.step(Beaten(error)) == at_once
+    is_lost = any(isinstance(effect, MemberLost) for effect in at_once)
+    assert script.step(Released()) == []
     assert script.passed(BACKOFF_MS) == later
     assert (script.member.member_id, script.member.generation_id) == (member_id, generation_id)
-    is_lost = any(isinstance(effect, MemberLost) for effect in at_once)
     assert script.member.assigned == (() if is_lost else (ZERO,))
+
+
+@pytest.mark.parametrize("error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID], ids=lambda each: each.name)
+def test_who_was_expelled_waits_until_it_has_let_go(error):
+    """As long as an application works with what it was given it has no newer generation: what it commits with that would count."""
+    script = Script().stable(ZERO)
+    script.passed(BEAT_MS)
+    script.step(Beaten(error))
+    assert script.member.state is MemberState.EXPELLED and script.member.wake_at_ms is None
+    assert script.passed(100 * BEAT_MS) == []
+    assert script.step(Released()) == asked(Join(member_id=script.member.member_id, owned=(), generation_id=-1))
+
+
+def test_who_was_expelled_while_it_lets_go_waits_for_that():
+    """It still has what it was asked to let go."""
+    script = Script(COOPERATIVE_STICKY).stable(ZERO)
+    script.passed(BEAT_MS)
+    script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS))
+    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=4, protocol=COOPERATIVE_STICKY))
+    assert script.step(Synced(error_code=ErrorCode.NONE, partitions=()))[-1] == ReleaseWanted((ZERO,))
+    script.passed(BEAT_MS)
+    script.step(Beaten(ErrorCode.UNKNOWN_MEMBER_ID))
+    assert script.member.state is MemberState.EXPELLED
+
+
+def test_who_was_expelled_with_nothing_joins_again_by_itself():
+    """Nobody works with anything."""
+    script = Script().stable()
+    script.passed(BEAT_MS)
+    script.step(Beaten(ErrorCode.UNKNOWN_MEMBER_ID))
+    assert script.passed(BACKOFF_MS) == asked(Join(member_id="", owned=(), generation_id=-1))
+
+
+def test_who_was_expelled_may_leave():
+    """There is nothing to wait for then."""
+    script = Script().stable(ZERO)
+    script.passed(BEAT_MS)
+    script.step(Beaten(ErrorCode.ILLEGAL_GENERATION))
+    script.step(LeaveAsked())
+    assert script.passed(BACKOFF_MS) == asked(Leave("m"))
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_SESSION_TIMEOUT])

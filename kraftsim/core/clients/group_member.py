@@ -1,8 +1,9 @@
 """The rules of a member of a classic group: it joins, is given partitions, says that it lives, and lets go what it is asked to.
 
 A stepper. Eagerly (range) a member lets everything go before it joins again; cooperatively (sticky) it keeps what it has, learns what it must give
-away, and joins once more when it has. Who leads the group looks at its topics again now and then, soon if one was not known, and joins again when
-they have other partitions than those that were shared out.
+away, and joins once more when it has. Who was expelled joins again when the application has let go what it had: as long as that works with it, its
+generation must be the former one, or what it commits would count. Who leads the group looks at its topics again now and then, soon if one was not
+known, and joins again when they have other partitions than those that were shared out.
 Source: KIP-62, KIP-345, KIP-394, KIP-429, org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
 """
 
@@ -69,7 +70,7 @@ class GroupMember:
     @property
     def wake_at_ms(self) -> int | None:
         """When TimePassed is due even if nothing else happens; None: never."""
-        if not self._has_started or self.state is MemberState.GONE or self._asked is not None or self._looks_for_coordinator:
+        if not self._has_started or self.state is MemberState.GONE or self._asked is not None or self._looks_for_coordinator or self._must_wait:
             return None
         if self.state in (MemberState.STABLE, MemberState.RELEASING):
             return max(min(self._beat_at_ms, self._count_at_ms) if self._looks_again else self._beat_at_ms, self._not_before_ms)
@@ -117,6 +118,10 @@ class GroupMember:
     @property
     def _looks_again(self) -> bool:
         return self._shared_out is not None and self.state is MemberState.STABLE and not self._counts_partitions
+
+    @property
+    def _must_wait(self) -> bool:
+        return self.state is MemberState.EXPELLED and not self._wants_to_leave
 
     @property
     def _topics(self) -> tuple[str, ...]:
@@ -194,14 +199,19 @@ class GroupMember:
             if self._settings.assignor != COOPERATIVE_STICKY:
                 self.assigned = ()
             self.state = MemberState.OUTSIDE
+        elif self.state is MemberState.EXPELLED:
+            self.state = MemberState.OUTSIDE
 
     def _out(self, error: ErrorCode, now_ms: int) -> None:
         """The member must join again, find its coordinator first, or can never be one."""
+        has_partitions = bool(self.assigned) or self.state is MemberState.RELEASING
         self.state = MemberState.OUTSIDE
         if error in EXPELLED:
             if error is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
             self._lose(error, is_fatal=False)
+            if has_partitions:
+                self.state = MemberState.EXPELLED
         elif error in ELSEWHERE:
             self._coordinator = None
         elif not error.retriable and error is not ErrorCode.REBALANCE_IN_PROGRESS:
@@ -221,7 +231,7 @@ class GroupMember:
         if self._wants_to_leave and not self.member_id:
             self.state = MemberState.GONE
             return
-        if now_ms < self._not_before_ms or self._looks_for_coordinator:
+        if now_ms < self._not_before_ms or self._looks_for_coordinator or self._must_wait:
             return
         if self._coordinator is None:
             self._looks_for_coordinator = True

@@ -42,6 +42,8 @@ class MemberState(Enum):
     STABLE = auto()
     RELEASING = auto()
     """The application is asked to let partitions go; it joins again after that."""
+    EXPELLED = auto()
+    """The application works with what others may have by now; it joins again once the application knows that."""
     LEAVING = auto()
     GONE = auto()
 
@@ -90,7 +92,7 @@ class MemberStarted(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The application has let go what it was asked to."""
+    """The application has let go what it was asked to, or what was lost."""
 
 
 class LeaveAsked(msgspec.Struct, frozen=True):
@@ -183,7 +185,7 @@ class ReleaseWanted(msgspec.Struct, frozen=True):
 
 
 class MemberLost(msgspec.Struct, frozen=True, kw_only=True):
-    """The member was expelled, or can never be one: what it read may belong to somebody else by now."""
+    """The member was expelled, or can never be one: what it read may belong to somebody else by now. If it had anything, say Released."""
 
     error_code: ErrorCode
     is_fatal: bool

@@ -36,7 +36,7 @@ class GenericConsumer(GroupConsumerClient):
 
     def generation_id(self) -> int:
         """Return the generation to commit offsets in."""
-        return self._rules.generation_id
+        return self.group.generation_id
 
     async def block_on_rebalance(self, timeout_ms: int) -> bool:
         """Let go and take on what the group wants; tell whether the group is settled. Raises MembershipFailed."""

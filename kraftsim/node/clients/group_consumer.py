@@ -97,15 +97,18 @@ class GroupConsumerClient:
         self._lost: tuple[TopicPartition, ...] = ()
         self._added: tuple[TopicPartition, ...] = ()
         self._fatal: ErrorCode | None = None
+        self._identity = (-1, "")
+        """Generation and member id of the last assignment: what is committed by somebody who was expelled since must be refused."""
         self._question_count = 0
 
     @property
     def group(self) -> GroupIdentity:
         """On whose behalf offsets are committed now."""
+        generation_id, member_id = self._identity
         return GroupIdentity(
             group_id=self._settings.group_id,
-            generation_id=self._rules.generation_id,
-            member_id=self._rules.member_id,
+            generation_id=generation_id,
+            member_id=member_id,
             group_instance_id=self._settings.group_instance_id,
         )
 
@@ -186,6 +189,8 @@ class GroupConsumerClient:
             lost, self._lost = self._lost, ()
             self._drop(lost)
             await self.on_lost(lost)
+        if self._rules.state is MemberState.EXPELLED:
+            self._loop.take(Released())
         if self._released is not None:
             released, self._released = self._released, None
             self._drop(released)
@@ -291,6 +296,7 @@ class GroupConsumerClient:
             case CountPartitions(topics):
                 self._tasks.spawn(self._count(topics), f"{self.client_id}-count")
             case AssignmentChanged(member_id=member_id, generation_id=generation_id, partitions=partitions, added=added):
+                self._identity = (generation_id, member_id)
                 self._added = tuple(dict.fromkeys((*(where for where in self._added if where in partitions), *added)))
                 self._note_stable(member_id, generation_id, partitions)
             case ReleaseWanted(partitions):
