@@ -23,6 +23,8 @@ MEMBER = "copier-1"
 WORK_SECONDS = 16.0
 AWAY_MS = (6500, 9500)
 """Longer than a session, which is 6 s."""
+GIVEN_UP_SECONDS = 36.0
+"""By then coordinators have given up to wait for what the broker that is gone would say of markers: they do so for 30 s, and complete nothing before."""
 
 
 async def play(stage: Stage) -> None:
@@ -30,6 +32,8 @@ async def play(stage: Stage) -> None:
     copying = Copying(assignor=stage.random("assignor").choice(("range", "range", "cooperative-sticky")))
     await copying.open(stage)
     await under_faults(stage, copying.run(stage), seconds=stage.workload("work_ms") / 1000)
+    if stage.mode is Mode.SIM:
+        await stage.sleep(max(0.0, GIVEN_UP_SECONDS - stage.now_seconds()))
     await copying.audit(stage)
 
 
