@@ -24,7 +24,7 @@ WORK_SECONDS = 16.0
 AWAY_MS = (6500, 9500)
 """Longer than a session, which is 6 s."""
 GIVEN_UP_SECONDS = 36.0
-"""By then coordinators have given up to wait for what the broker that is gone would say of markers: they do so for 30 s, and complete nothing before."""
+"""By then coordinators wait no more for what the broker that is gone would say of markers: they do so for 30 s, and complete nothing before."""
 
 
 async def play(stage: Stage) -> None:
