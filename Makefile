@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-simulated test-rules test-others interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants up down fmt docs lock clean
+.PHONY: help setup demo test test-sockets test-simulated test-rules test-others interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -145,6 +145,9 @@ every-order: setup ## Make all moves of allocations, ends of transactions and el
 mutants: setup ## Put wrong rules in, one at a time, and see whether the campaign notices: docs/mutants.md; ARGS="NAME ... --resume" chooses
 	$(BIN)/python -m mutants $(ARGS)
 	$(BIN)/python -m docs.generate
+
+claims: setup ## Play what docs/claims.md rests on and write its figures and verdicts; ARGS="--only 730-08" chooses
+	$(BIN)/python -m claims $(ARGS)
 
 up: setup ## One controller and three brokers in the background, clients at 127.0.0.1:9092
 	$(BIN)/kraftsim up --data $(DATA) --detach $(ARGS)

@@ -14,6 +14,9 @@ from functools import cache
 from typing import Generic, TypeVar
 
 Entry = TypeVar("Entry")
+LISTED_MAX = 25
+"""More names than that do not fit an error of one line."""
+NEAR_MAX = 3
 
 
 class CatalogueError(TypeError):
@@ -60,13 +63,22 @@ class Catalogue(Generic[Entry]):
         return tuple(entry_name(entry, file) for file in self.files() for entry in (self.load(file),))
 
     def named(self, name: str) -> Entry:
-        """Return the entry of a name ('-' and '_' are alike), importing no more files than needed. Raises KeyError that lists the names there are."""
+        """Return the entry of a name ('-' and '_' are alike), importing no more files than needed. Raises KeyError that lists names."""
         wanted = _as_file(name)
         for file in sorted(self.files(), key=lambda file: (not file.startswith(wanted), file)):
             entry = self.load(file)
             if wanted in (file, _as_file(entry_name(entry, file))):
                 return entry
-        raise KeyError(f"no {self.kind.__name__.lower()} is called {name} (there are: {', '.join(_nearest_first(name, self.names())) or 'none'})")
+        raise KeyError(f"no {self.kind.__name__.lower()} is called {name}{self._instead(name)}")
+
+    def _instead(self, name: str) -> str:
+        """Return what to say beside a name that is not there: all names if they are few, else the nearest and how to list the rest."""
+        names = self.names()
+        if len(names) <= LISTED_MAX:
+            return f" (there are: {', '.join(_nearest_first(name, names)) or 'none'})"
+        near = difflib.get_close_matches(name, names, n=NEAR_MAX)
+        meant = f"; did you mean {' or '.join(near)}?" if near else ";"
+        return f"{meant} `kraftsim list {self.package.rpartition('.')[2]}` names all {len(names)}"
 
     def _is_borrowed(self, value: Entry) -> bool:
         """Tell whether the value is the entry of another file, imported here to be built upon (a release is a delta of the one before)."""

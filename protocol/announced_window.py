@@ -1,8 +1,9 @@
-"""How a leader of KIP-758's second phase tells producers its window: a tagged field of its own, in each answer to Produce or in that to ApiVersions.
+"""How a broker of KIP-758's second phase announces its window: a tagged field of its own, in the answers to Produce, ApiVersions or InitProducerId.
 
 The document wants a version of Produce of its own, so that a producer knows what kind of broker it faces before it sends anything, and leaves open
 which answer carries the value. One far above Kafka's is offered for that, which no other client asks in; requests stay in Kafka's versions. An answer
-to Produce carries the window each time, so that one that changes is heard of; the one to ApiVersions once for each connection.
+to Produce carries the window each time, so that one that changes is heard of; the one to ApiVersions once for each connection; the one to
+InitProducerId once for each producer, and any broker may give it: the producer takes its window for that of all leaders.
 Source: KIP-758 (never adopted), KIP-482.
 """
 
@@ -16,7 +17,7 @@ FIRST_VERSION: Final = 9
 """Of Produce: since then answers have tagged fields."""
 WINDOW_BYTES: Final = 4
 PRODUCE_VERSION: Final = 758
-"""The last version of Produce that a broker offers which announces its window as soon as it is asked for its versions."""
+"""The last version of Produce that a broker offers which has a window and announces it before the first answer to Produce."""
 
 
 def window_tag(sequences: int) -> dict[int, bytes]:
@@ -25,7 +26,7 @@ def window_tag(sequences: int) -> dict[int, bytes]:
 
 
 def announce_window(answer: Message, sequences: int) -> None:
-    """Put it into an answer to Produce."""
+    """Put it into an answer."""
     answer._tags = window_tag(sequences)
 
 

@@ -219,6 +219,11 @@ class RecordBatch:
         return f"<RecordBatch{kind} offsets {self.base_offset}..{self.last_offset} leader_epoch={self.partition_leader_epoch}{producer}>"
 
 
+def checksum_of(batch: Bytes) -> int:
+    """Return the checksum that a whole batch should have."""
+    return int(crc32c(memoryview(batch)[COVERED_POSITION:]))
+
+
 def crc_of(header: Bytes) -> int:
     """Return the checksum that stands in the header of a batch."""
     return int(CRC.unpack_from(header, BEFORE_CRC.size)[0])

@@ -8,7 +8,7 @@ Source: KIP-110 (zstd), KAFKA-3160 (lz4 header checksum), CompressionType, Snapp
 
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import cramjam
 
@@ -21,11 +21,18 @@ PLAIN_BYTES_MAX = 128 * 1024 * 1024
 
 GZIP_WINDOW_BITS = 31  # zlib's 15 bits of window, plus 16 for the gzip header and trailer
 GZIP_MAGIC = b"\x1f\x8b"
+GZIP_RATIO_MAX = 1032  # of deflate
+GZIP_SIZE_BYTES = 4  # the size of the last member, at its end
+GZIP_TRUSTED_BYTES_MAX = 8 * 1024
+"""A shorter block is believed what it says of its size: if that is a lie, it costs some milliseconds."""
+PIECE_BYTES = 256 * 1024
+"""Gzip is unpacked in such pieces."""
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest compatible version
 XERIAL_BLOCK_BYTES = 32 * 1024
 XERIAL_BLOCK_LENGTH = struct.Struct(">i")
 SNAPPY_RATIO_MAX = 64  # of any element, so of a block
+LZ4_RATIO_MAX = 255  # of a sequence, so of a block
 
 
 def pack(codec: Compression, data: Bytes, magic: int) -> bytes:
@@ -51,18 +58,78 @@ def _compress_gzip(data: Bytes) -> bytes:
 
 
 def _decompress_gzip(data: Bytes) -> bytes:
+    return b"".join(_gzip_pieces(data))
+
+
+def _gzip_pieces(data: Bytes) -> Iterator[bytes]:
     """Read one or more gzip members, as Java's GZIPInputStream does: what follows them and is none is ignored."""
-    plain = bytearray()
+    plain_bytes = 0
     rest = bytes(data)
     while True:
         decompressor = zlib.decompressobj(wbits=GZIP_WINDOW_BITS)
-        plain += decompressor.decompress(rest, PLAIN_BYTES_MAX - len(plain) + 1)
-        _require_bounded(len(plain))
+        while piece := decompressor.decompress(rest, PIECE_BYTES):
+            plain_bytes += len(piece)
+            _require_bounded(plain_bytes)
+            yield piece
+            rest = decompressor.unconsumed_tail
         if not decompressor.eof:
             raise ValueError("the data ends inside a gzip member")
         rest = decompressor.unused_data
         if not rest.startswith(GZIP_MAGIC):
-            return bytes(plain)
+            return
+
+
+def unpack_in_pieces(codec: Compression, data: Bytes) -> Iterator[bytes]:
+    """Yield what was compressed: gzip a piece at a time, so that whoever has seen enough can stop; other codecs at once.
+
+    Raises UndecodableRecords as `unpack` does, when it comes to what cannot be read.
+    """
+    try:
+        if codec is Compression.GZIP:
+            yield from _gzip_pieces(data)
+        else:
+            yield DECOMPRESSORS[codec](data)
+    except (zlib.error, cramjam.DecompressionError, struct.error, ValueError) as failure:
+        raise UndecodableRecords(f"{codec.name.lower()}: {failure}") from failure
+
+
+def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
+    """Yield the blocks of either framing. Raises ValueError or struct.error where the framing is broken."""
+    if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        yield view
+        return
+    if len(view) < len(XERIAL_HEADER):
+        raise ValueError("the data ends inside its header")
+    position = len(XERIAL_HEADER)  # writers disagree in the versions behind the magic, not in what they mean
+    while position < len(view):
+        (length,) = XERIAL_BLOCK_LENGTH.unpack_from(view, position)
+        position += XERIAL_BLOCK_LENGTH.size
+        if not 0 <= length <= len(view) - position:
+            raise ValueError(f"a block of {length} bytes where {len(view) - position} are left")
+        yield view[position : position + length]
+        position += length
+
+
+def plain_bytes_estimate(codec: Compression, data: memoryview) -> int:
+    """Return how many bytes a block may hold when it is unpacked, by what it says of itself; 0 where it says nothing that makes sense.
+
+    A gzip block may say less than it holds: where it is long enough to hold much, that is what is estimated.
+    """
+    try:
+        match codec:
+            case Compression.GZIP:
+                announced = int.from_bytes(data[-GZIP_SIZE_BYTES:], "little")
+                return announced if len(data) < GZIP_TRUSTED_BYTES_MAX else max(announced, len(data) * GZIP_RATIO_MAX)
+            case Compression.SNAPPY:
+                return sum(int(cramjam.snappy.decompress_raw_len(block)) for block in _snappy_blocks(data))
+            case Compression.LZ4:
+                return min(lz4_frames.frame_bounds(data).plain_bytes_max, len(data) * LZ4_RATIO_MAX)
+            case Compression.ZSTD:
+                return zstd_frames.plain_bytes_bound(data)
+            case _:
+                return 0
+    except (struct.error, ValueError, IndexError, cramjam.DecompressionError):
+        return 0
 
 
 def _compress_snappy(data: Bytes) -> bytes:
@@ -75,12 +142,12 @@ def _compress_snappy(data: Bytes) -> bytes:
 
 
 def _decompress_snappy(data: Bytes) -> bytes:
-    view = memoryview(data)
-    if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        return _decompress_raw_snappy(view, 0)
-    if len(view) < len(XERIAL_HEADER):
-        raise ValueError("the data ends inside its header")
-    return b"".join(_xerial_blocks(view[len(XERIAL_HEADER) :]))  # writers disagree in the versions behind the magic, not in what they mean
+    plain: list[bytes] = []
+    plain_bytes = 0
+    for block in _snappy_blocks(memoryview(data)):
+        plain.append(_decompress_raw_snappy(block, plain_bytes))
+        plain_bytes += len(plain[-1])
+    return b"".join(plain)
 
 
 def _decompress_raw_snappy(view: memoryview, before_bytes: int) -> bytes:
@@ -90,21 +157,6 @@ def _decompress_raw_snappy(view: memoryview, before_bytes: int) -> bytes:
     if plain_bytes > SNAPPY_RATIO_MAX * len(view):
         raise ValueError(f"{len(view)} bytes cannot stand for {plain_bytes}")
     return bytes(cramjam.snappy.decompress_raw(view))
-
-
-def _xerial_blocks(view: memoryview) -> list[bytes]:
-    plain: list[bytes] = []
-    plain_bytes = 0
-    position = 0
-    while position < len(view):
-        (length,) = XERIAL_BLOCK_LENGTH.unpack_from(view, position)
-        position += XERIAL_BLOCK_LENGTH.size
-        if not 0 <= length <= len(view) - position:
-            raise ValueError(f"a block of {length} bytes where {len(view) - position} are left")
-        plain.append(_decompress_raw_snappy(view[position : position + length], plain_bytes))
-        plain_bytes += len(plain[-1])
-        position += length
-    return plain
 
 
 def _compress_lz4(data: Bytes) -> bytes:

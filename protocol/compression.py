@@ -1,5 +1,6 @@
 """The four codecs of record batches: gzip, snappy, lz4 and zstd; what they do stands in protocol.compressed_blocks. Source: CompressionType."""
 
+from collections.abc import Iterator
 from enum import IntEnum
 
 Bytes = bytes | bytearray | memoryview
@@ -22,6 +23,20 @@ def compress(codec: Compression, data: Bytes, magic: int = NEWEST_MAGIC) -> byte
     from protocol.compressed_blocks import pack
 
     return pack(codec, data, magic)
+
+
+def decompress_in_pieces(codec: Compression, data: Bytes) -> Iterator[bytes]:
+    """Yield what was compressed, a piece at a time. Raises UndecodableRecords when it comes to what cannot be read."""
+    from protocol.compressed_blocks import unpack_in_pieces
+
+    return unpack_in_pieces(codec, data)
+
+
+def estimated_plain_bytes(codec: Compression, data: memoryview) -> int:
+    """Return how many bytes a compressed block may hold when it is unpacked, without unpacking it."""
+    from protocol.compressed_blocks import plain_bytes_estimate
+
+    return plain_bytes_estimate(codec, data)
 
 
 def decompress(codec: Compression, data: Bytes, magic: int = NEWEST_MAGIC) -> bytes:

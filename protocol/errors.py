@@ -8,6 +8,8 @@ from enum import IntEnum, unique
 
 RETRIABLE = True
 STALE_METADATA = "retriable, after a refresh of the metadata"
+UNEXPECTED = "The server experienced an unexpected error when processing the request."
+"""Kafka's text for UNKNOWN_SERVER_ERROR, in the answers that have one."""
 
 
 @unique

@@ -148,7 +148,8 @@ class DecoderWriter:
             source.line(f"{end} = {self._at(-1 if flexible else 0)} + {length}")
             piece = f"[{self._at()}:{end}]"
             if is_text:
-                text = f"decode_leniently(buffer{piece})" if self._is_lenient else f"buffer{piece}.decode()"
+                lenient = "decode_string" if primitive is Primitive.STRING else "decode_leniently"
+                text = f"{lenient}(buffer{piece})" if self._is_lenient else f"buffer{piece}.decode()"
                 source.line(f"{target} = {text}" + (f" if {length} > {int(flexible)} else ''" if nullable else ""))
             else:
                 source.line(f"{target} = {'view' if primitive is Primitive.RECORDS else 'buffer'}{piece}")

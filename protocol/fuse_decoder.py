@@ -10,7 +10,7 @@ from protocol.declaration import Primitive
 from protocol.fuse_decode import DecodeAgain, DecodeFailure, Decoder, DecoderWriter
 from protocol.fuse_source import Source
 from protocol.resolve import ArrayLayout, StructureLayout, field_holds, holds
-from protocol.utf8 import decode_leniently
+from protocol.utf8 import decode_leniently, decode_string
 
 
 def fused_decoder(layout: StructureLayout, failure: DecodeFailure, again: DecodeAgain | None) -> Decoder:
@@ -28,6 +28,7 @@ def decoder_source(layout: StructureLayout, failure: DecodeFailure, again: Decod
             "again": again,
             "as_bytes": fuse_slow.as_bytes,
             "decode_leniently": decode_leniently,
+            "decode_string": decode_string,
             "longer_count": fuse_slow.longer_count,
             "longer_varint": fuse_slow.longer_varint,
             "longer_string": fuse_slow.longer_string,

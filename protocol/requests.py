@@ -20,7 +20,7 @@ from protocol.message_codec import CompiledMessage, compiled, construct_of
 from protocol.messages import registry
 from protocol.resolve import holds_records
 from protocol.schema import Message, declaration_of
-from protocol.utf8 import decode_leniently
+from protocol.utf8 import decode_string
 
 REQUEST_HEAD = Struct(">hhih")
 """API key, API version, correlation id, size of the client id."""
@@ -78,7 +78,7 @@ def read_request_head(frame: bytes) -> RequestHead:
             try:
                 client_id = frame[10:position].decode()
             except UnicodeDecodeError:
-                client_id = decode_leniently(frame[10:position])
+                client_id = decode_string(frame[10:position])
         if api_version >= first_flexible:
             tag_count = frame[position]
             position += 1

@@ -13,8 +13,8 @@ from typing import IO
 import construct
 
 from protocol.declaration import Primitive
-from protocol.limits import LAST_INT32, LAST_UINT32
-from protocol.utf8 import decode_leniently
+from protocol.limits import LAST_INT32, LAST_UINT32, STRING_SIZE_MAX
+from protocol.utf8 import decode_leniently, decode_string
 
 
 class WireError(construct.ConstructError):  # type: ignore[misc]
@@ -171,7 +171,11 @@ class Text(WireType):
             return None
         if size > self._size_max:
             raise WireError(path, f"a string of {size} bytes is longer than {self._size_max}", start)
-        return decode_leniently(read_exactly(stream, size, path))
+        content = read_exactly(stream, size, path)
+        try:
+            return decode_string(content) if self._size_max == STRING_SIZE_MAX else decode_leniently(content)
+        except ValueError as error:
+            raise WireError(path, str(error), start) from error
 
     def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
         if obj is None:

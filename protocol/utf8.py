@@ -4,22 +4,33 @@ A broker answers a topic whose name is garbage with INVALID_TOPIC_EXCEPTION, so 
 Source: java.lang.String(byte[], UTF_8), which is how org.apache.kafka.common.protocol.Readable reads strings; asked of Apache Kafka 3.5.2 to 4.4.0.
 """
 
-import codecs
+import re
 
-REPLACED = "java-replacement"
-"""Name of the error handler: as Python's `replace`, but an encoded surrogate is one mistake and not three."""
+from protocol.limits import STRING_SIZE_MAX
+
+SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+"""An encoded surrogate: one mistake to Java, three to Python. 0xED never continues a character, so that every match begins one."""
+NO_CHARACTER = b"\xff"
+"""One mistake to both."""
+WRONG_BYTES_MAX = STRING_SIZE_MAX // 3
+
+
+def decode_string(content: bytes) -> str:
+    """Return the text of a string; ValueError for one that is too long to be written again.
+
+    U+FFFD has three bytes, so that 10,923 wrong bytes become more than a string of the protocol can
+    hold. No answer could name such a text, no record and no request to another node could have it.
+    """
+    text = decode_leniently(content)
+    if len(content) > WRONG_BYTES_MAX and len(text.encode()) > STRING_SIZE_MAX:
+        raise ValueError(f"text that is no UTF-8 has more than {STRING_SIZE_MAX} bytes when it is written again")
+    return text
 
 
 def decode_leniently(content: bytes) -> str:
-    """Return the text of bytes that may be none."""
-    return content.decode("utf-8", REPLACED)
+    """Return the text of bytes that may be none.
 
-
-def _replace(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError), "encoding has no lenient form"
-    first, second, third = error.object[error.start], *error.object[error.start + 1 : error.start + 3].ljust(2, b"\x00")
-    is_surrogate = first == 0xED and 0xA0 <= second <= 0xBF and 0x80 <= third <= 0xBF
-    return "\ufffd", error.start + 3 if is_surrogate else error.end
-
-
-codecs.register_error(REPLACED, _replace)
+    Python's own `replace` does it in C: an error handler of ours would be called for each wrong
+    byte, 25 ms for one string of 32,767, and a client may send thousands of those in a request.
+    """
+    return SURROGATE.sub(NO_CHARACTER, content).decode("utf-8", "replace")

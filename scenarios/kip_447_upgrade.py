@@ -44,6 +44,11 @@ async def _upgrade(stage: Stage, copying: Bouncing) -> None:
     """Brokers first, then the application as often as is asked for; then the input ends."""
     upgrade = Upgrade(stage=stage, topics={copying.input_topic: copying.partitions, copying.output_topic: copying.partitions})
     await upgrade.brokers_to(later_line(stage))
+    await bounce_all(stage, copying)
+
+
+async def bounce_all(stage: Stage, copying: Bouncing) -> None:
+    """Restart the application as often as is asked for, a member standing still each time; then the input ends."""
     random, others = stage.random("zombie"), list(range(2, stage.workload("copiers") + 1))
     kinds = BOUNCES[stage.workload("bounces")]
     for kind in kinds:

@@ -48,7 +48,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 SCENARIO = Scenario(
     name="rolling_restart_of_all_brokers",
     story="All brokers are restarted in good order, one after the other, under idempotent load; no record is lost or doubled.",
-    must_exercise=MUST_EXERCISE,
+    must_exercise=(*MUST_EXERCISE, "replicas-join-beyond-epoch-start"),
     play=play,
     faults=faults,
     settings=SETTINGS,

@@ -1,11 +1,16 @@
-"""A member of a group stands still until its partitions are another's, comes back, and commits: its generation is over, and it must not (KIP-447).
+"""A member of a group stands still until its partitions are another's, comes back, and commits: it is fenced by its group, and must be (KIP-447).
 
-It has a producer of its thread, whose epoch nobody raised: only the group knows that it is a zombie. Where it had sent its offsets already, the new
-owner of the partition is not told where to go on until that transaction ends. In some runs they are on their way for that long: the group's
-coordinator asks that of the transaction about them, and is answered when the partitions are another's.
-Source: KIP-447; the seed of its design document: the fencing point is the group's coordinator; KAFKA-15784.
+It has a producer of its thread, whose epoch nobody raised: only the group knows that it is a zombie. By what it is fenced differs between runs:
+- its session expired, and the group removed it: UNKNOWN_MEMBER_ID (a member without group.instance.id);
+- the group went on without it and kept its place, as it does with a static member: its member id is valid, and its generation alone is not;
+- another process took its group.instance.id, which begins no generation: its generation is valid, and its member id alone is not.
+Where it had sent its offsets already, the new owner of the partition is not told where to go on until that transaction ends. In some runs they are on
+their way for that long: the group's coordinator asks that of the transaction about them, and is answered when the partitions are another's.
+Source: KIP-345, KIP-447; the seed of its design document: the fencing point is the group's coordinator; KAFKA-15784;
+GroupCoordinator.{validateOffsetCommit, onCompleteJoinPhase, updateStaticMemberAndRebalance}.
 """
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, WORKLOAD, Copying, Point
@@ -21,29 +26,70 @@ WORK_SECONDS = 15.0
 ADD_PARTITIONS, TXN_OFFSET_COMMIT = 24, 28
 WAITS_LONG = ProducerSettings(delivery_timeout_ms=40_000, request_timeout_ms=20_000)
 """Whoever has stood still finds the answer to its last request, and not that it should ask again."""
+ZOMBIE = 1
+JOINS, REPLACES = 0, 3
+"""The number of the member that joins later: a lower one than the zombie's, so that the range assignor moves its partitions."""
+INSTANCE = "copier-1"
+STATIC_SESSION_MS, REBALANCE_MS = 12_000, 4000
+COMMITS_SECONDS = 1.0
+"""How long the group is kept after the zombie is back: it has to hear of a group that has members."""
+
+
+class Fencing(Enum):
+    """By what the zombie is fenced."""
+
+    MEMBER_REMOVED = auto()
+    GENERATION = auto()
+    INSTANCE = auto()
 
 
 async def play(stage: Stage) -> None:
-    """Copy; the first member stands still for longer than its session lasts."""
+    """Copy; the first member stands still until its partitions are another's."""
     random = stage.random("zombie")
-    # Its transaction outlives the pause: it is its generation that fences it. In some runs it is the other way round.
-    copying = Copying(
-        transaction_timeout_ms=random.choice((40_000, 40_000, 4000)),
-        assignor=random.choice(("range", "cooperative-sticky")),
-        producer=WAITS_LONG,
-    )
+    # Its transaction outlives the pause: it is its group that fences it. In some runs of members that are removed it is the other way round.
+    timeout_ms, assignor = random.choice((40_000, 40_000, 4000)), random.choice(("range", "cooperative-sticky"))
     point, seconds = random.choice((Point.SENT, Point.SENT, Point.OFFSETS_SENT, Point.BEGUN, Point.POLLED)), random.uniform(7.0, 14.0)
-    await copying.open(stage)
-    await under_faults(stage, copying.run(stage), _pause(stage, copying, point, seconds), seconds=stage.workload("work_ms") / 1000)
+    fencing = stage.random("fencing").choice((Fencing.MEMBER_REMOVED, Fencing.MEMBER_REMOVED, Fencing.GENERATION, Fencing.INSTANCE))
+    if fencing is Fencing.MEMBER_REMOVED:
+        copying = Copying(transaction_timeout_ms=timeout_ms, assignor=assignor, producer=WAITS_LONG)
+        await copying.open(stage)
+        zombie = _pause(stage, copying, point, seconds)
+    else:
+        copying = Copying(
+            transaction_timeout_ms=40_000,
+            producer=WAITS_LONG,
+            session_timeout_ms=STATIC_SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            instance_ids={ZOMBIE: INSTANCE, REPLACES: INSTANCE},
+        )
+        await copying.open(stage)
+        zombie = _replace(stage, copying, fencing, point)
+    await under_faults(stage, copying.run(stage), zombie, seconds=stage.workload("work_ms") / 1000)
     await copying.audit(stage)
 
 
 async def _pause(stage: Stage, copying: Copying, point: Point, seconds: float) -> None:
     """Let the first member stand still at a point of its next transaction."""
-    while 1 not in copying.copiers:
+    while ZOMBIE not in copying.copiers:
         await stage.sleep(0.1)
     await stage.sleep(1.0)
-    copying.copiers[1].pause_at(point, seconds)
+    copying.copiers[ZOMBIE].pause_at(point, seconds)
+
+
+async def _replace(stage: Stage, copying: Copying, fencing: Fencing, point: Point) -> None:
+    """Let the first member, which is static, stand still, and another one come in its place, or beside it.
+
+    It is back after the rebalance, which waits for it for REBALANCE_MS, and before the group stops waiting for it to sync, which takes as long again.
+    """
+    seconds = stage.random("fencing").uniform(1.5, 1.9) * REBALANCE_MS / 1000
+    await _pause(stage, copying, point, seconds)
+    while not copying.copiers[ZOMBIE].stands_still:
+        if copying.is_done:
+            return
+        await stage.sleep(0.05)
+    back_at = stage.now_seconds() + seconds + COMMITS_SECONDS
+    copying.is_awaited = lambda: stage.now_seconds() < back_at
+    await copying.copy(stage, JOINS if fencing is Fencing.GENERATION else REPLACES)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -77,7 +123,7 @@ def _question_takes_long(random: "Random") -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="zombie_fenced_by_generation",
-    story="A member that lost its partitions while it stood still comes back and commits; its generation is over, and every line is copied once.",
+    story="A member that lost its partitions while it stood still comes back and commits; its group fences it, and every line is copied once.",
     must_exercise=(*MUST_EXERCISE, "offsets-told-are-stable", "group-offsets-equal-log"),
     play=play,
     faults=faults,

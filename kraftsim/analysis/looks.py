@@ -9,24 +9,44 @@ from kraftsim.events.catalogue import KINDS
 
 FAMILIES: Final = {
     "log": "logs",
+    "transactions": "transactions",
     "ids": "producer ids",
     "clients": "clients",
+    "groups": "groups",
     "metadata": "metadata",
+    "raft": "quorum",
+    "zookeeper": "ZooKeeper",
+    "migration": "migration",
+    "tiered": "tiered storage",
+    "leases": "lease_pid",
     "nodes": "nodes",
     "connections": "frames",
-    "run": "run and faults",
+    "run": "run",
+    "faults": "faults and violations",
 }
-"""Family -> what the legend calls it, in the order of the legend."""
+"""Family -> what the legend calls it, in the order of the legend. The page's style sheet has a colour for each; only that of the faults is red."""
 
 _FAMILY_OF_MODULE: Final = {
+    "clients": "clients",
+    "connections": "connections",
+    "groups": "groups",
+    "lease_pid": "leases",
+    "metadata": "metadata",
+    "migration": "migration",
+    "nodes": "nodes",
+    "partition_transactions": "transactions",
     "partitions": "log",
     "producer_ids": "ids",
-    "clients": "clients",
-    "metadata": "metadata",
-    "nodes": "nodes",
-    "connections": "connections",
+    "raft": "raft",
     "runs": "run",
+    "tiered_storage": "tiered",
+    "transactional_clients": "transactions",
+    "transactions": "transactions",
+    "zookeeper": "zookeeper",
+    "zookeeper_controllers": "zookeeper",
+    "zookeeper_mode": "zookeeper",
 }
+_FAULTS: Final = ("FaultArmed", "FaultFired", "FaultBit", "FaultEnded", "InvariantViolated")
 _BAD_NEWS: Final = ("Refused", "Failed", "Violated", "Fenced", "Reverted", "Resigned")
 _LABELS: Final = {
     "BatchAppended": "append {topic}-{partition} @{first_offset}",
@@ -44,6 +64,7 @@ _LABELS: Final = {
     "InitProducerIdRefused": "no id, error {error_code}",
     "RecordSent": "send {record_key}",
     "RecordAcknowledged": "ack {record_key} @{offset}",
+    "RecordCalledDuplicate": "duplicate {record_key}",
     "RecordFailed": "failed {record_key}",
     "RecordRead": "read {record_key} @{offset}",
     "ClientInitialized": "holds id {producer_id}",
@@ -71,7 +92,9 @@ _LABELS: Final = {
 
 
 def family_of(kind: str) -> str:
-    """Return the family of a kind; one that is not known belongs to the run."""
+    """Return the family of a kind: that of its module, or that of the faults; a kind of another kraftsim belongs to the run."""
+    if kind in _FAULTS:
+        return "faults"
     event = KINDS.get(kind)
     return _FAMILY_OF_MODULE.get(event.__module__.rpartition(".")[2], "run") if event else "run"
 

@@ -18,6 +18,8 @@ from kraftsim.analysis.columns import ENVELOPE_COLUMNS, EXTRA, NEVER_NULL, line_
 BLOCK_BYTES: Final = 4 * 1024 * 1024
 """Arrow parses a file in blocks of this size, several at a time; no line may be longer."""
 KIND: Final = re.compile(rb'"kind": ?"(\w+)"')
+DEPTH_MAX: Final = 500
+"""Arrow's parser ends the process where a line is nested much deeper; events are flat."""
 INT64: Final = range(-(1 << 63), 1 << 63)
 
 _PYTHON_TYPES: Final = {pa.int64(): int, pa.string(): str, pa.bool_(): bool}
@@ -44,14 +46,21 @@ def read_log(path: Path) -> LogContent:
     if not data.strip():
         return LogContent(_table([]), torn_bytes, 0)
     try:
-        events = _parse(data)
-    except pa.ArrowInvalid:
+        events = None if _is_nested_deeply(data) else _parse(data)
+    except (pa.ArrowInvalid, msgspec.DecodeError, RecursionError):
         events = None
     if events is not None:
         return LogContent(events, torn_bytes, 0)
     rows = [_row(line) for line in data.split(b"\n") if line.strip()]
     known = [row for row in rows if row is not None]
     return LogContent(_table(known), torn_bytes, len(rows) - len(known))
+
+
+def _is_nested_deeply(data: bytes) -> bool:
+    """Tell whether a line opens so many brackets that it may be nested too deeply for Arrow."""
+    if data.count(b"{") + data.count(b"[") - data.count(b"\n") <= DEPTH_MAX:
+        return False
+    return any(line.count(b"{") + line.count(b"[") > DEPTH_MAX for line in data.split(b"\n"))
 
 
 def _parse(data: bytes) -> pa.Table | None:
@@ -108,7 +117,7 @@ def _decode(line: bytes) -> dict[str, object] | None:
     """Return a line's fields if it is a JSON object with a whole envelope."""
     try:
         fields = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not isinstance(fields, dict):
         return None

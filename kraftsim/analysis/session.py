@@ -1,6 +1,7 @@
 """Starts Spark for one analysis, on this machine and for nobody else: two threads, loopback only, no web page, no chatter.
 
-The flags make a Java that lives for seconds start faster: the quick compiler and the simple collector.
+The flags make a Java that lives for seconds start faster: the quick compiler and the simple collector. With the quick compiler alone Java reserves
+48 MiB for compiled code; the queries over a run of 170,000 events need more, and a full cache turns the compiler off.
 """
 
 import os
@@ -11,13 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.analysis.java import find, spark_java_home
+from kraftsim.analysis.java import LOG_VARIABLE, JavaMissing, find, spark_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 THREADS: Final = 2
 LOOPBACK: Final = "127.0.0.1"
+JAVA_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC -XX:+DisplayVMOutputToStderr"
+"""Memory of the code cache is reserved, and taken as it fills. Warnings of the virtual machine go to standard error: see LOG_VARIABLE."""
+LAST_LINES: Final = 5
 _QUIET_LOG: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -51,6 +55,7 @@ def spark_session(master: str = f"local[{THREADS}]") -> Iterator["SparkSession"]
 def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSession":
     """Start Spark with its files in `scratch`; the caller stops it. A master that is not on this machine must reach it. Raises JavaMissing."""
     import pyspark
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     java = find()
@@ -62,11 +67,13 @@ def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSes
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_QUIET_LOG, encoding="utf-8")
+    log = scratch / "java.log"
+    os.environ[LOG_VARIABLE] = str(log)
     builder = SparkSession.builder.master(master).appName("kraftsim")
     settings = {
         **({"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK} if is_here else {}),
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={quiet.as_uri()}",
+        "spark.driver.extraJavaOptions": f"{JAVA_FLAGS} -Dlog4j2.configurationFile={quiet.as_uri()}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),
@@ -77,4 +84,8 @@ def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSes
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as trouble:
+        words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:] if log.exists() else []
+        raise JavaMissing(f"Spark did not start with Java {java.version} at {java.home}: {' / '.join(words) or trouble}") from trouble

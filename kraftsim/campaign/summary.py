@@ -48,7 +48,8 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
             f" in {self.cpu_seconds:.1f} CPU seconds ({rate:.2f} seeds per CPU second)"
         ]
         text += _table(self.faults, self.idle_kinds)
-        text += [f"  {name} was never exercised: this campaign says nothing about it" for name in self.unexercised]
+        if not has_violations(self.found):  # it may have ended at the first one, before a seed exercised the invariant
+            text += [f"  {name} was never exercised: this campaign says nothing about it" for name in self.unexercised]
         text += found_lines(self.found)
         return text
 
@@ -91,7 +92,7 @@ def found_lines(found: Sequence[RunResult]) -> list[str]:
         text += [f"    {line}" for line in run.violations[:3]]
         if run.trouble is not None:
             text.append(f"    {run.trouble}")
-        text.append(f"    replay: {run.command}")
+        text.append(f"    replay: {run.replay_line}")
         if run.out is not None:
             text.append(f"    kept in {run.out}; make it smaller: kraftsim shrink {run.out}")
     if len(found) > FOUND_SHOWN_MAX:

@@ -28,7 +28,7 @@ def campaign_progress(total: int) -> Iterator[Callable[["Progress"], None]]:
         from rich.live import Live
         from rich.text import Text
 
-        with Live(Text(""), console=Console(stderr=True), transient=True, refresh_per_second=4) as live:
+        with Live(Text(""), console=Console(stderr=True, markup=False), transient=True, refresh_per_second=4) as live:
             yield lambda progress: live.update(Text("\n".join((line(progress, time.monotonic() - began), faults(progress)))))
         return
     last = began

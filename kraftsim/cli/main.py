@@ -7,7 +7,7 @@ from typing import NoReturn
 import click
 
 from kraftsim import __version__
-from kraftsim.cli.failure import FAILED, INTERRUPTED
+from kraftsim.cli.failure import FAILED, INTERRUPTED, missing_extra
 
 VERBS = {
     "up": "Start a cluster of processes on this machine.",
@@ -89,7 +89,21 @@ def main() -> NoReturn:
     except click.ClickException as trouble:
         trouble.show()
         sys.exit(FAILED)
+    except Exception as trouble:
+        # Python would exit with 1, which says that an invariant was violated.
+        sys.exit(_unexpected(trouble))
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _unexpected(trouble: Exception) -> int:
+    """Print one line for an extra that is not installed, and a traceback for any other error."""
+    line = missing_extra(trouble)
+    if line is not None:
+        return _complain(line)
+    import traceback
+
+    traceback.print_exception(trouble)
+    return FAILED
 
 
 def _complain(text: str) -> int:

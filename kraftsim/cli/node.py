@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import Failure, fail
-from kraftsim.cli.options import parse_settings, settings_option
+from kraftsim.cli.node_log import log_options, open_log
+from kraftsim.cli.options import ignore_unknown_option, known_settings, parse_settings, settings_option
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,8 +33,10 @@ Examples:
     is_flag=True,
     help="Take properties from KAFKA_... variables, as Apache Kafka's image does.",
 )
+@ignore_unknown_option
 @settings_option
-def node(file: Path | None, asks_environment: bool, settings: tuple[str, ...]) -> None:
+@log_options
+def node(file: Path | None, asks_environment: bool, ignore_unknown: bool, settings: tuple[str, ...]) -> None:
     """Run one node from a Kafka properties FILE, from the environment, or both; --set wins over either.
 
     A controller or a broker, as `process.roles` says; a broker of ZooKeeper's time, where zookeeper.connect stands instead; a ZooKeeper server, where
@@ -52,7 +55,7 @@ def node(file: Path | None, asks_environment: bool, settings: tuple[str, ...]) -
 
             run_server(ZookeeperNodeConfig.parse(properties), started_ns)
             return
-        config = NodeConfig.parse(properties)
+        config = NodeConfig.parse(known_settings(properties) if ignore_unknown else properties)
     except (ConfigError, UnicodeDecodeError) as trouble:
         raise Failure(f"{place}: {trouble}") from trouble
     run_node(config, started_ns)
@@ -101,8 +104,8 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
 
     from kraftsim.cluster.launch import build_node, real_world_of
     from kraftsim.events.nodes import NodeFailed
+    from kraftsim.node.config import keys_without_effect
     from kraftsim.node.mistakes import hear_of_mistakes
-    from kraftsim.world.human_log import set_up_human_log
 
     world = real_world_of(config, started_ns)
     mistakes: list[Exception] = []
@@ -112,8 +115,11 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
         stopping.set()
 
     hear_of_mistakes(asyncio.get_running_loop(), on_mistake)
-    log = set_up_human_log(world.clock, node=world.node, incarnation=world.incarnation)
+    log, lines = open_log(world)
     log.info("starting", release=config.release, roles=config.role, bugs=",".join(config.bugs) or "none", data=config.log_dir)
+    unused = keys_without_effect(config.given)
+    if unused:
+        log.warning("settings without effect", keys=",".join(unused))
     try:
         running = build_node(config, world, parts)
         failure: asyncio.Future[BaseException] = asyncio.ensure_future(running.failed())
@@ -138,6 +144,7 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
         await running.stop()
         log.info("stopped")
     finally:
+        lines.close()
         world.close()
 
 

@@ -38,6 +38,26 @@ def settings_option(verb: Verb) -> Verb:
     return option(verb)
 
 
+def ignore_unknown_option(verb: Verb) -> Verb:
+    """Add `--ignore-unknown`; the verb gets `ignore_unknown: bool` and hands `known_settings` on."""
+    option = click.option(
+        "--ignore-unknown",
+        is_flag=True,
+        help="Start in spite of properties that nothing knows; their names are printed.",
+    )
+    return option(verb)
+
+
+def known_settings(properties: dict[str, str]) -> dict[str, str]:
+    """Return the properties that are known, and print the names of the others."""
+    from kraftsim.node.config import unknown_keys
+
+    unknown = unknown_keys(properties)
+    if unknown:
+        click.echo(f"{', '.join(unknown)} were supplied but are not used", err=True)
+    return {name: value for name, value in properties.items() if name not in unknown}
+
+
 def release_option(verb: Verb) -> Verb:
     """Add `--release`; the verb gets `release: str`."""
     option = click.option(

@@ -129,9 +129,12 @@ def _screen() -> "Iterator[Callable[[Progress], None] | None]":
         return
     from rich.console import Console
     from rich.status import Status
+    from rich.text import Text
 
-    with Status("playing the run", console=Console(stderr=True)) as status:
+    with Status(Text("playing the run"), console=Console(stderr=True, markup=False)) as status:
         yield lambda progress: status.update(
-            f"{progress.step}: {progress.faults} faults left, {progress.runs} runs, {progress.cpu_seconds:.0f} CPU seconds, "
-            f"{max(progress.budget_seconds - progress.cpu_seconds, 0):.0f} left of the budget"
+            Text(
+                f"{progress.step}: {progress.faults} faults left, {progress.runs} runs, {progress.cpu_seconds:.0f} CPU seconds, "
+                f"{max(progress.budget_seconds - progress.cpu_seconds, 0):.0f} left of the budget"
+            )
         )

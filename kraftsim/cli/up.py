@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from kraftsim.cli.failure import fail
-from kraftsim.cli.options import DIRECTORY, bugs_option, parse_settings, release_option, settings_option
+from kraftsim.cli.node_log import log_options
+from kraftsim.cli.options import DIRECTORY, bugs_option, ignore_unknown_option, known_settings, parse_settings, release_option, settings_option
 
 
 @click.command(
@@ -17,6 +18,7 @@ Examples:
   kraftsim up --release 3.5 --set log.segment.bytes=65536
   kraftsim up --data runs/first --detach && kraftsim down --data runs/first
   kraftsim up --proxy --detach && kraftsim cut broker-1 && kraftsim heal
+  kraftsim up --log-format json --log-level debug    what the nodes log, in runs/up/logs
   kraftsim kill broker-1 && kraftsim restart broker-1"""
 )
 @click.option("--controllers", default=None, type=int, help="How many controllers.  [default: 1, with --zookeeper 0]")
@@ -36,7 +38,9 @@ Examples:
 @click.option("--seed", default=0, show_default=True, help="Seed of what the nodes draw by chance.")
 @release_option
 @bugs_option
+@ignore_unknown_option
 @settings_option
+@log_options
 def up(
     controllers: int | None,
     zookeeper: bool,
@@ -49,6 +53,7 @@ def up(
     seed: int,
     release: str,
     bugs: tuple[str, ...],
+    ignore_unknown: bool,
     settings: tuple[str, ...],
 ) -> int:
     """Start a cluster of processes on this machine.
@@ -57,11 +62,12 @@ def up(
     While it runs, `kraftsim kill|restart|pause|resume NODE...` does things to its nodes, and with --proxy `kraftsim cut|slow|heal` to what lies
     between them.
     """
-    from kraftsim.cluster.processes import ClusterFailed
+    from kraftsim.cluster.readiness import ClusterFailed
     from kraftsim.cluster.spec import ClusterSpec, SpecError
     from kraftsim.cluster.supervise import up as bring_up
     from kraftsim.node.config_keys import ConfigError
 
+    given = parse_settings(settings)
     try:
         spec = ClusterSpec(
             controllers=controllers if controllers is not None else 0 if zookeeper else 1,
@@ -74,7 +80,7 @@ def up(
             seed=seed,
             behind_proxy=proxy,
             run=data.name or "up",
-            settings=parse_settings(settings),
+            settings=known_settings(given) if ignore_unknown else given,
         )
         return bring_up(spec, data, detach, click.echo)
     except (SpecError, ConfigError, ClusterFailed, KeyError, OSError) as trouble:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftsim.cli.failure import Failure, fail
+from kraftsim.cli.node_log import open_log
 from kraftsim.cli.options import DIRECTORY, parse_settings
 
 if TYPE_CHECKING:
@@ -63,11 +64,10 @@ async def _until_stopped(config: "ZookeeperNodeConfig", started_ns: int, stoppin
     from kraftsim.cluster.directory_lock import locked
     from kraftsim.cluster.launch import real_world_of
     from kraftsim.node.zookeeper.server import ZookeeperServer
-    from kraftsim.world.human_log import set_up_human_log
 
     with locked(Path(config.log_dir)):
         world = real_world_of(config, started_ns)
-        log = set_up_human_log(world.clock, node=world.node, incarnation=world.incarnation)
+        log, lines = open_log(world)
         server = ZookeeperServer(world, config.settings)
         await server.start()
         log.info("serving", host=config.settings.host, port=server.port, zxid=hex(server.keeper.last_zxid), znodes=len(server.keeper.tree.znodes))
@@ -79,3 +79,4 @@ async def _until_stopped(config: "ZookeeperNodeConfig", started_ns: int, stoppin
             raise Failure(f"{config.node_name}: {failure.result()}")
         failure.cancel()
         await server.stop()
+        lines.close()

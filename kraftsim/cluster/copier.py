@@ -15,7 +15,9 @@ from kraftsim.cluster.workplace import Workplace
 from kraftsim.core.clients.membership_steps import GroupSettings
 from kraftsim.core.clients.producer_steps import TopicPartition
 from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
+from kraftsim.core.clients.version_probing import OF_THREADS
 from kraftsim.node.clients import AbortNeeded, GroupConsumerClient, MembershipFailed, ProducerFailed, ReadRecord, TransactionalClient
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
@@ -28,6 +30,8 @@ class Variant(StrEnum):
 
     PER_THREAD = "a producer per thread"
     PER_TASK = "a producer per task"
+    PROBED = "a producer per thread once every member understands it, else per task"
+    """By the version that the leader of the group returns (KIP-268): see `GroupSettings.latest_version`."""
 
 
 class Point(StrEnum):
@@ -104,6 +108,7 @@ class Copier:
         self._consumer: GroupConsumerClient | None = None
         self._producers: dict[TopicPartition | None, TransactionalClient] = {}
         self._pauses_at: tuple[Point, float] | None = None
+        self.stands_still = False
 
     def pause_at(self, point: Point, seconds: float) -> None:
         """Stand still once, the next time that a point is passed."""
@@ -118,16 +123,18 @@ class Copier:
                 return
             except (Crashed, ProducerFailed, MembershipFailed) as end:
                 await self._end(leaves=not isinstance(end, Crashed))
+                if isinstance(end, MembershipFailed) and end.error_code is ErrorCode.FENCED_INSTANCE_ID:
+                    return  # another process has its group.instance.id, and goes on in its place
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _live_once(self) -> None:
         name = f"{self._workplace.name}.{self._life}"
         self._consumer = consumer = self._workplace.group_consumer(name, self._settings.group, require_stable=self._settings.require_stable)
-        if self._settings.variant is Variant.PER_TASK:
-            consumer.on_assigned = self._open_tasks
-            consumer.on_released = consumer.on_lost = self._close_tasks
+        if self._settings.variant is Variant.PER_THREAD:
+            await self._producer(None, self._id_of_thread)
         else:
-            await self._producer(None, f"{self._settings.id_prefix}-thread-{self._workplace.name}")
+            consumer.on_assigned = self._open_tasks if self._settings.variant is Variant.PER_TASK else self._open_as_probed
+            consumer.on_released = consumer.on_lost = self._close_tasks
         await consumer.start()
         while not self._is_done():
             records = await consumer.poll()
@@ -143,7 +150,7 @@ class Copier:
         """Copy records, in one transaction for each producer; tell whether all went well. After an abort the consumer reads them again."""
         by_producer: dict[TopicPartition | None, list[ReadRecord]] = {}
         for record in records:
-            task = TopicPartition(record.topic, record.partition) if self._settings.variant is Variant.PER_TASK else None
+            task = None if None in self._producers else TopicPartition(record.topic, record.partition)
             by_producer.setdefault(task, []).append(record)
         for task, its in by_producer.items():
             producer = self._producers.get(task)
@@ -178,6 +185,25 @@ class Copier:
         for where in partitions:
             if where not in self._producers:
                 await self._producer(where, f"{self._settings.id_prefix}-task-{where.partition}")
+
+    async def _open_as_probed(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Open what the version of this assignment allows. A group goes back, too: an older member has come."""
+        assert self._consumer is not None, "it has called this"
+        if self._consumer.assigned_version < OF_THREADS:
+            await self._close_thread()
+            await self._open_tasks(partitions)
+        elif None not in self._producers:
+            await self._producer(None, self._id_of_thread)
+
+    async def _close_thread(self) -> None:
+        producer = self._producers.pop(None, None)
+        if producer is not None:
+            self.costs.connections += producer.connections.opened_count
+            await producer.close()
+
+    @property
+    def _id_of_thread(self) -> str:
+        return f"{self._settings.id_prefix}-thread-{self._workplace.name}"
 
     async def _close_tasks(self, partitions: tuple[TopicPartition, ...]) -> None:
         for where in partitions:
@@ -217,7 +243,9 @@ class Copier:
         clients = [client for client in (self._consumer, *self._producers.values()) if client is not None]
         for client in clients:
             client.freeze()
+        self.stands_still = True
         await asyncio.sleep(seconds)
+        self.stands_still = False
         for client in clients:
             client.thaw()
 

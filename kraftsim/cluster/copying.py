@@ -5,7 +5,7 @@ Source: KIP-98, KIP-447; org.apache.kafka.tools.TransactionalMessageCopier.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kraftsim.cluster.copier import Copier, CopierSettings, Mishaps, Point, Variant
@@ -66,7 +66,13 @@ class Copying:
     producer: ProducerSettings = PATIENT
     old_members: tuple[int, ...] = ()
     """Members that are clients of before KIP-447: they name no member, and do not wait for stable offsets."""
+    instance_ids: Mapping[int, str] = field(default_factory=dict)
+    """Static members: number -> group.instance.id."""
+    rebalance_timeout_ms: int | None = None
+    """None: as long as a session."""
     copiers: dict[int, Copier] = field(default_factory=dict)
+    is_awaited: Callable[[], bool] = lambda: False
+    """Whether the members stay after everything is copied: somebody is still to come back to their group."""
     _is_filled: bool = False
     _is_done: bool = False
 
@@ -84,6 +90,11 @@ class Copying:
     def group_id(self) -> str:
         """Whose members copy."""
         return f"{self.name}-group"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything is copied."""
+        return self._is_done
 
     async def open(self, stage: Stage) -> None:
         """Create the topics."""
@@ -112,7 +123,10 @@ class Copying:
             pauses=stage.workload("pauses"),
             are_over=until,
         )
-        copier = Copier(workplace, self.settings(is_old=number in self.old_members), mishaps=mishaps, is_done=lambda: self._is_done)
+        settings = self.settings(is_old=number in self.old_members)
+        if number in self.instance_ids:
+            settings = replace(settings, group=replace(settings.group, group_instance_id=self.instance_ids[number]))
+        copier = Copier(workplace, settings, mishaps=mishaps, is_done=lambda: self._is_done)
         self.copiers[number] = copier
         await workplace.run(copier.live())
 
@@ -147,6 +161,8 @@ class Copying:
             ends = await questions.ends(self.input_topic)
         await questions.until_copied(self.group_id, self.input_topic, ends)
         questions.close()
+        while self.is_awaited():
+            await stage.sleep(0.1)
         self._is_done = True
 
     async def run(self, stage: Stage, *, until: Callable[[], bool] = lambda: True) -> None:
@@ -203,7 +219,7 @@ class Copying:
             assignor=self.assignor,
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=self.session_timeout_ms // 4,
-            rebalance_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms or self.session_timeout_ms,
         )
         producer = TransactionalSettings(transactional_id="", producer=replace(self.producer), uses_implicit_adding=self.uses_implicit_adding)
         return CopierSettings(

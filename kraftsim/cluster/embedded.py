@@ -17,10 +17,10 @@ from typing import TypeVar
 import uvloop
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.launch import build_node, parse_node, real_world_of
+from kraftsim.cluster.launch import build_node, parse_node, real_world_of, require_valid
 from kraftsim.cluster.ports import require_free_ports
-from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
+from kraftsim.cluster.readiness import NotReady, Readiness, fetch_producer_ids, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, retell
 from kraftsim.node.mistakes import hear_of_mistakes
 from kraftsim.node.node import Node
@@ -82,12 +82,16 @@ class EmbeddedCluster:
         return self.spec.bootstrap
 
     def start(self) -> None:
-        """Start every node and return when every broker answers. Raises SpecError if a port is taken."""
+        """Start every node and return when every broker answers.
+
+        Raises SpecError if a port is taken, ConfigError or KeyError for what cannot be started, NotReady (a TimeoutError) that says why.
+        """
+        require_valid(self.spec)
         require_free_ports(self.spec)
         self.directory.create()
         self._thread.start()
         try:
-            self._wait(self._start_all(), READY_SECONDS)
+            self._wait(self._start_all(), READY_SECONDS + STOP_SECONDS)
         except BaseException:
             self.stop()
             raise
@@ -99,6 +103,7 @@ class EmbeddedCluster:
         try:
             self._wait(self._stop_all(), STOP_SECONDS)
         finally:
+            self._wait(_cancel_the_rest(), STOP_SECONDS)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(STOP_SECONDS)
             self._loop.close()
@@ -118,8 +123,13 @@ class EmbeddedCluster:
         self._wait(self._launch(name), READY_SECONDS)
 
     def wait_until_ready(self) -> None:
-        """Return when every broker serves and knows every other one as alive."""
-        self._wait(self._answering(), READY_SECONDS)
+        """Return when every broker serves and knows every other one as alive. Raises NotReady, a TimeoutError."""
+        self._wait(self._answering(READY_SECONDS), READY_SECONDS + STOP_SECONDS)
+
+    def fetch_producer_ids(self) -> None:
+        """Return when every broker has a block of producer ids, so that no client of a test waits for one; it takes an id of each."""
+        brokers = [self.spec.node(name) for name in self.spec.broker_names]
+        self._wait(fetch_producer_ids(listeners_of(brokers, self._told)), READY_SECONDS)
 
     async def kill_node(self, name: str) -> None:
         """`kill` without blocking the caller's loop."""
@@ -134,9 +144,8 @@ class EmbeddedCluster:
         await asyncio.wrap_future(self._submit(self._stop(name, kill_after_seconds)))
 
     async def answering(self, *, timeout_seconds: float = READY_SECONDS) -> None:
-        """`wait_until_ready` without blocking the caller's loop. Raises TimeoutError."""
-        async with asyncio.timeout(timeout_seconds):
-            await asyncio.wrap_future(self._submit(self._answering()))
+        """`wait_until_ready` without blocking the caller's loop. Raises NotReady, a TimeoutError."""
+        await asyncio.wrap_future(self._submit(self._answering(timeout_seconds)))
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
         """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
@@ -159,21 +168,38 @@ class EmbeddedCluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _wait(self, work: Coroutine[object, object, T], seconds: float) -> T:
-        return self._submit(work).result(seconds)
+        future = self._submit(work)
+        try:
+            return future.result(seconds)
+        finally:
+            future.cancel()  # nothing that nobody waits for goes on
 
     async def _start_all(self) -> None:
-        if self.proxy is not None:
-            await self.proxy.start()
-        for name in self.spec.node_names:
-            await self._launch(name)
-        await self._answering()
+        name = "the proxy"
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                if self.proxy is not None:
+                    await self.proxy.start()
+                for name in self.spec.node_names:
+                    await self._launch(name)
+        except TimeoutError as late:
+            raise NotReady(f"{name} did not start within {READY_SECONDS:g} s") from late
+        await self._answering(READY_SECONDS)
 
-    async def _answering(self) -> None:
-        for name in self.spec.broker_names:
-            if name in self._nodes:
-                await self._nodes[name].node.ready()
+    async def _answering(self, seconds: float) -> None:
         brokers = [self.spec.node(name) for name in self.spec.broker_names]
-        await wait_until_answering([(node.host, node.port) for node in brokers], brokers=len(brokers))
+        readiness = Readiness(listeners_of(brokers, self._told), brokers=len(brokers))
+        name = ""
+        try:
+            async with asyncio.timeout(seconds):
+                for name in self.spec.broker_names:
+                    if name in self._nodes:
+                        await self._nodes[name].node.ready()
+                name = ""
+                await readiness.wait(self._nodes.__contains__)
+        except TimeoutError as late:
+            trouble = f"{name} is not unfenced by the controller" if name else readiness.trouble
+            raise NotReady(f"the brokers did not answer within {seconds:g} s: {trouble}") from late
 
     async def _launch(self, name: str) -> None:
         assert name not in self._nodes, f"{name} is running"
@@ -216,3 +242,11 @@ class EmbeddedCluster:
         if running.failing is not None:
             running.failing.cancel()
         return running
+
+
+async def _cancel_the_rest() -> None:
+    """End what still runs on this loop: a task that is pending when its loop is closed is destroyed with a complaint."""
+    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)

@@ -7,17 +7,22 @@
     async def test_other(kraftsim_cluster): ...
 
 The cluster lives as long as one test. `kraftsim_cluster_factory` starts as many as a test asks for.
+
+Two things are for speed: a new group does not wait 3 s for more members (group.initial.rebalance.delay.ms is 0 unless `settings` say otherwise, as in
+Apache Kafka's container examples), and every broker has fetched its first block of producer ids, one of which is taken.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 if TYPE_CHECKING:  # the plug-in is loaded in every pytest run: what it needs is imported when it is used
     from kraftsim.cluster.embedded import EmbeddedCluster
 
+QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}
+"""What the fixture sets unless a test says otherwise."""
 ClusterFactory = Callable[..., "EmbeddedCluster"]
 
 
@@ -40,8 +45,13 @@ def kraftsim_cluster_factory() -> Iterator[ClusterFactory]:
             brokers = chosen["brokers"]
             assert isinstance(brokers, int), "brokers is a number"
             chosen.setdefault("port", free_port_range(brokers))
+            settings = chosen.get("settings", {})
+            assert isinstance(settings, Mapping), "settings are Kafka properties"
+            chosen["settings"] = {**QUICK, **settings}
             spec = ClusterSpec(**chosen)  # type: ignore[arg-type]
-            return running.enter_context(EmbeddedCluster(spec))
+            cluster = running.enter_context(EmbeddedCluster(spec))
+            cluster.fetch_producer_ids()
+            return cluster
 
         yield start
 

@@ -20,7 +20,6 @@ from kraftsim.node.release_modes import parts_for
 from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.releases.catalogue import release
 from kraftsim.world.interface import World
-from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.event_files import next_incarnation
 from kraftsim.world.real.world import RealWorld, real_world
 
@@ -77,15 +76,9 @@ def real_world_of(config: AnyConfig, started_ns: int) -> RealWorld:
         incarnation=next_incarnation(events, config.node_name),
         data_dir=data,
         events_dir=events,
-        seed=config.seed or _seed_of_now(),
+        seed=config.seed or None,
         started_ns=config.run_started_ns if config.run_started_ns is not None else started_ns,
     )
-
-
-def _seed_of_now() -> int:
-    """Return a seed that no other start has: what a node draws (ids of topics, of its incarnation) must not be drawn again beside its old data."""
-    clock = RealClock(0)
-    return clock.wall_ms() << 64 | clock.monotonic_ns()
 
 
 def build_node(config: AnyConfig, world: World, parts: Parts | None = None) -> Node:

@@ -15,8 +15,8 @@ from pathlib import Path
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import require_valid
 from kraftsim.cluster.ports import require_free_ports
-from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
+from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text, retell
 from kraftsim.events.nodes import NodeReady
 from kraftsim.world.event_log import file_name
@@ -27,10 +27,6 @@ STOP_SECONDS = 10.0
 """How long a node may take to stop cleanly before it is killed."""
 POLL_SECONDS = 0.02
 _READY = f'"kind":"{NodeReady.__name__}"'.encode()
-
-
-class ClusterFailed(RuntimeError):
-    """A node did not come up or went down by itself; the message says which, and where its log is."""
 
 
 @dataclass(slots=True)
@@ -94,7 +90,7 @@ class ProcessCluster:
     async def start(self, *, timeout_seconds: float = 30.0) -> None:
         """Start every node and return when every broker answers.
 
-        Raises ConfigError, KeyError or SpecError for what cannot be started, ClusterFailed if a node dies, TimeoutError if one is late.
+        Raises ConfigError, KeyError or SpecError for what cannot be started, ClusterFailed if a node dies, NotReady (a TimeoutError) if one is late.
         """
         require_valid(self.spec)
         require_free_ports(self.spec)
@@ -112,27 +108,38 @@ class ProcessCluster:
             raise
 
     async def wait_until_ready(self, *, timeout_seconds: float = 30.0) -> None:
-        """Return when every broker serves and knows every other one as alive."""
-        probe = asyncio.ensure_future(self._serving())
+        """Return when every broker serves and knows every other one as alive. Raises NotReady, or ClusterFailed if a node died by itself."""
+        brokers = [self.spec.node(name) for name in self.spec.broker_names]
+        readiness = Readiness(listeners_of(brokers, self._told), brokers=len(brokers))
+        probe = asyncio.ensure_future(self._serving(readiness))
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + timeout_seconds
         try:
             while not probe.done():
                 self.require_running()
                 if loop.time() > give_up_at:
-                    raise TimeoutError(f"the brokers did not answer within {timeout_seconds:g} s; their logs are in {self.directory.root / 'logs'}")
+                    raise NotReady(f"the brokers did not answer within {timeout_seconds:g} s: {self._in_the_way(readiness)}")
                 await asyncio.sleep(POLL_SECONDS)
             probe.result()
         finally:
             probe.cancel()
 
-    async def _serving(self) -> None:
-        brokers = [self.spec.node(name) for name in self.spec.broker_names]
+    async def _serving(self, readiness: Readiness) -> None:
         while True:
-            await wait_until_answering([(node.host, node.port) for node in brokers], brokers=len(brokers))
-            if all(node.name in self.nodes and self.nodes[node.name].is_ready for node in brokers):
+            await readiness.wait(self._serves)
+            if all(self._serves(name) for name in self.spec.broker_names):
                 return
             await asyncio.sleep(POLL_SECONDS)
+
+    def _serves(self, name: str) -> bool:
+        return name in self.nodes and self.nodes[name].is_ready
+
+    def _in_the_way(self, readiness: Readiness) -> str:
+        """Say what keeps the cluster from being ready, and how the log of that node ends."""
+        late = [name for name in self.spec.broker_names if not self._serves(name)]
+        trouble = readiness.trouble or f"{', '.join(late)} is not unfenced by the controller"
+        name = readiness.node if readiness.trouble or not late else late[0]
+        return f"{trouble}; the log of {name} ({self.directory.human_log(name)}) ends with: {self._last_words(name)}"
 
     def require_running(self) -> None:
         """Raise ClusterFailed with the last words of the first node that is down without having been killed, or if the proxy is gone."""
@@ -178,7 +185,7 @@ class ProcessCluster:
         self.signal(name, signal.SIGCONT)
 
     async def answering(self, *, timeout_seconds: float = 30.0) -> None:
-        """Return when every broker serves and knows every other one as alive. Raises TimeoutError, or ClusterFailed if a node died by itself."""
+        """Return when every broker serves and knows every other one as alive. Raises NotReady, or ClusterFailed if a node died by itself."""
         await self.wait_until_ready(timeout_seconds=timeout_seconds)
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -224,6 +231,8 @@ class ProcessCluster:
             "kraftsim.run.started.ns": str(self.started_ns),
         }
         path = self.directory.properties(node.name)
+        path.unlink(missing_ok=True)
+        path.touch(mode=0o600)  # they may hold passwords
         path.write_text(properties_text(properties))
         events = self.directory.events / file_name(node.name, next_incarnation(self.directory.events, node.name))
         with open(self.directory.human_log(node.name), "ab") as log:
@@ -238,5 +247,6 @@ class ProcessCluster:
         self.nodes[node.name] = NodeProcess(node, process, events)
 
     def _last_words(self, name: str) -> str:
-        lines = self.directory.human_log(name).read_text(errors="replace").strip().splitlines()
+        log = self.directory.human_log(name)
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         return lines[-1].removeprefix("Error: ") if lines else f"it said nothing in {self.directory.human_log(name)}"

@@ -15,7 +15,8 @@ from kraftsim.cluster.cluster_state import ClusterState, read_state, write_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked, locked
 from kraftsim.cluster.hand_door import HandDoor
-from kraftsim.cluster.processes import STOP_SECONDS, ClusterFailed, ProcessCluster
+from kraftsim.cluster.processes import STOP_SECONDS, ProcessCluster
+from kraftsim.cluster.readiness import ClusterFailed
 from kraftsim.cluster.spec import ClusterSpec, Role
 
 WATCH_SECONDS = 0.25

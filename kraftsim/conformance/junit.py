@@ -14,11 +14,18 @@ NAME = "kraftsim conformance"
 NOT_FOR_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(findings: Sequence[Finding], properties: Mapping[str, str], started_at: str) -> bytes:
-    """Return the document. `properties` stand in every suite; `started_at` is a time as in 2026-01-31T12:00:00."""
+def junit_xml(findings: Sequence[Finding], properties: Mapping[str, str], started_at: str, lost: str = "") -> bytes:
+    """Return the document. `properties` stand in every suite; `started_at` is a time as in 2026-01-31T12:00:00.
+
+    `lost` says why the node could not be asked, or not to the end: then a suite of its own has one error: an empty one is a pass.
+    """
     root = ElementTree.Element("testsuites", {"name": NAME, **_counts(findings, with_skipped=False)})
     for label, group in groupby(findings, key=lambda finding: finding.requirement.section.label):
         root.append(_suite(label, list(group), properties, started_at))
+    if lost:
+        root.append(_error(properties, started_at, lost))
+        root.set("tests", str(len(findings) + 1))
+        root.set("errors", "1")
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
@@ -27,12 +34,25 @@ def junit_xml(findings: Sequence[Finding], properties: Mapping[str, str], starte
 def _suite(label: str, findings: list[Finding], properties: Mapping[str, str], started_at: str) -> ElementTree.Element:
     title = findings[0].requirement.section.title
     suite = ElementTree.Element("testsuite", {"name": f"{label} {title}", "timestamp": started_at, **_counts(findings, with_skipped=True)})
-    rows = ElementTree.SubElement(suite, "properties")
-    for name, value in properties.items():
-        ElementTree.SubElement(rows, "property", {"name": name, "value": _clean(value)})
+    _add_properties(suite, properties)
     for finding in findings:
         suite.append(_case(finding))
     return suite
+
+
+def _error(properties: Mapping[str, str], started_at: str, lost: str) -> ElementTree.Element:
+    counts = {"tests": "1", "failures": "0", "errors": "1", "time": "0.000", "skipped": "0"}
+    suite = ElementTree.Element("testsuite", {"name": "node", "timestamp": started_at, **counts})
+    _add_properties(suite, properties)
+    case = ElementTree.SubElement(suite, "testcase", {"name": "the node answers", "classname": "conformance.node", "time": "0.000"})
+    ElementTree.SubElement(case, "error", {"message": _clean(lost), "type": "NodeLost"}).text = _clean(lost)
+    return suite
+
+
+def _add_properties(suite: ElementTree.Element, properties: Mapping[str, str]) -> None:
+    rows = ElementTree.SubElement(suite, "properties")
+    for name, value in properties.items():
+        ElementTree.SubElement(rows, "property", {"name": name, "value": _clean(value)})
 
 
 def _case(finding: Finding) -> ElementTree.Element:

@@ -8,13 +8,15 @@ from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import fetched_records
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from protocol.batches import build_batch, split_batches
-from protocol.compression import Compression
+from protocol.batches import CRC, HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, build_batch, checksum_of, split_batches
+from protocol.compression import Compression, compress
 from protocol.errors import ErrorCode
 from protocol.records import Record
 
 REQUIREMENTS = Requirements("produce", 4, "Topics with a codec of their own")
 ZSTD_SINCE = 7
+LENGTH_POSITION, CRC_POSITION = 8, 17
+ZEROS_BYTES = 20 << 20
 NAMES = {codec: "uncompressed" if codec is Compression.NONE else codec.name.lower() for codec in Compression}
 
 
@@ -72,3 +74,16 @@ def stamped(target: Target) -> None:
     (found,) = split_batches(fetched_records(target, topic))
     expect_equal({record.timestamp for record in found.records()}, {row.log_append_time_ms}, "timestamps in the log, and what was told")
     expect_equal((found.compression, found.crc_is_valid()), (Compression.GZIP, True), "codec, checksum is right")
+
+
+@REQUIREMENTS.that(5, "compressed bytes that are no records are refused with error 87, however many they are", source="DefaultRecord.readFrom")
+def zeros(target: Target) -> None:
+    topic = target.topic()
+    block = compress(Compression.GZIP, bytes(ZEROS_BYTES))
+    records = bytearray(build_batch([Record(timestamp=1, value=b"x")], compression=Compression.GZIP)[:HEADER_SIZE_BYTES]) + block
+    records[LENGTH_POSITION : LENGTH_POSITION + 4] = (len(records) - LENGTH_OVERHEAD_BYTES).to_bytes(4)
+    CRC.pack_into(records, CRC_POSITION, checksum_of(records))
+    with target.peer(topic.leader) as peer:
+        row = produce(peer, topic.name, bytes(records))
+        expect_error(row.error_code, ErrorCode.INVALID_RECORD, f"gzip of {ZEROS_BYTES} zeros")
+    expect_equal(fetched_records(target, topic), b"", "what lies in the log")

@@ -139,4 +139,12 @@ def ids_too_early(target: Target) -> None:
         for topic_id, name in ((topic.topic_id, None), (topic.topic_id, topic.name), (ZERO_ID, None)):
             row = _topics(target, version, [MetadataRequestTopic(topic_id=topic_id, name=name)])[0]
             expect_error(row.error_code, ErrorCode.INVALID_REQUEST, f"version {version}, id {topic_id.hex()[:6]}, name {name!r}")
-            expect_equal((row.name, row.partitions), (name or "", []), f"version {version}: name, partitions")
+            expect_equal((row.name, row.topic_id, row.partitions), (name or "", topic_id, []), f"version {version}: name, id, partitions")
+
+
+@REQUIREMENTS.that(13, "since version 12 topics that are asked for by name are ignored beside one that is asked for by id", source="KafkaApis")
+def names_beside_ids(target: Target) -> None:
+    topic, other = target.topic(), target.topic()
+    for version in target.versions(ApiKey.METADATA, since=BY_ID_SINCE):
+        asked = [MetadataRequestTopic(name=other.name), MetadataRequestTopic(topic_id=topic.topic_id, name=None)]
+        expect_equal([row.name for row in _topics(target, version, asked)], [topic.name], f"version {version}: topics of the answer")

@@ -28,6 +28,10 @@ IDS_SINCE = 7
 MORE_THAN_THERE_ARE = 32767
 """A replication factor that no cluster can give."""
 ZERO_ID = bytes(16)
+LONGEST = 32767
+"""Bytes that a string of the protocol can have."""
+QUOTED_AROUND = 200
+"""More than the words around the name in a refusal."""
 
 
 def _create(target: Target, version: int, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
@@ -212,3 +216,31 @@ def tells_configs(target: Target) -> None:
         described = [config.name for config in describe(target, ConfigResourceType.TOPIC, wanted.name).configs]
         expect_equal(names, sorted(names), f"version {version}: names, in their order")
         expect_equal([name for name in described if name not in names], [], f"version {version}: configurations that are not told")
+
+
+@REQUIREMENTS.that(
+    17,
+    "a name so long that its refusal is above 32,767 bytes is answered with error -1 for all topics since version 1, and others are made",
+    source="RequestHandlerHelper.handleError",
+)
+def unspeakable_names(target: Target) -> None:
+    for version in target.versions(ApiKey.CREATE_TOPICS):
+        good = target.fresh_name()
+        for letter in ("/", "a"):
+            refused = _create(target, version, _plain(letter * LONGEST))[0]
+            expected = ErrorCode.UNKNOWN_SERVER_ERROR if version else ErrorCode.INVALID_TOPIC_EXCEPTION
+            expect_error(refused.error_code, expected, f"version {version}, {LONGEST} times {letter!r}")
+            expect_equal(refused.name, letter * LONGEST, f"version {version}: name")
+            expect(version == 0 or refused.error_message is None, f"version {version}: an error message")
+        found = {row.name: row.error_code for row in _create(target, version, _plain("/" * LONGEST), _plain(good))}
+        expect_equal(found[good], int(ErrorCode.UNKNOWN_SERVER_ERROR) if version else 0, f"version {version}: a good name beside it")
+        expect_error(_create(target, version, _plain(good))[0].error_code, ErrorCode.TOPIC_ALREADY_EXISTS, f"version {version}: the good name again")
+
+
+@REQUIREMENTS.that(18, "a refusal of up to 32,767 bytes quotes the whole name", source="Topic.validate")
+def long_names(target: Target) -> None:
+    name = "a" * (LONGEST - QUOTED_AROUND)
+    for version in target.versions(ApiKey.CREATE_TOPICS, since=1):
+        row = _create(target, version, _plain(name))[0]
+        expect_error(row.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION, f"version {version}")
+        expect(name in (row.error_message or ""), f"version {version}: the message does not quote the name")

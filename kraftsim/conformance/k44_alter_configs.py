@@ -184,3 +184,18 @@ def replaced(target: Target) -> None:
         expect_error(row.error_code, ErrorCode.NONE, f"version {version}")
         _value(target, name, "flush.messages", "6")
         _value(target, name, "flush.ms", str(2**63 - 1))
+
+
+@REQUIREMENTS.that(11, "what would shut clients or brokers out of a running broker is refused: error 42", source="ConnectionQuotas")
+def shutting_out(target: Target) -> None:
+    own = str(own_broker_id(target))
+    changes = [(name, key) for name in (own, "") for key in ("max.connections", "max.connection.creation.rate")]
+    for name, key in changes:
+        row = _alter(target, _resource(BROKER, name, (key, SET, "0")), validate_only=True)[0]
+        expect_error(row.error_code, ErrorCode.INVALID_REQUEST, f"{key}=0 on {name!r}")
+        expect(f"Invalid {key} 0" in (row.error_message or ""), f"what is said of {key}=0: {row.error_message}")
+    for value in ("", "nowhere", "OTHER://127.0.0.1:1"):
+        row = _alter(target, _resource(BROKER, own, ("listeners", SET, value)), validate_only=True)[0]
+        expect_error(row.error_code, ErrorCode.INVALID_REQUEST, f"listeners={value!r}")
+    row = _alter(target, _resource(BROKER, own, ("max.connections", SET, "1000")), validate_only=True)[0]
+    expect_error(row.error_code, ErrorCode.NONE, "max.connections=1000")

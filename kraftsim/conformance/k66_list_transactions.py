@@ -13,6 +13,8 @@ REQUIREMENTS = Requirements("transactions", 10, "ListTransactions")
 LISTS = "TransactionStateManager.listTransactionStates"
 DURATION_SINCE, PATTERN_SINCE = 1, 2
 INVALID_REGULAR_EXPRESSION = 128
+REFUSED_BY_RE2 = ("a(?=b)", "(?<=a)b", "(?>a)", "(a)\\1", "a**", "a++", "a{1001}", "\\C", "\\Z", "(?P<n>a)(?P<n>b)", "[[:foo:]]", "(?x)a", "(?#a)")
+"""Backreferences, what looks around, and other things that cannot be matched in linear time, or that RE2/J does not know."""
 LONG_MS = 600_000
 
 
@@ -109,3 +111,15 @@ def empty_ones(target: Target) -> None:
     answer = listed(transactional_id, 0, ListTransactionsRequest(producer_id_filters=[producer_id]))
     expect(bool(answer.transaction_states), "it is not listed")
     expect_equal(answer.transaction_states[0].transaction_state, "Empty", "state")
+
+
+@REQUIREMENTS.that(9, "patterns are RE2's: what RE2 refuses is error 128", source="KIP-1152, com.google.re2j.Pattern", since="4.1")
+def patterns_of_re2(target: Target) -> None:
+    transactional_id, (producer_id, _) = _ongoing(target)
+    for version in target.versions(ApiKey.LIST_TRANSACTIONS, since=PATTERN_SINCE):
+        for pattern in ("(?i)TRANSACTION-.*", "\\Qtransaction\\E-.*", "[[:alpha:]]+-.*", "(?:[a-z]+)+-.*", "\\pL+-(?P<rest>.*)"):
+            asked = ListTransactionsRequest(producer_id_filters=[producer_id], transactional_id_pattern=pattern)
+            expect_equal(names(listed(transactional_id, version, asked)), [transactional_id.name], f"version {version}: {pattern}")
+        for pattern in REFUSED_BY_RE2:
+            answer = listed(transactional_id, version, ListTransactionsRequest(transactional_id_pattern=pattern))
+            expect_equal(answer.error_code, INVALID_REGULAR_EXPRESSION, f"version {version}: {pattern}")

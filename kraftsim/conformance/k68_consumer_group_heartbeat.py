@@ -41,6 +41,25 @@ SINCE = "4.0"
 MANAGER = "org.apache.kafka.coordinator.group.GroupMetadataManager"
 COMMIT_VERSION, FETCH_VERSION = 9, 9
 STALE, UNKNOWN, FENCED = 113, 25, 110
+INVALID_REGULAR_EXPRESSION = 128
+REFUSED_BY_RE2 = {
+    "a(?=b)": "invalid or unsupported Perl syntax",
+    "(?<=a)b": "invalid named capture",
+    "(a)\\1": "invalid escape sequence",
+    "\\C": "invalid escape sequence",
+    "a**": "invalid nested repetition operator",
+    "*": "missing argument to repetition operator",
+    "a{1001}": "invalid repeat count",
+    "(a": "missing closing )",
+    "a)": "regexp/syntax: internal error",
+    "[a": "missing closing ]",
+    "[b-a]": "invalid character class range",
+    "\\p{Nobody}": "invalid character class range",
+    "a\\": "trailing backslash at end of expression",
+    "(?P<n>a)(?P<n>b)": "duplicate capture group name",
+    "(?P<n a)": "invalid named capture",
+}
+"""Expression -> what RE2/J says of it."""
 
 
 def described(talk: ConsumerTalk) -> DescribedGroup:
@@ -373,3 +392,13 @@ def not_anew(target: Target) -> None:
         talk.settle(first, second, wanted=[{topic.topic_id: (0,)}, {topic.topic_id: (1,)}])
         found = talk.ask(member_id="a", member_epoch=0, rebalance_timeout_ms=REBALANCE_MS, subscribed_topic_names=[topic.name], topic_partitions=[])
         expect_equal(found.error_code, FENCED, "what it is told")
+
+
+@REQUIREMENTS.that(17, "expressions are RE2's: what RE2 refuses is error 128, in its words", source="KIP-848, com.google.re2j.Pattern", since="4.1")
+def expressions_of_re2(target: Target) -> None:
+    join: dict[str, object] = {"member_id": "a", "member_epoch": 0, "rebalance_timeout_ms": 1000, "topic_partitions": []}
+    with ConsumerTalk(target) as talk:
+        for expression, mistake in REFUSED_BY_RE2.items():
+            found = talk.ask(**{**join, "subscribed_topic_regex": expression})
+            why = f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {mistake}."
+            expect_equal((found.error_code, found.error_message), (INVALID_REGULAR_EXPRESSION, why), expression)

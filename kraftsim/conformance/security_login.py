@@ -267,6 +267,12 @@ def prove_badly(peer: Peer, mechanism: str, user: str, password: str) -> SaslAut
 
 def exchange(peer: Peer, mechanism: str, user: str, password: str) -> tuple[SaslAuthenticateResponse, bytes]:
     """Play a client of SCRAM; return the last answer, and what the server must say in it."""
+    final, expected = scram_proof(peer, mechanism, user, password)
+    return authenticate(peer, final), expected
+
+
+def scram_proof(peer: Peer, mechanism: str, user: str, password: str) -> tuple[bytes, bytes]:
+    """Play a client of SCRAM up to its last token; return that token and the server's last one."""
     hash_name = SCRAM[mechanism][1]
     shake(peer, mechanism)
     bare = f"n={user},r=conformance"
@@ -279,7 +285,7 @@ def exchange(peer: Peer, mechanism: str, user: str, password: str) -> tuple[Sasl
     signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), both, hash_name)
     proof = b64encode(bytes(left ^ right for left, right in zip(client_key, signature, strict=True))).decode()
     expected = b"v=" + b64encode(hmac.digest(hmac.digest(salted, b"Server Key", hash_name), both, hash_name))
-    return authenticate(peer, f"{final},p={proof}".encode()), expected
+    return f"{final},p={proof}".encode(), expected
 
 
 def expect_refused(answer: SaslAuthenticateResponse, mechanism: str, what: str) -> None:

@@ -39,6 +39,8 @@ LITERAL, PREFIXED = AclPatternType.LITERAL, AclPatternType.PREFIXED
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 ALICE = "User:alice"
 ACL_VERSION, CLUSTER_NAME = 3, "kafka-cluster"
+SETTINGS_SINCE = 5
+"""The first version of CreateTopics whose answer says what the topic is like."""
 TOPIC_FAILED, GROUP_FAILED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 TRANSACTION_FAILED = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 CLUSTER_FAILED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -113,6 +115,28 @@ def delete(target: Target, name: str | None, pattern: AclPatternType = AclPatter
     )
     with target.peer() as peer:
         return peer.ask(DeleteAclsRequest(filters=[asked]), ACL_VERSION, DeleteAclsResponse)
+
+
+def revoke(target: Target, *rules: AclCreation) -> None:
+    """Delete exactly these rules; return once the broker does not describe them any more."""
+    asked = [
+        DeleteAclsFilter(
+            resource_type_filter=each.resource_type,
+            resource_name_filter=each.resource_name,
+            pattern_type_filter=each.resource_pattern_type,
+            principal_filter=each.principal,
+            host_filter=each.host,
+            operation=each.operation,
+            permission_type=each.permission_type,
+        )
+        for each in rules
+    ]
+    with target.peer() as peer:
+        answer = peer.ask(DeleteAclsRequest(filters=asked), ACL_VERSION, DeleteAclsResponse)
+    found = [(row.error_code, len(row.matching_acls)) for row in answer.filter_results]
+    expect_equal(found, [(0, 1)] * len(rules), "DeleteAcls: error and number of deleted rules")
+    for each in rules:
+        settled(partial(told, target, each), lambda rows: not rows, f"no rule about {each.resource_name}")
 
 
 @contextmanager
@@ -384,3 +408,42 @@ def own_rights(target: Target) -> None:
         expect_equal(rights(peer), (1 << AclOperation.DESCRIBE, reads), "the same where the cluster may be described")
     with as_alice(target) as peer:
         expect_equal(rights(peer)[0], 0, "rights to the cluster of somebody without any")
+
+
+@REQUIREMENTS.that(
+    14, "Metadata by the id of a hidden topic: error 42 in versions 10 and 11, then error 29 and no name", source="KafkaApis; KAFKA-10774"
+)
+def hidden_by_id(target: Target) -> None:
+    with as_alice(target) as peer:
+        topic = target.topic()
+        for version in target.versions(ApiKey.METADATA, since=10):
+            asked = [MetadataRequestTopic(topic_id=topic.topic_id, name=None)]
+            answer = peer.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), version, MetadataResponse)
+            found = [(row.error_code, row.name, row.topic_id, row.partitions) for row in answer.topics]
+            error, name = (TOPIC_FAILED, None) if version >= 12 else (int(ErrorCode.INVALID_REQUEST), "")
+            expect_equal(found, [(error, name, topic.topic_id, [])], f"version {version}: error, name, id, partitions")
+            expect_equal(bool(answer.brokers), version >= 12, f"version {version}: whether brokers are named")
+
+
+@REQUIREMENTS.that(
+    15,
+    "what a new topic is like needs DESCRIBE_CONFIGS: without it there is error 29 beside the row, no settings, and -1 for both numbers",
+    source="KIP-525; ReplicationControlManager",
+)
+def hidden_settings(target: Target) -> None:
+    for version in target.versions(ApiKey.CREATE_TOPICS, since=SETTINGS_SINCE):
+        for validate_only in (True, False):
+            name = target.fresh_name()
+            asked = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=1)], validate_only=validate_only)
+            asked.timeout_ms = 10000
+            with ruled(target, rule(name, AclOperation.CREATE), rule(name, AclOperation.DESCRIBE)) as peer:
+                row = peer.ask(asked, version, CreateTopicsResponse).topics[0]
+                found = (row.error_code, row.topic_config_error_code, row.num_partitions, row.replication_factor, row.configs)
+                expect_equal(found, (0, TOPIC_FAILED, -1, -1, []), f"version {version}, validate_only {validate_only}")
+        name = target.fresh_name()
+        asked.topics[0].name = name
+        with ruled(target, rule(name, AclOperation.CREATE), rule(name, AclOperation.DESCRIBE_CONFIGS)) as peer:
+            row = peer.ask(asked, version, CreateTopicsResponse).topics[0]
+            shown = (row.error_code, row.topic_config_error_code, row.num_partitions, row.replication_factor)
+            expect_equal(shown, (0, 0, 2, 1), f"version {version} with DESCRIBE_CONFIGS")
+            expect_equal(bool(row.configs), True, f"version {version} with DESCRIBE_CONFIGS: whether there are settings")

@@ -1,45 +1,24 @@
-"""Every event class by its kind; importing this module loads the whole catalogue."""
+"""Every event class by its kind, found by the files of this package; importing this module loads the whole catalogue."""
 
-from kraftsim.events import (
-    clients,
-    connections,
-    groups,
-    lease_pid,
-    metadata,
-    migration,
-    nodes,
-    partition_transactions,
-    partitions,
-    producer_ids,
-    raft,
-    runs,
-    tiered_storage,
-    transactional_clients,
-    transactions,
-    zookeeper_controllers,
-    zookeeper_mode,
-)
+import importlib
+import pkgutil
+from types import ModuleType
+from typing import Final
+
+import kraftsim.events as package
 from kraftsim.events.event import Event
 
-MODULES = (
-    nodes,
-    connections,
-    producer_ids,
-    partitions,
-    partition_transactions,
-    transactions,
-    metadata,
-    migration,
-    raft,
-    groups,
-    clients,
-    transactional_clients,
-    lease_pid,
-    runs,
-    tiered_storage,
-    zookeeper_controllers,
-    zookeeper_mode,
-)
+_NO_EVENTS: Final = ("catalogue", "event")
+"""Files of the package that define no kind of event."""
 
-KINDS: dict[str, type[Event]] = dict(sorted(Event.kinds.items()))
+MODULES: Final[tuple[ModuleType, ...]] = tuple(
+    importlib.import_module(f"{package.__name__}.{name}")
+    for name in sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    if name not in _NO_EVENTS
+)
+"""The modules that define events, sorted by name."""
+
+_NAMES: Final = frozenset(module.__name__ for module in MODULES)
+
+KINDS: Final[dict[str, type[Event]]] = {kind: event for kind, event in sorted(Event.kinds.items()) if event.__module__ in _NAMES}
 """kind -> event class, sorted by kind."""

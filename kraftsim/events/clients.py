@@ -38,6 +38,21 @@ class RecordAcknowledged(Event):
     offset: int
 
 
+class RecordCalledDuplicate(Event):
+    """A leader answered DUPLICATE_SEQUENCE_NUMBER for the batch of this record, and the client counts it as acknowledged.
+
+    `base_sequence` is that of the batch. Brokers of Apache Kafka do not answer so since 1.0; the variant of KIP-758 does.
+    """
+
+    client_id: str
+    topic: str
+    partition: int
+    record_key: str
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
 class RecordFailed(Event):
     """A client gave up on a record: it may or may not be in the log."""
 

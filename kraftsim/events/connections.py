@@ -34,6 +34,38 @@ class RequestRefused(Event):
     action: str
 
 
+class AuthenticationRefused(Event):
+    """A client of a SASL listener did not authenticate. `sasl_mechanism` is '' before the client names one the listener has."""
+
+    connection: int
+    listener: str
+    peer: str
+    sasl_mechanism: str
+    reason: str
+
+
+class MessageFailed(Event):
+    """An answer or a request could not be built or encoded.
+
+    `action`: 'answered' with UNKNOWN_SERVER_ERROR, 'closed', or 'not sent' for a request of this node (`is_response` False).
+    """
+
+    connection: int
+    api_key: int
+    api_version: int
+    correlation_id: int
+    is_response: bool
+    reason: str
+    action: str
+
+
+class TlsHandshakeFailed(Event):
+    """A TLS handshake on a listener failed: no connection was opened. `reason` is OpenSSL's."""
+
+    listener: str
+    reason: str
+
+
 class FrameReceived(Event):
     """A whole frame arrived. On a client side it is a response (`is_response`)."""
 

@@ -24,6 +24,18 @@ class NodeReady(Event):
     """A broker is unfenced, or a controller is the active one, or follows it and has read what is committed: it serves its clients."""
 
 
+class FencedByController(Event):
+    """The metadata log says that this running broker is fenced: it leads no partition until it is unfenced again."""
+
+    broker_epoch: int
+
+
+class UnfencedByController(Event):
+    """The metadata log says that this broker is unfenced again."""
+
+    broker_epoch: int
+
+
 class NodeStopped(Event):
     """A node went down in good order."""
 

@@ -55,6 +55,17 @@ class LaterEpochAnswered(Event):
     error_code: int
 
 
+class OtherClusterAnswered(Event):
+    """A replica asked a node that belongs to another cluster, and was refused. Once per node.
+
+    A negative id is a bootstrap server. Source: KafkaRaftClient.handleUnexpectedError.
+    """
+
+    asked_node_id: int
+    own_cluster_id: str
+    error_code: int
+
+
 class VoteAnswered(Event):
     """A replica answered a candidate."""
 

@@ -8,7 +8,8 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.field_schedule import can_play, follows_frames, wants_proxy
 from kraftsim.cluster.ports import free_port_range
-from kraftsim.cluster.processes import ClusterFailed, ProcessCluster
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.readiness import ClusterFailed
 from kraftsim.cluster.real_stage import RealStage
 from kraftsim.cluster.scenario import Mode, StoryFailed
 from kraftsim.cluster.spec import ClusterSpec

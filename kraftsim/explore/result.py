@@ -26,6 +26,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     out: str | None
     command: str
 
+    @property
+    def replay_line(self) -> str:
+        """The command that plays the run again; if the run was kept, its directory stands beside the one where this run lies."""
+        words, option, _ = self.command.rpartition(" --out ")
+        return f"{words}{option}{self.out}-again" if option and self.out is not None else self.command
+
     def lines(self) -> list[str]:
         """Return the result as text for people."""
         where = f"{self.scenario} ({self.mode}, seed {self.seed})"
@@ -37,7 +43,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.trouble is not None:
             text.append(f"  trouble: {self.trouble}")
         if self.violations or self.trouble is not None:
-            text.append(f"  replay: {self.command}")
+            text.append(f"  replay: {self.replay_line}")
         if self.out is not None:
             can_shrink = self.outcome != "ok" and self.events_sha256 is not None and (self.violations or self.trouble is not None)
             text.append(f"  kept in {self.out}; next: kraftsim {'shrink' if can_shrink else 'analyze'} {self.out}")

@@ -64,6 +64,7 @@ WORDS: Final[Mapping[str, str]] = {
     "ProducerIdReturned": "gives id {producer_id}",
     "ProducerStateExpired": "forgets {producer_id}",
     "RecordAcknowledged": "{record_key} acked at {offset}",
+    "RecordCalledDuplicate": "{record_key} called a duplicate",
     "RecordFailed": "{record_key} failed {error_code}",
     "RecordRead": "{record_key} read",
     "RecordSent": "{record_key} sent",

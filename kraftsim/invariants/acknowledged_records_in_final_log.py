@@ -1,8 +1,8 @@
 """Every record that a client was told is in a log is in that log when the run ends, at the offset it was told, under its key.
 
 The key matters: after a loss another record may have taken the offset. The final log is read from the segments on disk, never from what a broker
-believed. A record below the log's start was deleted by retention, which is no loss; nor is what an unclean election gave up, or what compaction took
-because a later record of its key is there.
+believed. A record below the log's start was deleted by retention, which is no loss; nor is what an unclean election gave up, what compaction took
+because a later record of its key is there, or what the range of KIP-758 called a duplicate because its producer began with a later batch.
 Source: KIP-98 and the meaning of acks=all; Jepsen's "lost write" (jepsen.tests.kafka).
 """
 
@@ -11,6 +11,7 @@ from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalLog, FinalRecord
 from kraftsim.invariants.cleaned_logs import CLEANED_UNTIL, CLEANED_WATCHES, CleanedLogs
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.overtaken_beginnings import OVERTAKEN, OVERTAKEN_WATCHES, OvertakenBeginnings, not_overtaken
 from kraftsim.invariants.unclean_elections import UNCLEAN, UNCLEAN_WATCHES, UncleanElections, not_lost
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -30,6 +31,7 @@ class FinalRecords:
         self._log_start_offset: dict[tuple[str, int], int] = {}
         self._unclean = UncleanElections()
         self._cleaned = CleanedLogs()
+        self._overtaken = OvertakenBeginnings()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in an acknowledgement, a final log or one of its records."""
@@ -44,6 +46,7 @@ class FinalRecords:
         else:
             self._unclean.learn(event)
             self._cleaned.learn(event)
+            self._overtaken.learn(event)
         return None
 
     def finish(self) -> Verdict:
@@ -53,12 +56,15 @@ class FinalRecords:
             log_start_offset = self._log_start_offset.get((topic, partition))
             if log_start_offset is None:
                 undecidable = UNREAD
-            elif self._is_in_log(topic, partition, record_key, offset) or self._unclean.may_have_lost((topic, partition), offset):
+            elif self._is_in_log(topic, partition, record_key, offset) or self._is_given_up((topic, partition), record_key, offset):
                 continue
             elif max(offset, 0) >= log_start_offset:
                 message = f"{topic}-{partition}: record {record_key} was acknowledged at offset {offset} and is not there in the final log"
                 self._findings.violation(f"{topic}/{partition}/{record_key}/{offset}", message, event_id)
         return self._findings.verdict(undecidable)
+
+    def _is_given_up(self, log: tuple[str, int], record_key: str, offset: int) -> bool:
+        return self._unclean.may_have_lost(log, offset) or self._overtaken.may_have_lost(log, record_key, offset)
 
     def _is_in_log(self, topic: str, partition: int, record_key: str, offset: int) -> bool:
         offsets = self._offsets.get((topic, partition, record_key), [])
@@ -71,11 +77,11 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Every record that a client was told is in a log is in that log when the run ends, at that offset, under its key.",
     source="KIP-98",
-    watches=(RecordAcknowledged, FinalLog, FinalRecord, *UNCLEAN_WATCHES, *CLEANED_WATCHES),
+    watches=(RecordAcknowledged, FinalLog, FinalRecord, *UNCLEAN_WATCHES, *CLEANED_WATCHES, *OVERTAKEN_WATCHES),
     check=FinalRecords,
     examined="SELECT run, count(*) FROM record_acknowledged GROUP BY run",
     violations=f"""
-        WITH {UNCLEAN}, {CLEANED_UNTIL}, log AS (
+        WITH {UNCLEAN}, {CLEANED_UNTIL}, {OVERTAKEN}, log AS (
             SELECT run, topic, partition, min(log_start_offset) AS log_start_offset
             FROM final_log WHERE record_count >= 0 GROUP BY run, topic, partition
         ), lost AS (
@@ -86,7 +92,7 @@ INVARIANT = Invariant(
                 SELECT 1 FROM final_record AS f
                 WHERE f.run = a.run AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
                     AND (a.offset = -1 OR f.offset = a.offset OR (f.offset > a.offset AND c.cleaned_offset > a.offset))
-            ) AND {not_lost("a", "a.offset")}
+            ) AND {not_lost("a", "a.offset")} AND {not_overtaken("a", "a.offset")}
         )
         SELECT
             run,

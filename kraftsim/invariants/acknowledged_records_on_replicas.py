@@ -2,7 +2,8 @@
 
 acknowledged-records-in-final-log is content with any broker's; of several replicas every one may lead next. Which are in sync is what all brokers
 told the harness after the last fault was healed. The key matters, and a record below a log's start was deleted by retention, which is no loss; nor is
-what an unclean election gave up, or what compaction took because a later record of its key is there.
+what an unclean election gave up, what compaction took because a later record of its key is there, or what the range of KIP-758 called a duplicate
+because its producer began with a later batch.
 Source: KIP-98 and the meaning of acks=all; org.apache.kafka.common.errors.NotEnoughReplicasException.
 """
 
@@ -11,6 +12,7 @@ from kraftsim.events.event import Event
 from kraftsim.events.partitions import FinalLog, FinalRecord, ReplicaInSync
 from kraftsim.invariants.cleaned_logs import CLEANED_UNTIL, CLEANED_WATCHES, CleanedLogs
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
+from kraftsim.invariants.overtaken_beginnings import OVERTAKEN, OVERTAKEN_WATCHES, OvertakenBeginnings, not_overtaken
 from kraftsim.invariants.unclean_elections import UNCLEAN, UNCLEAN_WATCHES, UncleanElections, not_lost
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -31,6 +33,7 @@ class OnEveryReplica:
         self._log_start_offset: dict[tuple[str, str, int], int] = {}
         self._unclean = UncleanElections()
         self._cleaned = CleanedLogs()
+        self._overtaken = OvertakenBeginnings()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in an acknowledgement, a replica, its final log or one of its records."""
@@ -46,6 +49,7 @@ class OnEveryReplica:
         else:
             self._unclean.learn(event)
             self._cleaned.learn(event)
+            self._overtaken.learn(event)
         return None
 
     def finish(self) -> Verdict:
@@ -64,6 +68,8 @@ class OnEveryReplica:
                         continue
                     if self._unclean.may_have_lost((topic, partition), offset) or self._cleaned.may_have_dropped((topic, partition), offset, offsets):
                         continue
+                    if self._overtaken.may_have_lost((topic, partition), record_key, offset):
+                        continue
                     message = f"{topic}-{partition}: record {record_key} was acknowledged at offset {offset} and is not there on {broker}"
                     self._findings.violation(f"{broker}/{topic}/{partition}/{record_key}/{offset}", message, event_id)
         return self._findings.verdict(undecidable)
@@ -73,7 +79,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Every record that a client was told is in a log is on each replica that is in sync when the run ends.",
     source="KIP-98",
-    watches=(RecordAcknowledged, ReplicaInSync, FinalLog, FinalRecord, *UNCLEAN_WATCHES, *CLEANED_WATCHES),
+    watches=(RecordAcknowledged, ReplicaInSync, FinalLog, FinalRecord, *UNCLEAN_WATCHES, *CLEANED_WATCHES, *OVERTAKEN_WATCHES),
     check=OnEveryReplica,
     examined="""
         SELECT a.run, count(*)
@@ -83,7 +89,7 @@ INVARIANT = Invariant(
         GROUP BY a.run
     """,
     violations=f"""
-        WITH {UNCLEAN}, {CLEANED_UNTIL}, told AS (
+        WITH {UNCLEAN}, {CLEANED_UNTIL}, {OVERTAKEN}, told AS (
             SELECT run, topic, partition, record_key, r.offset AS told_offset, min(position) AS position
             FROM record_acknowledged AS r GROUP BY run, topic, partition, record_key, r.offset
         ), replica AS (
@@ -106,7 +112,7 @@ INVARIANT = Invariant(
             SELECT 1 FROM final_record AS f
             WHERE f.run = a.run AND f.broker = r.broker AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
                 AND (a.told_offset = -1 OR f.offset = a.told_offset OR (f.offset > a.told_offset AND c.cleaned_offset > a.told_offset))
-        ) AND {not_lost("a", "a.told_offset")}
+        ) AND {not_lost("a", "a.told_offset")} AND {not_overtaken("a", "a.told_offset")}
     """,
     undecidable=f"""
         SELECT DISTINCT a.run, '{UNREAD}' AS reason

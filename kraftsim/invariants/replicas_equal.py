@@ -5,6 +5,8 @@ all but the offset and the leader epoch. What is not compacted is meant: a log t
 Source: KIP-101; kafka.tools.ReplicaVerificationTool.
 """
 
+from collections.abc import Iterator
+
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import SegmentsCleaned
 from kraftsim.events.partitions import FinalBatch, FinalLog, ReplicaInSync
@@ -14,6 +16,8 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "replicas-equal"
 Log = tuple[str, int]
+Breach = tuple[int, str, str, str]
+"""(place of the batch among all final batches, key, message, event id)."""
 
 
 class SameBatches:
@@ -24,7 +28,9 @@ class SameBatches:
         self._in_sync: dict[Log, list[str]] = {}
         self._extent: dict[tuple[Log, str], tuple[int, int]] = {}
         self._cleaned = CleanedLogs()
-        self._batches: dict[tuple[Log, str], dict[tuple[int, int, int], str]] = {}
+        self._batches: dict[tuple[Log, str], dict[tuple[int, int, int], tuple[int, str]]] = {}
+        """(log, broker) -> (first offset, last offset, checksum) -> (place, event id) of the first such batch."""
+        self._batch_count = 0
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Take in a replica, its final log or one of its batches."""
@@ -39,28 +45,32 @@ class SameBatches:
             self._extent[log, event.broker] = event.log_start_offset, event.next_offset
         elif isinstance(event, FinalBatch):
             batches = self._batches.setdefault((log, event.broker), {})
-            batches.setdefault((event.first_offset, event.last_offset, event.crc), envelope.event_id)
+            self._batch_count += 1
+            batches.setdefault((event.first_offset, event.last_offset, event.crc), (self._batch_count, envelope.event_id))
         return None
 
     def finish(self) -> Verdict:
-        """Compare, and return the verdict."""
+        """Compare, and return the verdict. As SQL does, it keeps the breaches whose batches were noted first."""
+        breaches: list[Breach] = []
         for log, brokers in self._in_sync.items():
             for broker in brokers:
                 for other in brokers:
                     if other != broker and (log, other) in self._extent:
-                        self._compare(log, broker, other)
+                        breaches += self._compare(log, broker, other)
+        for _, key, message, event_id in sorted(breaches):
+            self._findings.violation(key, message, event_id)
         return self._findings.verdict()
 
-    def _compare(self, log: Log, broker: str, other: str) -> None:
+    def _compare(self, log: Log, broker: str, other: str) -> Iterator[Breach]:
         begins_at, ends_at = self._extent[log, other]
         others = self._batches.get((log, other), {})
-        for (first_offset, last_offset, crc), event_id in self._batches.get((log, broker), {}).items():
+        for (first_offset, last_offset, crc), (place, event_id) in self._batches.get((log, broker), {}).items():
             if first_offset < begins_at or last_offset >= ends_at or self._cleaned.has_passed(log, first_offset):
                 continue
             self._findings.examined += 1
             if (first_offset, last_offset, crc) not in others:
                 message = f"{log[0]}-{log[1]}: the batch of {broker} at offset {first_offset} is not in the log of {other}"
-                self._findings.violation(f"{log[0]}/{log[1]}/{broker}/{other}/{first_offset}", message, event_id)
+                yield place, f"{log[0]}/{log[1]}/{broker}/{other}/{first_offset}", message, event_id
 
 
 _PAIR = f"""

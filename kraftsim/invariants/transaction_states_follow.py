@@ -1,9 +1,10 @@
 """What a coordinator writes about a transactional id is a walk through the states: each record may follow the one before it.
 
 Nothing is completed that was not decided, a decision that is committed stands, and producer id and epoch go on as an end or a fence lets them: by
-two at most, one for a fence and one for the end (KIP-890). A record may be there twice, where an append whose answer was late is made again; an end
-that was seen to be committed is not written again. Whoever gave a record up, because nobody took a copy of it in time, goes on with the epoch of
-before. Where the log was cleaned, records between two others may be gone: nothing is said of these two then. Source: KIP-98, KIP-360, KIP-890;
+one for a fence (InitProducerId, a time-out), by one for an end (KIP-890), by two only where an ongoing transaction is fenced and aborted at once, and
+not at all where partitions are added or a decision is completed. A record may be there twice, where an append whose answer was late is made again;
+an end that was seen to be committed is not written again. Whoever gave a record up, because nobody took a copy of it in time, goes on with the epoch
+of before. Where the log was cleaned, records between two others may be gone: nothing is said of these two then. Source: KIP-98, KIP-360, KIP-890;
 kafka.coordinator.transaction.TransactionMetadata.validPreviousStates; KAFKA-9666, KAFKA-10080.
 """
 
@@ -30,6 +31,20 @@ AFTER: dict[int, tuple[int, ...]] = {
 }
 """State -> what may be written next. An abort of nothing raises the epoch, with transaction.version 2."""
 LARGEST_STEP = 2
+"""A fence and an end at once."""
+STEPS: dict[tuple[int, int], int] = {
+    **{(before, EMPTY): 1 for before in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)},
+    **{(before, ONGOING): 0 for before in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT)},
+    **{(before, PREPARE_ABORT): 1 for before in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)},
+    (ONGOING, PREPARE_COMMIT): 1,
+    **{(before, before): 0 for before in (PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)},
+    (PREPARE_COMMIT, COMPLETE_COMMIT): 0,
+    (PREPARE_ABORT, COMPLETE_ABORT): 0,
+}
+"""(state, next state) -> by how much the epoch may go on at most; LARGEST_STEP where nothing is said.
+
+Source: TransactionMetadata.{prepareIncrementProducerEpoch, prepareFenceProducerEpoch, prepareAddPartitions, prepareAbortOrCommit, prepareComplete}.
+"""
 LARGEST_EPOCH = 32767
 
 
@@ -90,12 +105,14 @@ class States:
         if not 0 <= after.producer_epoch <= LARGEST_EPOCH and after.status != FORGOTTEN:
             return f"epoch {after.producer_epoch} is none"
         lowest = before.producer_epoch - (LARGEST_STEP if (partition, before.offset) in self._given_up else 0)
-        if after.producer_id == before.producer_id and not lowest <= after.producer_epoch <= before.producer_epoch + LARGEST_STEP:
+        highest = before.producer_epoch + STEPS.get((before.status, after.status), LARGEST_STEP)
+        if after.producer_id == before.producer_id and not lowest <= after.producer_epoch <= highest:
             return f"epoch {after.producer_epoch} follows epoch {before.producer_epoch}"
         return ""
 
 
 _ALLOWED = " OR ".join(f"(before_status = {before} AND status IN ({', '.join(map(str, after))}))" for before, after in AFTER.items())
+_STEP = " ".join(f"WHEN before_status = {before} AND status = {after} THEN {step}" for (before, after), step in STEPS.items())
 _OBJECTION = f"""
     CASE
         WHEN NOT ({_ALLOWED})
@@ -105,7 +122,8 @@ _OBJECTION = f"""
         THEN concat('state ', status, ' was entered twice')
         WHEN (producer_epoch < 0 OR producer_epoch > {LARGEST_EPOCH}) AND status <> {FORGOTTEN} THEN concat('epoch ', producer_epoch, ' is none')
         WHEN producer_id = before_id
-            AND (producer_epoch < before_epoch - if(is_given_up, {LARGEST_STEP}, 0) OR producer_epoch - before_epoch > {LARGEST_STEP})
+            AND (producer_epoch < before_epoch - if(is_given_up, {LARGEST_STEP}, 0)
+                OR producer_epoch - before_epoch > CASE {_STEP} ELSE {LARGEST_STEP} END)
         THEN concat('epoch ', producer_epoch, ' follows epoch ', before_epoch)
     END
 """

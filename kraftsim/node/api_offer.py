@@ -59,15 +59,17 @@ class ApiOffer:
         self._supported_features = dict(sorted(supported_features.items()))
         self.is_migration_ready = False
         """Whether the node can take part in a migration from ZooKeeper (KIP-866); to be set before anybody asks."""
+        self._announces = False
         self._window: int | None = None
         self._answers: dict[int, tuple[FinalizedFeatures, Encoded]] = {}
 
-    def announce(self, window: int) -> None:
-        """Announce a window of sequence numbers (KIP-758) from now on; to be called before anybody asks.
+    def announce(self, window: int | None) -> None:
+        """Offer the version of Produce of brokers that have a window of sequence numbers (KIP-758); to be called before any client asks.
 
+        The window goes beside it; None: it goes with another answer.
         Whoever sees a last version of Produce far above its own asks in its own last one, so that all that are declared are served.
         """
-        self._window = window
+        self._announces, self._window = True, window
         self.served[ApiKey.PRODUCE] = (self.served[ApiKey.PRODUCE][0], versions_of(ApiKey.PRODUCE)[1])
 
     def answer(self, call: Call, finalized: FinalizedFeatures, own: tuple[str, int] | None = None) -> Answer:
@@ -102,8 +104,8 @@ class ApiOffer:
         response = ApiVersionsResponse(
             api_keys=[ApiVersion(api_key=int(key), min_version=first, max_version=last) for key, (first, last) in self.advertised.items()]
         )
-        if self._window is not None:
-            self._announce(response, self._window, version)
+        if self._announces:
+            self._announce(response, version)
         if version >= FIRST_VERSION_WITH_SOFTWARE_NAME:
             lowest = 0 if version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
             response.supported_features = [
@@ -120,13 +122,13 @@ class ApiOffer:
             ]
         return response
 
-    def _announce(self, response: ApiVersionsResponse, window: int, version: int) -> None:
+    def _announce(self, response: ApiVersionsResponse, version: int) -> None:
         """Offer a version of Produce that says what kind of broker this is, and how large its window is where there are tagged fields."""
         for row in response.api_keys:
             if row.api_key == ApiKey.PRODUCE:
                 row.max_version = PRODUCE_VERSION
-        if version >= FIRST_VERSION_WITH_SOFTWARE_NAME:
-            announce_window(response, window)
+        if self._window is not None and version >= FIRST_VERSION_WITH_SOFTWARE_NAME:
+            announce_window(response, self._window)
 
 
 def spoken_versions(released: Mapping[ApiKey, VersionRange]) -> dict[int, VersionRange]:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from kraftsim.node.connection import ServerConnection
 
 N = TypeVar("N")
+Allows = Callable[[str], bool]
+"""Resource name -> whether the client has the right to it."""
+REASON_CHARACTERS_MAX = 1000
 
 
 class Call:
@@ -75,8 +78,14 @@ class Closing(Struct, frozen=True):
     reason: str
 
 
+class Failed(Struct, frozen=True):
+    """The answer could not be built. The client gets UNKNOWN_SERVER_ERROR, or its connection is closed."""
+
+    reason: str
+
+
 NO_ANSWER = NoAnswer()
-Answer = Message | Encoded | NoAnswer | Closing
+Answer = Message | Encoded | NoAnswer | Closing | Failed
 
 
 class Deferred:
@@ -100,6 +109,21 @@ class Deferred:
         if on_answer is not None:
             on_answer()
 
+    def complete_with(self, build: Callable[[], Answer]) -> None:
+        """Give the answer that `build` returns. If `build` fails, this request fails, and not the code that happens to complete it.
+
+        An AssertionError is raised all the same: the node is wrong about something.
+        """
+        if self.is_abandoned:
+            return
+        try:
+            answer = build()
+        except AssertionError:
+            raise
+        except Exception as failure:  # what completes a request is often another request, as the Fetch of a follower that commits a record
+            answer = Failed(f"the answer could not be built: {reason_of(failure)}")
+        self.complete(answer)
+
     def when_abandoned(self, callback: Callable[[], None]) -> None:
         """Call back if the client goes away before there is an answer, so that nothing is kept for it."""
         self._on_abandoned = callback
@@ -116,13 +140,39 @@ class Deferred:
             self._on_abandoned()
 
 
+def reason_of(failure: Exception) -> str:
+    """Return what went wrong, at a length that can be logged: a message may quote 32 KiB of the request."""
+    text = f"{type(failure).__name__}: {failure}"
+    return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[:REASON_CHARACTERS_MAX]}... ({len(text)} characters)"
+
+
+def completed_by(answer: Answer | Deferred, later: Deferred) -> None:
+    """Give `later` an answer once it is there; who abandons the one abandons the other."""
+    if not isinstance(answer, Deferred):
+        later.complete(answer)
+        return
+    if answer.answer is not None:
+        later.complete(answer.answer)
+        return
+
+    def pass_on() -> None:
+        assert answer.answer is not None, "an answer woke this"
+        later.complete(answer.answer)
+
+    answer.attach(pass_on)
+    later.when_abandoned(answer.abandon)
+
+
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[N]):
     """How a node of kind N serves one API.
 
     `refuse` builds the answer for a request that `handle` failed on in a way nobody foresaw; without one the connection is closed.
+    `handle_allowed` serves a request whose body does not name all that it asks for: it applies a predicate over resource names
+    (topic names for Fetch) to everything that the request reaches. A node with an authorizer calls it instead of `handle`.
     """
 
     key: ApiKey
     handle: Callable[[N, Call], Answer | Deferred]
     refuse: Callable[[Call, ErrorCode], Answer] | None = None
+    handle_allowed: Callable[[N, Call, Allows], Answer | Deferred] | None = None

@@ -5,7 +5,6 @@ A property file of a real KRaft node can be used as it is, as far as it asks for
 Source: kafka.server.KafkaConfig, org.apache.kafka.server.config.*, org.apache.kafka.raft.QuorumConfig.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from posixpath import normpath
@@ -38,6 +37,7 @@ from kraftsim.node.config_keys import (
     voters,
     zookeeper_addresses,
 )
+from kraftsim.node.config_values import CONSUMER_BOUNDS, check_values, with_fallbacks, with_release_defaults, words_about_unknown
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, InitialController, Voter, ZookeeperAddresses, parse_zookeeper
 from kraftsim.node.large_frames import LARGE_FRAME_BYTES
@@ -46,8 +46,8 @@ from kraftsim.node.zookeeper_mode.settings import check_zookeeper, with_node_id
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"
-BY_PRODUCE, BY_API_VERSIONS = "produce", "api-versions"
-"""Which answers announce a window: each to Produce, or the one to ApiVersions, together with a version of Produce of its own."""
+BY_PRODUCE, BY_API_VERSIONS, BY_INIT_PRODUCER_ID = "produce", "api-versions", "init-producer-id"
+"""Which answers announce a window; with the last two the broker offers a version of Produce of its own."""
 FIVE_BATCHES, LATEST_BATCH, LATEST_BATCH_46, ANNOUNCED_WINDOW = "five-batches", "latest-batch", "latest-batch-46", "latest-batch-announced"
 UNKNOWN_PRODUCERS = ("as-released", "accepted", "unknown-producer-id", "out-of-order")
 """What becomes of a producer that is not known: the first goes by the release."""
@@ -265,7 +265,6 @@ class NodeConfig:
     controlled_shutdown_max_retries: int = setting("controlled.shutdown.max.retries", integer(), "3")
     controlled_shutdown_retry_backoff_ms: int = setting("controlled.shutdown.retry.backoff.ms", long_integer(), "5000")
     controller_socket_timeout_ms: int = setting("controller.socket.timeout.ms", integer(), "30000")
-    controller_quorum_append_linger_ms: int = setting("controller.quorum.append.linger.ms", integer(at_least=0), "25")
     controller_quorum_election_timeout_ms: int = setting("controller.quorum.election.timeout.ms", integer(at_least=1), "1000")
     controller_quorum_fetch_timeout_ms: int = setting("controller.quorum.fetch.timeout.ms", integer(at_least=1), "2000")
     controller_quorum_election_backoff_max_ms: int = setting("controller.quorum.election.backoff.max.ms", integer(at_least=0), "1000")
@@ -285,7 +284,7 @@ class NodeConfig:
 
     # ours
     release: str = setting("kraftsim.release", text_value, "3.9")
-    window_carrier: str = setting("kraftsim.window.carrier", choice(BY_PRODUCE, BY_API_VERSIONS), BY_PRODUCE)
+    window_carrier: str = setting("kraftsim.window.carrier", choice(BY_PRODUCE, BY_API_VERSIONS, BY_INIT_PRODUCER_ID), BY_PRODUCE)
     producer_state: str = setting("kraftsim.producer.state", choice(FIVE_BATCHES, LATEST_BATCH, LATEST_BATCH_46, ANNOUNCED_WINDOW), FIVE_BATCHES)
     offset_fencing: str = setting("kraftsim.offset.fencing", text_value)
     unknown_producer: str = setting("kraftsim.unknown.producer", choice(*UNKNOWN_PRODUCERS), UNKNOWN_PRODUCERS[0])
@@ -314,15 +313,10 @@ class NodeConfig:
     def parse(cls, properties: Mapping[str, str]) -> "NodeConfig":
         """Check a property set as Kafka would. Raises ConfigError: one line, naming the key."""
         declared = {str(each.metadata[NAME_KEY]): each for each in fields(cls) if NAME_KEY in each.metadata}
-        for name in properties:
-            if (
-                name not in declared
-                and name not in KEYS_WITHOUT_EFFECT
-                and name not in TLS_KEYS
-                and not (is_listener_key(name) or is_plugin_key(name))
-            ):
-                raise ConfigError(_unknown_key(name, [*declared, *sorted(KEYS_WITHOUT_EFFECT)]))
-        told = with_node_id(properties)
+        unknown = unknown_keys(properties)
+        if unknown:
+            raise ConfigError(words_about_unknown(unknown, declared_keys() | KEYS_WITHOUT_EFFECT))
+        told = with_release_defaults(with_fallbacks(with_node_id(properties)))
         values = {each.name: parse_setting(each, told.get(name)) for name, each in declared.items()}
         config = cls(**cast(dict[str, str], values))  # type: ignore[arg-type]
         return _with_derived(config, properties)
@@ -402,19 +396,20 @@ def is_plugin_key(name: str) -> bool:
     return name.startswith((STORE_PREFIX, REMOTE_METADATA_PREFIX))
 
 
+def unknown_keys(properties: Mapping[str, str]) -> list[str]:
+    """Return the keys that no release of Apache Kafka and no part of kraftsim knows, in the order of the properties."""
+    known = declared_keys() | KEYS_WITHOUT_EFFECT
+    return [name for name in properties if name not in known and not (is_listener_key(name) or is_plugin_key(name))]
+
+
 def keys_without_effect(properties: Mapping[str, str]) -> list[str]:
     """Return the keys that are Kafka's but change nothing here yet, for a warning to humans."""
-    return [name for name in properties if name in KEYS_WITHOUT_EFFECT - declared_keys()]
+    return [name for name in properties if name in KEYS_WITHOUT_EFFECT - declared_keys() - TLS_KEYS - CONSUMER_BOUNDS]
 
 
 def declared_keys() -> frozenset[str]:
     """Return the keys of all settings that a node goes by."""
     return frozenset(str(each.metadata[NAME_KEY]) for each in fields(NodeConfig) if NAME_KEY in each.metadata)
-
-
-def _unknown_key(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"{name} is not a known setting" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConfig:
@@ -437,6 +432,7 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
     _check_listeners(config)
     _check_advertised(config, given="advertised.listeners" in properties)
     check_security(config)
+    check_values(config.release, config.given)
     if not config.log_dirs or len(set(map(normpath, config.log_dirs))) < len(config.log_dirs):
         raise ConfigError(f"log.dirs must name directories, each of them once, got {','.join(config.log_dirs)!r}")
     return config

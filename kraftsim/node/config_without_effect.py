@@ -1,25 +1,10 @@
-"""Kafka's property names that are accepted so that a real property file can be used, but change nothing here yet.
+"""Kafka's settings that are accepted so that a real property file can be used, but change nothing here.
 
-Each leaves this list when what it sets is built; see docs/coverage.md.
-
-Source: kafka.server.KafkaConfig of 3.9 and, for what came since, of 4.0 to 4.4.
+Every setting of every release that no field of `NodeConfig` and no listener declares; docs/settings.md lists them.
+Source: the generated rows of kraftsim/core/metadata/config_facts.
 """
 
-from kraftsim.core.metadata.config_changes import NEW_KEYS
+from kraftsim.core.metadata.config_releases import all_broker_settings
 
-KEYS_WITHOUT_EFFECT = NEW_KEYS | frozenset(
-    {
-        "background.threads",
-        "log.flush.scheduler.interval.ms",
-        "metric.reporters",
-        "num.io.threads",
-        "num.network.threads",
-        "num.recovery.threads.per.data.dir",
-        "queued.max.requests",
-        "socket.receive.buffer.bytes",
-        "socket.send.buffer.bytes",
-        "transaction.state.log.min.isr",
-        "transaction.state.log.num.partitions",
-        "transaction.state.log.replication.factor",
-    }
-)
+KEYS_WITHOUT_EFFECT = all_broker_settings()
+"""Those that are declared are taken out where they are asked for."""

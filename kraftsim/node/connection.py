@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from kraftsim.core.security.principal import ANONYMOUS
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, NoAnswer
+from kraftsim.events.event import Event
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, NoAnswer
+from kraftsim.node.client_names import ClientNames
+from kraftsim.node.failed_answers import answer_instead, encoding_failed
 from kraftsim.node.file_sender import FileSender, holds_slices, read_slices
 from kraftsim.node.inbox import Buffer, Inbox
 from kraftsim.node.large_frames import LargeFrames
 from kraftsim.node.security.tls import principal_of
 from kraftsim.world.interface import Chunk, FileSlice
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.requests import RequestHead, UnsupportedApi, response_chunks
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
 REASON_PEER, REASON_STOPPING, REASON_IDLE = "peer", "stopping", "idle"
 NO_HEAD = RequestHead(-1, -1, -1, None, 0)
+PRODUCE = int(ApiKey.PRODUCE)
 _SIZE_AND_CORRELATION_ID = Struct(">ii").pack
 _SIZE_BYTES = _CORRELATION_ID_BYTES = 4
 JOINED_BYTES_MAX = 65536
@@ -36,19 +42,10 @@ PIECE_BYTES_MIN = 2048
 """So many bytes, in pieces that are smaller than this on average: one copy is cheaper than telling the kernel of each piece."""
 UNWRITTEN_BYTES_MAX = 262144
 """So much is written before further frames of the same read are served: thousands of small requests can ask for megabytes each."""
-NO_MESSAGES = (Encoded, NoAnswer, Closing)
-FLEXIBLE_HEADER = 2
-"""The version of the request header that ends with tagged fields."""
-CLIENT_ID_SIZE_BYTES = 2
+NO_MESSAGES = (Encoded, NoAnswer, Closing, Failed)
 Asked = RequestHead | Call
 """What was asked, as far as an answer or a refusal needs to know."""
-ClientBytes = tuple[bytes, int, str | None]
-"""How a client names itself, as bytes; where the body begins in a frame, its size included; and the name."""
 Told = Callable[["ServerConnection"], None]
-CLIENT_ID_POSITION = 12
-"""Where the client id begins in a frame, its own size first; from there to the body all requests of a client are mostly alike."""
-UNKNOWN_CLIENT: ClientBytes = (b"", CLIENT_ID_POSITION + 1, None)
-"""No frame has nothing there."""
 
 
 class FrameServer(Protocol):
@@ -64,6 +61,14 @@ class FrameServer(Protocol):
 
     def serve(self, head: RequestHead, frame: bytes, connection: "ServerConnection") -> Answer | Deferred:
         """Answer a request now or later. Raises MalformedMessage or UnsupportedApi."""
+        ...
+
+    def refuse(self, head: RequestHead, frame: bytes, connection: "ServerConnection", error: ErrorCode) -> Answer:
+        """Return how an API says an error. Raises MalformedMessage."""
+        ...
+
+    def refuse_call(self, call: Call, error: ErrorCode) -> Answer:
+        """The same for a request that is decoded already."""
         ...
 
 
@@ -82,13 +87,14 @@ class ServerConnection(asyncio.Protocol):
         self.out: list[Chunk | FileSlice] = []
         """Answers that wait to be written."""
         self.close_reason: str | None = None
-        self._clients = [UNKNOWN_CLIENT] * (FLEXIBLE_HEADER + 1)
-        """How the client named itself last, by version of the request header."""
+        self.client_of = ClientNames().of
+        """How the client of a frame names itself."""
         self._link = ""
         self._shell = shell
         self._serve_run = server.serve_run
         self._read_head = server.read_head
         self._serve_request = server.serve
+        self._server = server
         self._on_made, self._on_lost = on_made, on_lost
         self._idle_s = shell.config.connections_max_idle_ms / 1000
         self._inbox = Inbox(self.frame_bytes_max, shell.config.large_frame_bytes)
@@ -96,7 +102,8 @@ class ServerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._sender: FileSender | None = None
         self._pending: Deferred | None = None
-        self._pending_head = NO_HEAD
+        self._pending_asked: Asked = NO_HEAD
+        self._pending_frame: bytes | None = None
         self._unwritten_bytes = 0
         """Size of what is in `out`, but for answers of a fixed size: those are not larger than their requests by much."""
         self._is_sending = False
@@ -191,6 +198,10 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def note(self, event: Event) -> None:
+        """Say what happened to a request."""
+        self._shell.world.note(event)
+
     def note_refused(self, asked: Asked, reason: str, *, action: str) -> None:
         """Say why a request could not be served at all."""
         self._shell.world.note(
@@ -205,25 +216,6 @@ class ServerConnection(asyncio.Protocol):
         )
 
     # The dispatcher's side, while it serves a run -----------------------------------------------------------------------------------------
-
-    def client_of(self, buffer: Buffer, position: int, header_version: int) -> ClientBytes:
-        """Read how the client names itself in the frame at `position`; UNKNOWN_CLIENT if there is more or less than a name."""
-        position += CLIENT_ID_POSITION
-        known = self._clients[header_version]
-        if buffer[position : position - CLIENT_ID_POSITION + known[1]] == known[0]:
-            return known
-        size = int.from_bytes(buffer[position : position + CLIENT_ID_SIZE_BYTES], signed=True)
-        name_end = position + CLIENT_ID_SIZE_BYTES + max(size, 0)
-        end = name_end + (header_version == FLEXIBLE_HEADER)
-        raw = buffer[position:end]
-        if len(raw) != end - position or any(buffer[name_end:end]):
-            return UNKNOWN_CLIENT
-        try:
-            name = buffer[position + CLIENT_ID_SIZE_BYTES : name_end].decode()
-        except UnicodeDecodeError:
-            return UNKNOWN_CLIENT
-        found = self._clients[header_version] = (raw, CLIENT_ID_POSITION + len(raw), None if size < 0 else name)
-        return found
 
     def serve_through(self, gate: "SaslGate") -> None:
         """Let nothing pass but what a gate lets pass."""
@@ -242,7 +234,7 @@ class ServerConnection(asyncio.Protocol):
         elif answer.answer is not None:
             self._put(answer.answer, call)
         else:
-            self._wait_for(answer, RequestHead(call.api_key, call.api_version, call.correlation_id, call.client_id, 0))
+            self._wait_for(answer, _without_records(call))
 
     def end_with(self, failure: AssertionError | MalformedMessage, asked: Asked) -> None:
         """Give up: this request's connection, or the whole node if it was mistaken."""
@@ -253,14 +245,17 @@ class ServerConnection(asyncio.Protocol):
 
     def note_received(self, asked: Asked, size_bytes: int) -> None:
         """Say that a request arrived."""
+        self._note_frame(FrameReceived, asked, size_bytes, is_response=False)
+
+    def _note_frame(self, kind: type[FrameReceived] | type[FrameSent], asked: Asked, size_bytes: int, *, is_response: bool) -> None:
         self._shell.world.note(
-            FrameReceived(
+            kind(
                 connection=self.number,
                 peer=self.peer,
                 api_key=asked.api_key,
                 api_version=asked.api_version,
                 correlation_id=asked.correlation_id,
-                is_response=False,
+                is_response=is_response,
                 size_bytes=size_bytes,
                 link=self._link,
             )
@@ -316,15 +311,15 @@ class ServerConnection(asyncio.Protocol):
             self.end_with(failure, head)
         else:
             if type(answer) is Deferred:
-                self._wait_for(answer, head)
+                self._wait_for(answer, head, None if head.api_key == PRODUCE else frame)
             else:
-                self._put(answer, head)
+                self._put(answer, head, frame)
 
-    def _wait_for(self, deferred: Deferred, head: RequestHead) -> None:
+    def _wait_for(self, deferred: Deferred, asked: Asked, frame: bytes | None = None) -> None:
         if deferred.answer is not None:
-            self._put(deferred.answer, head)
+            self._put(deferred.answer, asked, frame)
             return
-        self._pending, self._pending_head = deferred, head
+        self._pending, self._pending_asked, self._pending_frame = deferred, asked, frame
         deferred.attach(self._on_answer)
 
     def _on_answer(self) -> None:
@@ -336,30 +331,47 @@ class ServerConnection(asyncio.Protocol):
         if deferred is None or self._shell.is_dead:
             return
         assert deferred.answer is not None, "a completed answer woke this connection"
-        self._pending = None
-        self._put(deferred.answer, self._pending_head)
+        asked, frame = self._pending_asked, self._pending_frame
+        self._pending, self._pending_asked, self._pending_frame = None, NO_HEAD, None
+        self._put(deferred.answer, asked, frame)
         self._serve()
 
-    def _put(self, answer: Answer, asked: Asked) -> None:
-        """Encode an answer behind those that wait to be written."""
+    def _put(self, answer: Answer, asked: Asked, frame: bytes | None = None) -> None:
+        """Encode an answer behind those that wait to be written; `frame` is the request, where `asked` does not have its body."""
         if self.close_reason is not None:
             return
+        chunks: Sequence[Chunk] | None
         if isinstance(answer, NO_MESSAGES):
-            if isinstance(answer, Closing):
-                self._refuse(asked, answer.reason)
-            if not isinstance(answer, Encoded):
+            if isinstance(answer, Failed):
+                chunks = self._instead(answer, asked, frame)
+            elif isinstance(answer, Encoded):
+                head = _SIZE_AND_CORRELATION_ID(len(answer.rest) + _CORRELATION_ID_BYTES, asked.correlation_id)
+                chunks = (head + answer.rest,) if len(answer.rest) < PIECE_BYTES_MIN else (head, answer.rest)
+            else:
+                if isinstance(answer, Closing):
+                    self._refuse(asked, answer.reason)
                 return
-            head = _SIZE_AND_CORRELATION_ID(len(answer.rest) + _CORRELATION_ID_BYTES, asked.correlation_id)
-            chunks: Sequence[Chunk] = (head + answer.rest,) if len(answer.rest) < PIECE_BYTES_MIN else (head, answer.rest)
         else:
-            chunks = response_chunks(asked.api_key, asked.api_version, asked.correlation_id, answer)
+            try:
+                chunks = response_chunks(asked.api_key, asked.api_version, asked.correlation_id, answer)
+            except Exception as failure:  # a value that the protocol cannot carry, as a string of more than 32,767 bytes
+                chunks = self._instead(encoding_failed(failure), asked, frame)
+        if chunks is None:
+            return
         self.out.extend(chunks)
         size_bytes = sum(map(len, chunks))
         if self.has_frame_events:
-            self._note_sent(asked, size_bytes - _SIZE_BYTES)
+            self._note_frame(FrameSent, asked, size_bytes - _SIZE_BYTES, is_response=True)
         self._unwritten_bytes += size_bytes
         if self._unwritten_bytes > UNWRITTEN_BYTES_MAX:
             self._flush()
+
+    def _instead(self, failed: Failed, asked: Asked, frame: bytes | None) -> Sequence[Chunk] | None:
+        """Return UNKNOWN_SERVER_ERROR in the form of the API, or close this one connection."""
+        chunks = answer_instead(failed, self._server, asked, frame, self)
+        if chunks is None:
+            self._refuse(asked, failed.reason)
+        return chunks
 
     def _refuse(self, asked: Asked, reason: str) -> None:
         """Close without an answer, which is all that Kafka says to a request it cannot read or does not offer."""
@@ -474,21 +486,10 @@ class ServerConnection(asyncio.Protocol):
         else:
             self._idle_alarm = self._loop.call_later(max(self._idle_s - quiet_s, 0.001), self._on_idle_alarm)
 
-    # Events --------------------------------------------------------------------------------------------------------------------------------
 
-    def _note_sent(self, asked: Asked, size_bytes: int) -> None:
-        self._shell.world.note(
-            FrameSent(
-                connection=self.number,
-                peer=self.peer,
-                api_key=asked.api_key,
-                api_version=asked.api_version,
-                correlation_id=asked.correlation_id,
-                is_response=True,
-                size_bytes=size_bytes,
-                link=self._link,
-            )
-        )
+def _without_records(call: Call) -> Asked:
+    """Return what is kept of a request while it waits for its answer: all but the records of Produce, which can be a hundred megabytes."""
+    return call if call.api_key != PRODUCE else RequestHead(call.api_key, call.api_version, call.correlation_id, call.client_id, 0)
 
 
 def _address(socket_name: object) -> str:

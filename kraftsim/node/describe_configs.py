@@ -1,6 +1,7 @@
 """The answer to DescribeConfigs, which brokers and controllers give alike: from what they know of the cluster, and of themselves.
 
-Documentation is never told: the words are Kafka's.   Source: KIP-133, kafka.server.ConfigHelper (3.9).
+Documentation is one sentence of our own about settings with effect, null for all others.
+Source: KIP-133, kafka.server.ConfigHelper (3.9).
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from kraftsim.core.metadata.described_configs import (
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
 from protocol.config_resources import NO_CONFIG_SOURCE, ConfigResourceType
 from protocol.disk.java_integers import parse_int32
-from protocol.errors import ErrorCode
+from protocol.errors import UNEXPECTED, ErrorCode
 from protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -58,7 +59,8 @@ def describe_configs(known: KnownConfigs, request: DescribeConfigsRequest, versi
 
 def refuse_describe_configs(request: DescribeConfigsRequest, error: ErrorCode, why: str | None = None) -> DescribeConfigsResponse:
     """Answer with the same error for all resources."""
-    return DescribeConfigsResponse(results=[_refused(resource, Refusal(error, why or "")) for resource in request.resources])
+    text = why or (UNEXPECTED if error is ErrorCode.UNKNOWN_SERVER_ERROR else "")
+    return DescribeConfigsResponse(results=[_refused(resource, Refusal(error, text)) for resource in request.resources])
 
 
 def _result(known: KnownConfigs, resource: DescribeConfigsResource, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResult:
@@ -66,7 +68,16 @@ def _result(known: KnownConfigs, resource: DescribeConfigsResource, request: Des
     if isinstance(found, Refusal):
         return _refused(resource, found)
     rows = [_row(config, version, with_synonyms=request.include_synonyms) for config in found]
+    if request.include_documentation and version >= TYPES_SINCE:
+        _document(rows)
     return DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=rows)
+
+
+def _document(rows: list[DescribeConfigsResourceResult]) -> None:
+    from kraftsim.node.config_meanings import meaning_of  # at use: a start does not wait for the table
+
+    for row in rows:
+        row.documentation = meaning_of(row.name)
 
 
 def _refused(resource: DescribeConfigsResource, refusal: Refusal) -> DescribeConfigsResult:

@@ -11,8 +11,9 @@ from struct import Struct
 from typing import Generic, TypeVar, cast
 
 from kraftsim.node.api_offer import ApiOffer
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Handler
-from kraftsim.node.connection import CLIENT_ID_POSITION, ServerConnection
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Handler, reason_of
+from kraftsim.node.client_names import CLIENT_ID_POSITION
+from kraftsim.node.connection import ServerConnection
 from kraftsim.node.inbox import Buffer
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -99,8 +100,11 @@ class FrameRoute(Generic[N]):
             except Exception as unforeseen:  # the top of a request: Kafka answers what it did not foresee with error -1 and goes on
                 answer = _unforeseen(self._refuse, call, unforeseen)
             if type(answer) is fixed_class and connection.close_reason is None:
-                append(pack_answer(answer_bytes, correlation_id, answer))
-                continue
+                try:
+                    append(pack_answer(answer_bytes, correlation_id, answer))
+                    continue
+                except Exception:  # `give` fails on this answer, too, and reports it
+                    pass
             connection.give(answer, call)
             if not connection.is_ready:
                 break
@@ -167,6 +171,13 @@ class Dispatcher(Generic[N]):
         except Exception as unforeseen:  # as above
             return _unforeseen(route.refuse, call, unforeseen)
 
+    def refuse_call(self, call: Call, error: ErrorCode) -> Answer:
+        """The same for a request that is decoded already."""
+        route = self._routes.get(call.api_key)
+        if route is None or route.refuse is None:
+            return Closing(f"api key {call.api_key} has no answer for {error.name}")
+        return route.refuse(call, error)
+
     def refuse(self, head: RequestHead, frame: bytes, connection: ServerConnection, error: ErrorCode) -> Answer:
         """Return how an API says an error; where there is no way, the connection ends."""
         route = self._routes.get(head.api_key)
@@ -187,8 +198,12 @@ def _no_packing(*_: object) -> bytes:
 
 
 def _unforeseen(refuse: Callable[[Call, ErrorCode], Answer] | None, call: Call, unforeseen: Exception) -> Answer:
-    reason = f"the handler failed: {type(unforeseen).__name__}: {unforeseen}"
+    reason = f"the handler failed: {reason_of(unforeseen)}"
     if refuse is None:
         return Closing(reason)
+    try:
+        refused = refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+    except Exception as again:
+        return Closing(f"{reason}; so did the refusal: {reason_of(again)}")
     call.connection.note_refused(call, reason, action="answered")
-    return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return refused

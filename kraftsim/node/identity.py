@@ -1,10 +1,12 @@
 """Who a data directory belongs to: meta.properties is read, or written at the first start, and must name this node and this cluster.
 
-A directory that was once another node's must never be served: its logs would be taken for this node's.
+A directory that was once another node's must never be served: its logs would be taken for this node's. So a directory whose meta.properties is
+missing or damaged is refused, as Apache Kafka refuses it, and only an empty one is formatted.
 
 Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.tools.StorageTool, kafka.server.KafkaRaftServer.initializeLogDirs.
 """
 
+import posixpath
 from dataclasses import replace
 
 from kraftsim.node.config import NodeConfig
@@ -13,7 +15,13 @@ from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.releases.catalogue import release
 from kraftsim.releases.traits import DIRECTORY_IDS
 from kraftsim.world.interface import World
-from protocol.disk.file_names import META_PROPERTIES, METADATA_TOPIC, partition_directory_name
+from protocol.disk.file_names import (
+    BOOTSTRAP_CHECKPOINT,
+    META_PROPERTIES,
+    METADATA_TOPIC,
+    metadata_snapshot_name,
+    partition_directory_name,
+)
 from protocol.disk.meta_properties import KRAFT_VERSION, ZOOKEEPER_VERSION, MetaProperties, build_meta_properties, parse_meta_properties
 from protocol.malformed import MalformedMessage
 from protocol.uuids import ZERO_UUID, uuid_text
@@ -24,6 +32,11 @@ METADATA_DIRECTORY = partition_directory_name(METADATA_TOPIC, 0)
 NO_DIRECTORY_ID = ZERO_UUID
 RESERVED_PREFIX = bytes(15)
 """Kafka keeps the uuids below 100 for itself; those up to 255 are not worth the difference."""
+BEFORE_FORMATTING = frozenset({".lock", "lost+found", BOOTSTRAP_CHECKPOINT})
+"""What a directory may hold before it is formatted: the lock of this process, what a file system makes, and bootstrap records."""
+FORMAT_SNAPSHOT = metadata_snapshot_name(0, 0)
+"""Formatting writes it before meta.properties, so it is there when a crash ends the formatting."""
+HALF_WRITTEN = (".tmp", ".part")
 
 
 class ForeignDirectory(ConfigError):
@@ -78,19 +91,47 @@ async def load_metadata_identity(world: World, config: NodeConfig, directory_id:
 
 async def _load(world: World, config: NodeConfig, place: str) -> bytes:
     if not world.disk.exists(META_PROPERTIES):
+        check_formattable(world, config, place)
         return await _take_over(world, config, directory_id=None, version=ZOOKEEPER_VERSION if config.is_zookeeper_mode else KRAFT_VERSION)
     try:
         found = parse_meta_properties(world.disk.read(META_PROPERTIES))
     except MalformedMessage as malformed:
         raise ConfigError(f"{place}/{META_PROPERTIES} cannot be read: {malformed.reason}") from malformed
+    if found.node_id is None:
+        raise ConfigError(f"{place}/{META_PROPERTIES} names no node ({_id_key(found.version)})")
+    if found.cluster_id is None and not config.is_zookeeper_mode:
+        raise ConfigError(f"{place}/{META_PROPERTIES} names no cluster (cluster.id)")
     if found.cluster_id is not None and found.cluster_id != config.cluster_id:
         raise ForeignDirectory(f"{place} belongs to cluster {found.cluster_id}, not to {config.cluster_id} ({CLUSTER_ID_KEY})")
-    if found.node_id is not None and found.node_id != config.node_id:
+    if found.node_id != config.node_id:
         raise ForeignDirectory(f"{place} belongs to node {found.node_id}, not to {config.node_id} (node.id)")
     lacks_directory_id = found.directory_id is None and _names_directories(config)
-    if lacks_directory_id or found.cluster_id is None or found.node_id is None:
+    if lacks_directory_id or found.cluster_id is None:
         return await _take_over(world, config, found.directory_id, found.version)
     return found.directory_id or NO_DIRECTORY_ID
+
+
+def check_formattable(world: World, config: NodeConfig, place: str) -> None:
+    """Refuse to format a directory that holds anything: it may be the data of another node. Raises ConfigError."""
+    others = (*config.log_dirs[1:], config.metadata_directory)
+    inside = {posixpath.relpath(path, config.log_dir).split("/")[0] for path in others}
+    own = inside | {path.strip("/").split("/")[0] for path in others}  # simulated nodes have one disk for all
+    held = [
+        name
+        for name in world.disk.list("")
+        if name not in BEFORE_FORMATTING and name not in own and not name.endswith(HALF_WRITTEN) and not _is_half_formatted(world, name)
+    ]
+    if held:
+        raise ConfigError(f"{place} holds {held[0]} and no {META_PROPERTIES}: only an empty directory is formatted")
+
+
+def _is_half_formatted(world: World, name: str) -> bool:
+    """Tell whether a formatting that was cut short left this."""
+    return name == METADATA_DIRECTORY and all(file == FORMAT_SNAPSHOT or file.endswith(HALF_WRITTEN) for file in world.disk.list(name))
+
+
+def _id_key(version: int) -> str:
+    return "broker.id" if version == ZOOKEEPER_VERSION else "node.id"
 
 
 def random_uuid(world: World, purpose: str) -> bytes:

@@ -8,11 +8,13 @@ from collections.abc import Iterable
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
 from kraftsim.core.quotas.connection_limits import ConnectionLimits, connection_settings
+from kraftsim.events.connections import TlsHandshakeFailed
 from kraftsim.events.nodes import ListenerOpened
 from kraftsim.node.connection import REASON_STOPPING, ServerConnection
 from kraftsim.node.doorkeeper import Doorkeeper
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.security.sasl_gate import GuardedServer
+from kraftsim.node.security.tls import report_handshakes
 from kraftsim.node.shell import NodeShell
 from protocol.metadata.m14_client_quota import ClientQuotaRecord
 
@@ -82,8 +84,7 @@ class Listeners:
         security = self._shell.security
 
         def accept() -> ServerConnection:
-            connection = ServerConnection(self._shell, server, endpoint.listener, self.door.knock, self._forget)
-            self._connections[connection.number] = connection
+            connection = ServerConnection(self._shell, server, endpoint.listener, self._on_made, self._forget)
             if (gate := security.gate(self._shell, server, endpoint.listener)) is not None:
                 connection.serve_through(gate)
             return connection
@@ -93,11 +94,21 @@ class Listeners:
         if tls is None:
             opened = await loop.create_server(accept, endpoint.bind_host, endpoint.port, backlog=backlog)
         else:
+            report_handshakes(tls, lambda reason: self._on_handshake_failed(endpoint.listener, reason))
             opened = await loop.create_server(accept, endpoint.bind_host, endpoint.port, backlog=backlog, ssl=tls)
         self._servers.append(opened)
         host, port = opened.sockets[0].getsockname()[:2]
         self.bound[endpoint.listener] = Endpoint(endpoint.listener, endpoint.bind_host, port)
         self._shell.world.note(ListenerOpened(listener=endpoint.listener, host=str(host), port=port))
+
+    def _on_made(self, connection: ServerConnection) -> None:
+        """Count a connection from here on: where a TLS handshake fails, `accept` was called and nothing follows."""
+        self._connections[connection.number] = connection
+        self.door.knock(connection)
+
+    def _on_handshake_failed(self, listener: str, reason: str) -> None:
+        if not self._shell.is_dead:
+            self._shell.world.note(TlsHandshakeFailed(listener=listener, reason=reason))
 
     def _forget(self, connection: ServerConnection) -> None:
         self._connections.pop(connection.number, None)

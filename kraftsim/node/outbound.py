@@ -14,7 +14,8 @@ from typing import cast
 from msgspec import Struct
 
 from kraftsim import __version__
-from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent
+from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, MessageFailed
+from kraftsim.node.call import reason_of
 from kraftsim.node.security.login import RENEWED_AFTER, LinkSecurity, log_in
 from kraftsim.world.interface import Chunk, World
 from protocol.announced_window import PRODUCE_VERSION, announced_window
@@ -34,6 +35,7 @@ REQUEST_TIMEOUT_MS = 30_000
 FIRST_ASKED_API_VERSIONS = 4
 """A client asks with the version of its own release, 3.9: a newer one would cost a refusal and a second try with most nodes."""
 OUTBOUND = "outbound"
+NOT_SENT = "not sent"
 """The `listener` of connections that this node opened itself; their `peer` is the `link` of their frames: 'own address>address of the peer'."""
 
 NEVER = float("inf")
@@ -55,6 +57,10 @@ class RequestTimedOut(TimeoutError):
 
 class NoCommonVersion(OSError):
     """The peer knows no version of this API that we know; nothing was sent."""
+
+
+class NotEncodable(NoCommonVersion):
+    """The request has a value that no version can carry; nothing was sent, and sending it again is of no use."""
 
 
 class InFlight(Struct):
@@ -106,6 +112,8 @@ class PeerConnection(asyncio.Protocol):
         self._own_versions = own_versions
         self._peer_versions: dict[int, VersionRange] = {}
         self._peer_features: dict[str, int] = {}
+        self.has_window = False
+        """Whether the peer offers the version of Produce of brokers that have a window of sequence numbers (KIP-758)."""
         self.announced_window: int | None = None
         """How many sequence numbers the peer lets a producer have under way, if its offer says so (KIP-758)."""
         self.is_migration_ready = False
@@ -210,7 +218,10 @@ class PeerConnection(asyncio.Protocol):
         version = self.version_for(api_key) if api_version is None else api_version
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        chunks = request_chunks(api_key, version, correlation_id, self._client_id, body)
+        try:
+            chunks = request_chunks(api_key, version, correlation_id, self._client_id, body)
+        except Exception as failure:  # a value that the protocol cannot carry
+            raise self._not_encodable(api_key, version, correlation_id, failure) from failure
         is_alone, is_first_to_wait = not self._in_flight, not self._unsent
         deadline = self._loop.time() + (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         self._in_flight.append(InFlight(correlation_id, api_key, version, deadline, on_answer))
@@ -286,8 +297,8 @@ class PeerConnection(asyncio.Protocol):
         if answer.error_code != ErrorCode.NONE:
             raise Disconnected(f"{self._peer} answered ApiVersions with error {answer.error_code}")
         self._peer_versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        knows_windows = self._peer_versions.get(ApiKey.PRODUCE, (0, 0))[1] >= PRODUCE_VERSION
-        self.announced_window = announced_window(getattr(answer, "_tags", None)) if knows_windows else None
+        self.has_window = self._peer_versions.get(ApiKey.PRODUCE, (0, 0))[1] >= PRODUCE_VERSION
+        self.announced_window = announced_window(getattr(answer, "_tags", None)) if self.has_window else None
         self._peer_features = {row.name: row.max_version_level for row in answer.finalized_features}
         self.is_migration_ready = answer.zk_migration_ready
 
@@ -351,6 +362,22 @@ class PeerConnection(asyncio.Protocol):
             self.on_closed(self)
 
     # Events -----------------------------------------------------------------------------------------------------------------------------------
+
+    def _not_encodable(self, api_key: int, api_version: int, correlation_id: int, failure: Exception) -> NotEncodable:
+        reason = reason_of(failure)
+        if self._world is not None:
+            self._world.note(
+                MessageFailed(
+                    connection=self.number,
+                    api_key=api_key,
+                    api_version=api_version,
+                    correlation_id=correlation_id,
+                    is_response=False,
+                    reason=reason,
+                    action=NOT_SENT,
+                )
+            )
+        return NotEncodable(f"{API_NAMES[api_key]} cannot be encoded: {reason}")
 
     def _frame_sent(self, api_key: int, api_version: int, correlation_id: int, size_bytes: int) -> FrameSent:
         return FrameSent(

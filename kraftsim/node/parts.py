@@ -14,7 +14,7 @@ from kraftsim.core.groups.fencing_variants import FENCINGS
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.metadata.activation import MigrationManners, PastTold
 from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
-from kraftsim.core.metadata.config_changes import config_tables
+from kraftsim.core.metadata.config_releases import config_tables
 from kraftsim.core.metadata.config_tables import ConfigTables
 from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode, ReplicationManners
 from kraftsim.core.metadata.controller_state import ControllerState, ProducerIdControlFactory
@@ -75,6 +75,7 @@ from kraftsim.releases.traits import (
     ACCEPTS_UNKNOWN_PRODUCERS,
     ANNOUNCES_REMOTE_COPIES_FIRST,
     ANSWERS_READERS_BEHIND,
+    ASSIGNMENT_EPOCHS,
     ASSIGNMENTS_KEEP_ELIGIBLE,
     ATOMIC_FEATURE_UPDATES,
     BOUNDED_MIN_IN_SYNC_REPLICAS,
@@ -132,6 +133,7 @@ class Parts:
     ignores_case_of_group_states: bool
     has_consumer_groups: bool
     delays_assignments: bool
+    keeps_assignment_epochs: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
     latest_batch_state_manager: type[ProducerStateManager] = LatestBatchStateManager
     """The variant of KIP-758, of a node that asks for it (kraftsim.producer.state)."""
@@ -194,6 +196,7 @@ class Parts:
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
+            keeps_assignment_epochs=release.has(ASSIGNMENT_EPOCHS),
             producer_snapshots=ProducerSnapshots if release.has(SNAPSHOT_OF_EVERY_SEGMENT) else NewestSnapshots,
             tiering_remedy=SnapshotRemedy if release.has(ANNOUNCES_REMOTE_COPIES_FIRST) else LooksFirst,
         )

@@ -6,6 +6,8 @@ Source: kafka.server.AclApis, kafka.server.KafkaApis.allowTokenRequests, KIP-48;
 
 from typing import Final
 
+from kraftsim.core.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
+from kraftsim.core.security.principal import Principal
 from kraftsim.node.call import Answer, Call
 from protocol.errors import ErrorCode
 from protocol.messages.k29_describe_acls import DescribeAclsResponse
@@ -18,7 +20,6 @@ from protocol.messages.k41_describe_delegation_token import DescribeDelegationTo
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 NO_AUTHORIZER_HERE: Final = "No Authorizer is configured on the broker"
-USER, ANONYMOUS = "User", "ANONYMOUS"
 NO_TIME: Final = -1
 REQUESTER_SINCE: Final = 3
 """The first version that can name another owner, and so tells who asked."""
@@ -45,34 +46,50 @@ def delete_acls(call: Call, error: ErrorCode = DISABLED) -> Answer:
     return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(error_code=error, error_message=why) for _ in call.body.filters])
 
 
-def create_delegation_token(call: Call, error: ErrorCode = NOT_ALLOWED) -> Answer:
-    """Who is not authenticated gets no token."""
+def refuse_token(call: Call) -> ErrorCode:
+    """Return why there are no tokens: the client is not authenticated, or, where it is, no secret key for tokens is configured."""
+    return NOT_ALLOWED if call.principal == ANONYMOUS_PRINCIPAL else ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+def create_delegation_token(call: Call, error: ErrorCode | None = None) -> Answer:
+    """No client gets a token; another's needs CREATE_TOKENS, which is looked at first."""
     request = call.body
     assert isinstance(request, CreateDelegationTokenRequest), "dispatch decodes by API key"
+    error = refuse_token(call) if error is None else error
     names_owner = call.api_version >= REQUESTER_SINCE and bool(request.owner_principal_name)
+    owner = Principal(request.owner_principal_type or "", request.owner_principal_name or "") if names_owner else call.principal
+    if owner != call.principal and error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED:
+        error = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    at = 0 if error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED else NO_TIME
     response = CreateDelegationTokenResponse(
         error_code=error,
-        principal_type=request.owner_principal_type or "" if names_owner else USER,
-        principal_name=request.owner_principal_name or "" if names_owner else ANONYMOUS,
-        issue_timestamp_ms=NO_TIME,
-        expiry_timestamp_ms=NO_TIME,
-        max_timestamp_ms=NO_TIME,
+        principal_type=owner.kind,
+        principal_name=owner.name,
+        issue_timestamp_ms=at,
+        expiry_timestamp_ms=at,
+        max_timestamp_ms=at,
     )
     if call.api_version >= REQUESTER_SINCE:
-        response.token_requester_principal_type, response.token_requester_principal_name = USER, ANONYMOUS
+        response.token_requester_principal_type, response.token_requester_principal_name = call.principal
     return response
 
 
-def renew_delegation_token(call: Call, error: ErrorCode = NOT_ALLOWED) -> Answer:
-    """Who is not authenticated has no token."""
-    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=NO_TIME)
+def renew_delegation_token(call: Call, error: ErrorCode | None = None) -> Answer:
+    """No client has a token."""
+    error = refuse_token(call) if error is None else error
+    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=_expiry(error))
 
 
-def expire_delegation_token(call: Call, error: ErrorCode = NOT_ALLOWED) -> Answer:
-    """Who is not authenticated has no token."""
-    return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=NO_TIME)
+def expire_delegation_token(call: Call, error: ErrorCode | None = None) -> Answer:
+    """No client has a token."""
+    error = refuse_token(call) if error is None else error
+    return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=_expiry(error))
 
 
-def describe_delegation_token(call: Call, error: ErrorCode = NOT_ALLOWED) -> Answer:
-    """Who is not authenticated has no token."""
-    return DescribeDelegationTokenResponse(error_code=error)
+def describe_delegation_token(call: Call, error: ErrorCode | None = None) -> Answer:
+    """No client has a token."""
+    return DescribeDelegationTokenResponse(error_code=refuse_token(call) if error is None else error)
+
+
+def _expiry(error: ErrorCode) -> int:
+    return 0 if error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED else NO_TIME

@@ -1,10 +1,16 @@
-"""Apache Kafka 4.3: log directories can be cordoned (KIP-1066).
+"""Apache Kafka 4.3: log directories can be cordoned (KIP-1066), members commit in past epochs what they have had since then (KIP-1251).
 
 A delta of 4.2.   Source: the message definitions in the jars of 4.3.1.
 """
 
 from kraftsim.releases import r4_2
-from kraftsim.releases.traits import ASSIGNMENTS_KEEP_ELIGIBLE, DELAYED_ASSIGNMENTS, MOVES_WAIT_FOR_NEWCOMERS, NAMED_DOWNGRADES
+from kraftsim.releases.traits import (
+    ASSIGNMENT_EPOCHS,
+    ASSIGNMENTS_KEEP_ELIGIBLE,
+    DELAYED_ASSIGNMENTS,
+    MOVES_WAIT_FOR_NEWCOMERS,
+    NAMED_DOWNGRADES,
+)
 from protocol.api_keys import ApiKey
 
 RELEASE = r4_2.RELEASE.followed_by(
@@ -27,5 +33,5 @@ RELEASE = r4_2.RELEASE.followed_by(
     controller_apis={
         ApiKey.BROKER_HEARTBEAT: (0, 2),
     },
-    gained=(MOVES_WAIT_FOR_NEWCOMERS, ASSIGNMENTS_KEEP_ELIGIBLE, DELAYED_ASSIGNMENTS, NAMED_DOWNGRADES),
+    gained=(MOVES_WAIT_FOR_NEWCOMERS, ASSIGNMENTS_KEEP_ELIGIBLE, DELAYED_ASSIGNMENTS, ASSIGNMENT_EPOCHS, NAMED_DOWNGRADES),
 )

@@ -128,6 +128,9 @@ CONSUMER_GROUPS = Trait(name="consumer-groups", since_release="4.0", why="KIP-84
 DELAYED_ASSIGNMENTS = Trait(name="delayed-assignments", since_release="4.3", why="KIP-1263")
 """Targets of consumer groups are worked out once in a while (before: at every change)."""
 
+ASSIGNMENT_EPOCHS = Trait(name="assignment-epochs", since_release="4.3", why="KIP-1251")
+"""A member of a consumer group may commit in a past epoch what it has had since then (before: its present epoch only)."""
+
 CASELESS_GROUP_STATES = Trait(name="caseless-group-states", since_release="3.8", why="KAFKA-16095")
 """ListGroups filters by states whatever the capitals (before: in the coordinator's own spelling only)."""
 

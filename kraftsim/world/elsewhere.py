@@ -1,10 +1,13 @@
 """The world of a node with another of its directories in place of the data directory, for what Kafka lets one keep apart: `metadata.log.dir`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import TypeVar
 
 from kraftsim.events.event import Event
 from kraftsim.world.interface import Disk, ObjectStore, World
+
+T = TypeVar("T")
 
 
 class WorldElsewhere:
@@ -33,6 +36,10 @@ class WorldElsewhere:
     async def breathe(self, place: str) -> None:
         """A named place where Kafka drops a lock."""
         await self._world.breathe(place)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Return what a function returns, without holding the loop meanwhile."""
+        return await self._world.aside(work)
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
         """Return a store of objects."""

@@ -1,11 +1,12 @@
 """The world as node code sees it: four small protocols, implemented once for real machines and once for virtual time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kraftsim.events.event import Event
 
+T = TypeVar("T")
 Chunk = bytes | bytearray | memoryview
 
 
@@ -177,6 +178,10 @@ class World(Protocol):
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
         """Return a store of objects: `file:DIRECTORY`, or `s3:BUCKET` with what its client is to be told. Raises OSError, ImportError."""
+        ...
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Return what a function returns, without holding the loop meanwhile: for what takes long, touches nothing else and needs no order."""
         ...
 
     async def breathe(self, place: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.core.metadata.config_changes import config_tables
+from kraftsim.core.metadata.config_releases import config_tables
 from kraftsim.core.metadata.config_tables import ConfigTables
 from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
 from kraftsim.releases.catalogue import release

@@ -119,7 +119,7 @@ function drawLabels(pen, laneHeight, middle) {
       pen.globalAlpha = 0.85;
       pen.strokeText(text, from, y);
       pen.globalAlpha = 1;
-      pen.fillStyle = kindOf(i).bad ? colours.bad : isFrame ? colours.quiet : colours.ink;
+      pen.fillStyle = familyNames[kindOf(i).family] === "faults" ? colours.faults : kindOf(i).bad ? colours.warn : isFrame ? colours.quiet : colours.ink;
       pen.fillText(text, from, y);
       break;
     }

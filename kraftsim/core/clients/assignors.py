@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kraftsim.core.clients.producer_steps import TopicPartition
+from kraftsim.core.clients.version_probing import Versions
 
 RANGE = "range"
 COOPERATIVE_STICKY = "cooperative-sticky"
@@ -24,6 +25,7 @@ class Subscriber:
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
     owned_generation_id: int = -1
+    versions: Versions | None = None
 
 
 def assign(protocol: str, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:

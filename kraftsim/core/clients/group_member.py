@@ -9,6 +9,8 @@ Source: KIP-62, KIP-345, KIP-394, KIP-429, org.apache.kafka.clients.consumer.int
 
 from collections.abc import Mapping
 
+import msgspec
+
 from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, Subscriber, assign
 from kraftsim.core.clients.membership_steps import (
     AskMember,
@@ -37,6 +39,7 @@ from kraftsim.core.clients.membership_steps import (
 )
 from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
 from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator
+from kraftsim.core.clients.version_probing import VersionProbing
 from protocol.errors import ErrorCode
 
 ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -65,7 +68,13 @@ class GroupMember:
         self._not_before_ms = 0
         self._beat_at_ms = 0
         self._wants_to_leave = False
+        self._probing = None if settings.latest_version is None else VersionProbing(settings.latest_version)
         self._effects: list[MembershipEffect] = []
+
+    @property
+    def assigned_version(self) -> int:
+        """Of the last assignment, where members probe versions; 0: of none."""
+        return self._probing.assigned if self._probing else 0
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -109,7 +118,7 @@ class GroupMember:
                 self._not_before_ms = now_ms + self._settings.retry_backoff_ms
                 return
             self._shared_out, self.state = counts, MemberState.SYNCING
-            self._ask(self._sync({each: tuple(found) for each, found in assign(self._protocol, self._members, counts).items()}))
+            self._ask(self._shared(counts))
         elif self.state is MemberState.STABLE and self._shared_out is not None and counts not in (None, self._shared_out):
             self._rebalance()
         is_complete = counts is not None and all(topic in counts for topic in self._topics)
@@ -169,6 +178,9 @@ class GroupMember:
     def _on_synced(self, answer: Synced, now_ms: int) -> None:
         if answer.error_code is not ErrorCode.NONE:
             self._out(answer.error_code, now_ms)
+            return
+        if self._probing is not None and answer.versions is not None and self._probing.on_assigned(answer.versions):
+            self.state = MemberState.OUTSIDE
             return
         held, given = self.assigned, answer.partitions
         self.state, self.assigned = MemberState.STABLE, given
@@ -241,7 +253,8 @@ class GroupMember:
             self._ask(Leave(self.member_id))
         elif self.state is MemberState.OUTSIDE:
             self.state = MemberState.JOINING
-            self._ask(Join(member_id=self.member_id, owned=self.assigned, generation_id=self.generation_id))
+            own = self._probing.own if self._probing else None
+            self._ask(Join(member_id=self.member_id, owned=self.assigned, generation_id=self.generation_id, versions=own))
         elif self.state is MemberState.ASSIGNING and not self._counts_partitions:
             self._counts_partitions = True
             self._effects.append(CountPartitions(self._topics))
@@ -255,6 +268,16 @@ class GroupMember:
             self._effects.append(CountPartitions(self._topics))
         if now_ms >= self._beat_at_ms:
             self._ask(Beat(member_id=self.member_id, generation_id=self.generation_id))
+
+    def _shared(self, counts: Mapping[str, int]) -> Sync:
+        """Share the partitions out. A member of a version that this leader does not understand is given none (KIP-268)."""
+        versions = [each.versions for each in self._members if each.versions is not None]
+        if self._probing is None or not versions:
+            return self._sync(assign(self._protocol, self._members, counts))
+        understood = [each for each in self._members if each.versions is None or not self._probing.is_beyond(each.versions)]
+        shares: dict[str, tuple[TopicPartition, ...]] = {each.member_id: () for each in self._members}
+        shares |= assign(self._protocol, understood, counts)
+        return msgspec.structs.replace(self._sync(shares), versions=self._probing.decide_assignment(versions))
 
     def _sync(self, assignment: dict[str, tuple[TopicPartition, ...]]) -> Sync:
         return Sync(member_id=self.member_id, generation_id=self.generation_id, protocol=self._protocol, assignment=assignment)

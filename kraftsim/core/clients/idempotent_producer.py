@@ -189,7 +189,10 @@ class IdempotentProducer:
         assert batch.state is BatchState.IN_FLIGHT, "an answer is for a batch on its way"
         if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             queue.remove(batch, sequence_is_used=True)
-            self._deliver(batch, answer.base_offset if error is ErrorCode.NONE else NO_OFFSET)
+            if error is ErrorCode.NONE:
+                self._deliver(batch, answer.base_offset)
+            else:
+                self._deliver_duplicate(batch)
         elif error in NOT_IN_SEQUENCE:
             if queue.is_first_open(batch):
                 queue.refuse(batch)
@@ -211,6 +214,12 @@ class IdempotentProducer:
         self._record_count -= len(batch.records)
         for index, record in enumerate(batch.records):
             self._effects.append(RecordDelivered(record=record, offset=NO_OFFSET if base_offset < 0 else base_offset + index))
+
+    def _deliver_duplicate(self, batch: OutgoingBatch) -> None:
+        self._record_count -= len(batch.records)
+        for record in batch.records:
+            delivered = RecordDelivered(record=record, offset=NO_OFFSET, duplicate_of=batch.identity, base_sequence=batch.base_sequence)
+            self._effects.append(delivered)
 
     def _give_up(self, batch: OutgoingBatch, error_code: ErrorCode, reason: str) -> None:
         self._record_count -= len(batch.records)

@@ -12,6 +12,7 @@ import msgspec
 from kraftsim.core.clients.assignors import RANGE, Subscriber
 from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
 from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorLost, FindCoordinator
+from kraftsim.core.clients.version_probing import Versions
 from protocol.errors import ErrorCode
 
 
@@ -28,6 +29,8 @@ class GroupSettings:
     retry_backoff_ms: int = 100
     metadata_max_age_ms: int = 300_000
     group_instance_id: str | None = None
+    latest_version: int | None = None
+    """Of an application whose members probe versions (KIP-268): the latest that this one understands."""
 
 
 class MemberState(Enum):
@@ -57,6 +60,7 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     member_id: str
     owned: tuple[TopicPartition, ...]
     generation_id: int
+    versions: Versions | None = None
 
 
 class Sync(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +70,7 @@ class Sync(msgspec.Struct, frozen=True, kw_only=True):
     generation_id: int
     protocol: str
     assignment: Mapping[str, tuple[TopicPartition, ...]]
+    versions: Versions | None = None
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +126,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
     error_code: ErrorCode
     partitions: tuple[TopicPartition, ...] = ()
+    versions: Versions | None = None
 
 
 class Beaten(msgspec.Struct, frozen=True):

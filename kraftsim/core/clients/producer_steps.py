@@ -202,10 +202,15 @@ class IdentityTaken(msgspec.Struct, frozen=True):
 
 
 class RecordDelivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A record is in the log. NO_OFFSET: the broker did not say where."""
+    """A record is in the log. NO_OFFSET: the broker did not say where.
+
+    `duplicate_of` and `base_sequence` are those of its batch where the answer was DUPLICATE_SEQUENCE_NUMBER.
+    """
 
     record: OutgoingRecord
     offset: int
+    duplicate_of: Identity | None = None
+    base_sequence: int = -1
 
 
 class RecordGivenUp(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 Source: kafka.coordinator.group.GroupCoordinator.{handleCommitOffsets, validateOffsetCommit}, GroupMetadataManager.storeOffsets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec import Struct
 from kraftsim.core.groups.answers import CommitAnswer
 from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
+from kraftsim.core.groups.consumer.topics_view import TopicsView
 from kraftsim.core.groups.group_offsets import NO_EXPIRY, CommittedOffset, OffsetHolder, TopicPartition
 from kraftsim.core.groups.group_records import offset_record
 from kraftsim.core.groups.group_settings import GroupSettings
@@ -48,11 +49,12 @@ class CommitAsked(Struct, frozen=True, kw_only=True):
 class Committing:
     """The rules for commits to the groups of one coordinator."""
 
-    def __init__(self, settings: GroupSettings, outbox: Outbox, rebalance: Rebalance, notes: OffsetNotes) -> None:
+    def __init__(self, settings: GroupSettings, outbox: Outbox, rebalance: Rebalance, notes: OffsetNotes, topics: TopicsView) -> None:
         self._settings = settings
         self._outbox = outbox
         self._rebalance = rebalance
         self._notes = notes
+        self._topics = topics
 
     def commit(self, group: ClassicGroup, waiter: int, asked: CommitAsked, now: Moment) -> None:
         """Take offsets, or say why not. A member that commits is alive."""
@@ -80,7 +82,8 @@ class Committing:
 
     def commit_of_epoch(self, group: ConsumerGroup, waiter: int, asked: CommitAsked, api_version: int, now: Moment) -> None:
         """Take offsets of a member of a consumer group, which names its epoch, or say why not."""
-        error = group.refuse_commit(asked.member_id, asked.generation_id, api_version)
+        partitions = by_topic_id(asked.offsets, self._topics, self._settings)
+        error = group.refuse_commit(asked.member_id, asked.generation_id, api_version, partitions)
         if error is not None:
             self._outbox.reply(waiter, CommitAnswer((error,) * len(asked.offsets)))
             return
@@ -126,6 +129,14 @@ class Committing:
                 self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
 
         self._outbox.store_offsets(records, on_stored)
+
+
+def by_topic_id(asked: Sequence[OffsetAsked], topics: TopicsView, settings: GroupSettings) -> Iterator[tuple[bytes, int]]:
+    """Yield those partitions of a commit whose metadata is not too long, by the ids of their topics; no id where a topic is gone."""
+    for each in asked:
+        if len(each.metadata) <= settings.offset_metadata_max_bytes:
+            found = topics.find(each.topic)
+            yield (b"" if found is None else found[0], each.partition)
 
 
 def offset_of(asked: OffsetAsked, now: Moment, retention_ms: int = NO_RETENTION_MS) -> CommittedOffset:

@@ -72,8 +72,8 @@ class GroupShard:
         self._rebalance = Rebalance(settings, self.outbox, self.timers)
         self._joining = Joining(settings, self.outbox, self.timers, self._rebalance)
         self._membership = Membership(self.outbox, self.timers, self._rebalance)
-        self._committing = Committing(settings, self.outbox, self._rebalance, notes)
-        self._transactional = self.transactional_committing_class(settings, self.outbox, notes)
+        self._committing = Committing(settings, self.outbox, self._rebalance, notes, self._topics)
+        self._transactional = self.transactional_committing_class(settings, self.outbox, notes, self._topics)
         self._consumers = ConsumerGroups(
             settings,
             self.outbox,
@@ -170,7 +170,7 @@ class GroupShard:
         if members is None:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group.")
         self._rebalance.forget(classic)
-        changes = consumer_changes(classic, members, self._topics)
+        changes = consumer_changes(classic, members, self._topics, with_epochs=self._settings.consumer_keeps_assignment_epochs)
         self._make_consumers(classic.group_id)
         for change in changes:
             self._replay_change(*change)
@@ -414,7 +414,8 @@ class GroupShard:
         """Return a consumer group; one that is made keeps what a classic one has committed."""
         group = self.consumer_groups.get(group_id)
         if group is None:
-            group = self.consumer_groups[group_id] = ConsumerGroup(group_id)
+            keeps = self._settings.consumer_keeps_assignment_epochs
+            group = self.consumer_groups[group_id] = ConsumerGroup(group_id, keeps_assignment_epochs=keeps)
             classic = self.groups.pop(group_id, None)
             group.offsets = self.offsets_class() if classic is None else classic.offsets
         return group

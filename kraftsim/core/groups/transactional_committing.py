@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from kraftsim.core.groups.answers import CommitAnswer
 from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
-from kraftsim.core.groups.committing import OffsetAsked, offset_of, placed_at
+from kraftsim.core.groups.committing import OffsetAsked, by_topic_id, offset_of, placed_at
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
+from kraftsim.core.groups.consumer.topics_view import TopicsView
 from kraftsim.core.groups.group_offsets import CommittedOffset, OffsetHolder, TopicPartition
 from kraftsim.core.groups.group_records import offset_record
 from kraftsim.core.groups.group_settings import GroupSettings
@@ -40,10 +41,11 @@ class TransactionalCommitAsked(Struct, frozen=True, kw_only=True):
 class TransactionalCommitting:
     """The rules for transactional commits to the groups of one coordinator."""
 
-    def __init__(self, settings: GroupSettings, outbox: Outbox, notes: OffsetNotes) -> None:
+    def __init__(self, settings: GroupSettings, outbox: Outbox, notes: OffsetNotes, topics: TopicsView) -> None:
         self._settings = settings
         self._outbox = outbox
         self._notes = notes
+        self._topics = topics
 
     def commit(self, group: ClassicGroup | ConsumerGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
         """Take offsets, or say why not. The session of a member goes on as it was."""
@@ -60,7 +62,8 @@ class TransactionalCommitting:
         nobody: whoever is to join again may still commit what it has read.
         """
         if isinstance(group, ConsumerGroup):
-            stale = group.refuse_commit(asked.member_id, asked.generation_id, None)
+            partitions = by_topic_id(asked.offsets, self._topics, self._settings)
+            stale = group.refuse_commit(asked.member_id, asked.generation_id, None, partitions)
             return ErrorCode.ILLEGAL_GENERATION if stale is ErrorCode.STALE_MEMBER_EPOCH and not asked.knows_epochs else stale
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

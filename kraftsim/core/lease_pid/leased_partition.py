@@ -11,7 +11,7 @@ from typing import Final
 from kraftsim.core.decision import Refusal
 from kraftsim.core.lease_pid.lease_tables import LeasedProducerEntry, table_of
 from kraftsim.core.lease_pid.readings import AnswerToRepeat, AnswerToUnknown, CountsFrom, NextGeneration, Readings
-from kraftsim.core.producer_state.sequence import LAST_SEQUENCE, increment_sequence, is_next_sequence
+from kraftsim.core.producer_state.sequence import decrement_sequence, increment_sequence, is_next_sequence
 from protocol.batches import SEQUENCES
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import NOT_IDEMPOTENT
@@ -112,7 +112,7 @@ class LeasedPartition:
         return now_ms - seen_ms >= self.readings.expire_ms
 
     def _judge_unknown(self, message: LeasedMessage) -> Judgement:
-        if message.sequence_number == 0 or self.readings.unknown is AnswerToUnknown.TAKEN:
+        if message.sequence_number == self.readings.first_sequence or self.readings.unknown is AnswerToUnknown.TAKEN:
             return NEXT
         why = f"producer {message.producer_id} is not known and comes with sequence {message.sequence_number}"
         is_59 = self.readings.unknown is AnswerToUnknown.UNKNOWN
@@ -129,7 +129,8 @@ class LeasedPartition:
     def _judge_successor(self, entry: LeasedProducerEntry, message: LeasedMessage) -> Judgement:
         """The first message of the next generation. One behind the mark is no repeat: somebody else has written since the lease was given."""
         begins_at_zero = self.readings.next_generation is NextGeneration.BEGINS_AT_ZERO
-        mark = LAST_SEQUENCE if begins_at_zero else entry.sequence_high_watermark
+        before_first = decrement_sequence(self.readings.first_sequence, 1)
+        mark = before_first if begins_at_zero else entry.sequence_high_watermark
         return NEXT if is_next_sequence(mark, message.sequence_number) else _out_of_order(message, mark)
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 from kraftsim.core.decision import Refusal
 from kraftsim.core.lease_pid.id_blocks import IdReserve
 from kraftsim.core.lease_pid.leased_partition import LeasedPartition, generation_after
-from kraftsim.core.lease_pid.readings import AskedExpiry, NextGeneration, Readings
+from kraftsim.core.lease_pid.readings import AskedExpiry, NextGeneration, Readings, SequenceOfLease
 from kraftsim.core.producer_state.sequence import increment_sequence
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
@@ -28,7 +28,7 @@ NEEDS_IDS = NeedsIds.NEEDS_IDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """What a producer may count on. `sequence_number` is the next one that the partition takes."""
+    """What a producer may count on. `sequence_number` is the next one that the partition takes, or (a reading) the last one that it has."""
 
     producer_id: int
     generation: int
@@ -61,16 +61,22 @@ def decide_lease(
     entry = partition.known(producer_id)
     if entry is None:
         return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} has written nothing here, or was forgotten")
-    next_sequence = increment_sequence(entry.sequence_high_watermark, 1)
+    told_sequence = _told_sequence(readings, entry.sequence_high_watermark)
     if is_check:
-        return Lease(producer_id=producer_id, generation=entry.generation, sequence_number=next_sequence, expire_ms=granted_ms)
+        return Lease(producer_id=producer_id, generation=entry.generation, sequence_number=told_sequence, expire_ms=granted_ms)
     begins_at_zero = readings.next_generation is NextGeneration.BEGINS_AT_ZERO
     return Lease(
         producer_id=producer_id,
         generation=generation_after(entry.generation),
-        sequence_number=0 if begins_at_zero else next_sequence,
+        sequence_number=0 if begins_at_zero else told_sequence,
         expire_ms=granted_ms,
     )
+
+
+def _told_sequence(readings: Readings, high_watermark: int) -> int:
+    if readings.sequence_of_lease is SequenceOfLease.HIGH_WATERMARK:
+        return high_watermark
+    return increment_sequence(high_watermark, 1)
 
 
 def granted_expiry(readings: Readings, asked_ms: int) -> int:

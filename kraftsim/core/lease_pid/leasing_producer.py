@@ -7,7 +7,7 @@ Source: the lease_pid draft.
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from kraftsim.core.lease_pid.leased_partition import HALF_OF_SEQUENCES, generation_after
@@ -30,6 +30,7 @@ from kraftsim.core.lease_pid.producer_steps import (
     WriteLost,
     Written,
 )
+from kraftsim.core.lease_pid.readings import SequenceOfLease
 from kraftsim.core.producer_state.sequence import increment_sequence
 from protocol.batches import SEQUENCES
 from protocol.errors import ErrorCode
@@ -137,6 +138,8 @@ class LeasingProducer:
     def _take(self, each: _Partition, lease: Lease) -> None:
         assert not each.under_way, "a lease is asked for when nothing is under way"
         each.asks = each.must_ask = False
+        if self._settings.sequence_of_lease is SequenceOfLease.HIGH_WATERMARK:
+            lease = replace(lease, sequence_number=increment_sequence(lease.sequence_number, 1))
         is_new_id = each.lease is None or each.lease.producer_id != lease.producer_id
         arrived = (lease.sequence_number - each.first_sequence) % SEQUENCES if not is_new_id else 0
         if each.lease is not None and not is_new_id and _is_of_another(each.lease, lease, arrived, len(each.waiting)):

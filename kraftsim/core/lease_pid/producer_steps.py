@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kraftsim.core.lease_pid.leasing import Lease
+from kraftsim.core.lease_pid.readings import SequenceOfLease
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE
 
@@ -19,6 +20,8 @@ class LeasingSettings:
     retry_backoff_ms: int = 100
     delivery_timeout_ms: int = 120_000
     renews: bool = True
+    sequence_of_lease: SequenceOfLease = SequenceOfLease.NEXT
+    """How the servers mean the sequence number of a lease."""
     known_ids: tuple[tuple[int, int], ...] = ()
     """(partition, id) that an earlier incarnation held: it is taken over instead of asking for a new one."""
 

@@ -41,6 +41,15 @@ class NextGeneration(Enum):
     """0, as in Kafka after a new epoch."""
 
 
+class SequenceOfLease(Enum):
+    """What the sequence number of a lease is."""
+
+    NEXT = "next"
+    """The one that the partition takes next: a new producer begins with 0."""
+    HIGH_WATERMARK = "high watermark"
+    """The last one that the partition has: a new producer begins with 1, one above the 0 that it is leased with."""
+
+
 class AnswerToRepeat(Enum):
     """What is answered to a message that is in the log already."""
 
@@ -82,6 +91,7 @@ class Readings:
     lookup: Lookup = Lookup.REPAIRED_LIST
     counts_from: CountsFrom = CountsFrom.LAST_SEEN
     next_generation: NextGeneration = NextGeneration.CONTINUES
+    sequence_of_lease: SequenceOfLease = SequenceOfLease.NEXT
     repeat: AnswerToRepeat = AnswerToRepeat.DUPLICATE
     unknown: AnswerToUnknown = AnswerToUnknown.UNKNOWN
     asked_expiry: AskedExpiry = AskedExpiry.IGNORED
@@ -89,3 +99,8 @@ class Readings:
     expire_ms: int = DAY_MS
     ids_per_block: int = IDS_PER_BLOCK
     id_bits: int = 32
+
+    @property
+    def first_sequence(self) -> int:
+        """Return the sequence number of the first message of a new producer."""
+        return 0 if self.sequence_of_lease is SequenceOfLease.NEXT else 1

@@ -5,6 +5,7 @@ it reads its files again (KAFKA-14136). Values of brokers are looked at by the b
 Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManager, kafka.server.{ControllerApis, ControllerConfigurationValidator}.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -138,7 +139,8 @@ def _refuse_values(view: ConfigView, resource: Resource, changed: Values, droppe
     """Return why a resource cannot have what it would have then, or None."""
     resource_type, name = ConfigResourceType(resource[0]), resource[1]
     together: dict[str, str | None] = {**view.configs.configs_of(*resource), **changed}
-    then = {key: value for key, value in together.items() if value is not None and key not in dropped}
+    gone = frozenset(dropped)
+    then = {key: value for key, value in together.items() if value is not None and key not in gone}
     if view.has_eligible_leaders and resource_type is ConfigResourceType.BROKER:
         refusal = _refuse_min_in_sync(name, {**changed, **dict.fromkeys(dropped)})
         if refusal is not None:
@@ -182,9 +184,7 @@ def refuse_resource(resource_type: ConfigResourceType, name: str) -> Refusal | N
 def _refuse_configs(view: ConfigView, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]) -> Refusal | None:
     match resource_type:
         case ConfigResourceType.TOPIC:
-            complaint = view.configs.tables.complaint_about_topic(
-                configs, view.configs.broker_settings().for_topics(), view.configs.configs_of(resource_type, name)
-            )
+            complaint = view.configs.tables.complaint_about_topic(configs, view.configs.behind_topics(), view.configs.configs_of(resource_type, name))
             return None if complaint is None else Refusal(ErrorCode.INVALID_CONFIG, complaint)
         case ConfigResourceType.CLIENT_METRICS:
             return refuse_client_metrics(name, configs)
@@ -208,16 +208,21 @@ def _is_written(resource: Resource, present: str | None, value: str | None) -> b
 
 def _appended(present: str | None, text: str) -> str:
     parts = _parts(present)
-    parts += [part for part in dict.fromkeys(java_split(text)) if part not in parts]
+    present_parts = frozenset(parts)
+    parts += [part for part in dict.fromkeys(java_split(text)) if part not in present_parts]
     return ",".join(parts)
 
 
 def _subtracted(present: str | None, text: str) -> str:
-    parts = _parts(present)
-    for part in java_split(text):
-        if part in parts:
-            parts.remove(part)
-    return ",".join(parts)
+    """Take away the first of what is there for each part of the text, as java.util.List.remove does."""
+    times = Counter(java_split(text))
+    left = []
+    for part in _parts(present):
+        if times[part]:
+            times[part] -= 1
+        else:
+            left.append(part)
+    return ",".join(left)
 
 
 def _parts(text: str | None) -> list[str]:

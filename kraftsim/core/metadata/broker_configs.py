@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftsim.core.metadata.config_tables import KAFKA_3_9, LISTENER_PREFIX, ConfigTables, base_name
+from kraftsim.core.metadata.config_releases import KAFKA_3_9
+from kraftsim.core.metadata.config_tables import LISTENER_PREFIX, ConfigTables, base_name
 from kraftsim.core.metadata.tiering_configs import SYSTEM_ENABLE
 from protocol.config_resources import ConfigSource
 from protocol.disk.java_integers import parse_int32

@@ -47,6 +47,6 @@ def _refuse_patterns(text: str | None) -> Refusal | None:
 def _is_expression(text: str) -> bool:
     try:
         re.compile(text)
-    except re.error:
+    except (re.error, OverflowError, RecursionError):  # the last two: numbers and depths that Python's parser does not take
         return False
     return True

@@ -37,6 +37,8 @@ class ConfigControl:
         self._node = node or ControllerNode()
         self.tables = self._node.config_tables
         """What its release knows."""
+        self._behind_topics: tuple[tuple[Mapping[str, str], Mapping[str, str]], Mapping[str, str]] | None = None
+        """The settings of this broker and of all brokers, which are never changed where they are, and what follows from them."""
 
     def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """Return what was set on a resource itself; to be read only."""
@@ -63,10 +65,20 @@ class ConfigControl:
             tables=self.tables,
         )
 
+    def behind_topics(self) -> Mapping[str, str]:
+        """Return what stands behind the configurations of topics; worked out again only after settings of brokers have changed.
+
+        Requests ask it for each of their topics. To be read only.
+        """
+        layers = (self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)), self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS))
+        if self._behind_topics is None or any(before is not now for before, now in zip(self._behind_topics[0], layers, strict=True)):
+            self._behind_topics = (layers, self.broker_settings().for_topics())
+        return self._behind_topics[1]
+
     def effective_topic_config(self, topic: str, name: str) -> str:
         """Return what holds for a topic: its own value, what was set on this node, on all nodes, this node's properties, or Kafka's default."""
         own = self.configs_of(TOPIC_RESOURCE, topic).get(name)
-        return self.tables.effective_topic_configs({}, self.broker_settings().for_topics())[name] if own is None else own
+        return self.tables.effective_topic_configs({}, self.behind_topics())[name] if own is None else own
 
     def told_of_new_topic(self, overrides: Mapping[str, str]) -> list[ToldConfig]:
         """Return all that will hold for a topic with these values of its own, by name, as the controller tells who made it.
@@ -87,7 +99,7 @@ class ConfigControl:
         if without_value:
             return Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(without_value)}")
         values = {config.name: config.value for config in configs if config.value is not None}
-        complaint = self.tables.complaint_about_topic(values, self.broker_settings().for_topics())
+        complaint = self.tables.complaint_about_topic(values, self.behind_topics())
         if complaint is not None:
             return Refusal(ErrorCode.INVALID_CONFIG, complaint)
         return [ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value) for name, value in values.items()]

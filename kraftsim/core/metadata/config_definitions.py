@@ -17,8 +17,7 @@ Value = bool | int | float | str | tuple[str, ...]
 Check = Callable[[Value], "str | tuple[str | None, str] | None"]
 """A value -> what is wrong with it, or None; where only part of a list is, (that part, what is wrong); (None, the whole sentence)."""
 
-_SEPARATOR = re.compile(r"\s*,\s*")
-_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 PLAIN_NOTATION: Final = (1e-3, 1e7)
 """Java writes doubles outside of this range with an exponent."""
 
@@ -70,7 +69,7 @@ def parse_value(kind: ConfigType, text: str) -> Value:
                 raise ValueError(f"Not a number of type {kind.name}")
             return float(plain.rstrip("fFdD") if plain[-1] in "fFdD" else plain.replace("Infinity", "inf"))
         case ConfigType.LIST:
-            return tuple(_SEPARATOR.split(plain)) if plain else ()
+            return tuple(part.strip() for part in plain.split(",")) if plain else ()
         case _:
             return plain
 
@@ -117,6 +116,17 @@ def between(lowest: float, highest: float) -> Check:
 def one_of(*choices: str) -> Check:
     """One of some words."""
     return lambda value: None if value in choices else f"String must be one of: {', '.join(choices)}"
+
+
+def any_case_of(*choices: str) -> Check:
+    """One of some words, in whatever case."""
+    lower = [choice.lower() for choice in choices]
+    return lambda value: None if str(value).lower() in lower else f"String must be one of (case insensitive): {', '.join(choices)}"
+
+
+def non_empty(value: Value) -> str | None:
+    """A text that is not empty."""
+    return None if value else "String must be non-empty"
 
 
 def some_of(*choices: str) -> Check:

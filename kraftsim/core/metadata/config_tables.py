@@ -4,17 +4,34 @@ Source: kafka.server.{DynamicBrokerConfig, DynamicConfig}, org.apache.kafka.stor
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from kraftsim.core.metadata.broker_config_table import BROKER_CONFIGS, DYNAMIC_ONLY, BrokerConfig, UpdateMode
+from kraftsim.core.metadata.broker_config_table import DYNAMIC_ONLY, BrokerConfig, UpdateMode
+from kraftsim.core.metadata.dynamic_rules import complaint_about_number
 from kraftsim.core.metadata.tiering_configs import complaint_about_tiering, is_true
-from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS, TopicConfig
+from kraftsim.core.metadata.topic_configs import TopicConfig
 
 LISTENER_PREFIX: Final = "listener.name."
 LISTENER_CLUSTER_WIDE: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-SECURITY_PREFIX: Final = "ssl."
+OF_LISTENERS_ONLY: Final = frozenset(
+    {
+        "ssl.client.auth",
+        "ssl.engine.factory.class",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""What can be changed while a broker runs for one of its listeners only (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +40,8 @@ class ConfigTables:
 
     broker: Mapping[str, BrokerConfig]
     topic: Mapping[str, TopicConfig]
+    internal: Mapping[str, BrokerConfig] = field(default_factory=dict)
+    """Settings of brokers that are described to no client."""
 
     @cached_property
     def broker_defaults(self) -> Mapping[str, str]:
@@ -51,12 +70,14 @@ class ConfigTables:
         fixed = [name for name in values if name in self.broker and not self.broker[name].is_dynamic]
         if fixed:
             return f"Cannot update these configs dynamically: {_as_set(fixed)}"
-        unsafe = [name for name in values if name.startswith(SECURITY_PREFIX) and self.is_dynamic(name)]
+        unsafe = [name for name in values if name in OF_LISTENERS_ONLY]
         if unsafe:
             return f"These security configs can be dynamically updated only per-listener using the listener prefix: {_as_set(unsafe)}"
         for name, value in values.items():
             known = self.definition_of(name)
-            complaint = known.complaint(base_name(name), value) if known is not None and known.is_dynamic else None
+            if known is None or not known.is_dynamic:
+                continue
+            complaint = known.complaint(base_name(name), value) or complaint_about_number(base_name(name), value)
             if complaint is not None:
                 return complaint
         single = [name for name in values if self._is_for_one_broker(name)]
@@ -108,7 +129,3 @@ def base_name(name: str) -> str:
 def _as_set(names: Iterable[str]) -> str:
     """Return names as Scala prints a set."""
     return f"Set({', '.join(names)})"
-
-
-KAFKA_3_9: Final = ConfigTables(BROKER_CONFIGS, TOPIC_CONFIGS)
-"""Also of the lines before, as far as they are told of."""

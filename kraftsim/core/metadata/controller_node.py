@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftsim.core.metadata.config_tables import KAFKA_3_9, ConfigTables
+from kraftsim.core.metadata.config_releases import KAFKA_3_9
+from kraftsim.core.metadata.config_tables import ConfigTables
 from protocol.config_resources import ConfigResourceType
 
 NOBODY: Final = -1

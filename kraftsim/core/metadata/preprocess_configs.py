@@ -5,12 +5,13 @@ Source: kafka.server.ConfigAdminManager.preprocess, KIP-590.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.alter_configs import java_split
 from kraftsim.core.metadata.config_tables import ConfigTables
+from kraftsim.core.metadata.dynamic_rules import complaint_about_change
 from protocol.config_resources import ConfigResourceType
 from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
@@ -18,14 +19,23 @@ from protocol.messages.k33_alter_configs import AlterConfigsResource as Replaced
 from protocol.messages.k44_incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT, AlterableConfig, AlterConfigsResource
 
 AnyResource: TypeAlias = AlterConfigsResource | ReplacedResource
+Holds: TypeAlias = Callable[[str], str | None]
 TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 SAME_KEY_TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
-def refuse_common(resources: Sequence[AnyResource], resource: AnyResource) -> Refusal | None:
-    """Return what is wrong with a resource at a glance, or None."""
-    times = sum(each.resource_type == resource.resource_type and each.resource_name == resource.resource_name for each in resources)
-    if times > 1:
+def _nothing_holds(name: str) -> None:
+    """Return that nothing holds under a name."""
+
+
+def count_resources(resources: Iterable[AnyResource]) -> Counter[tuple[int, str]]:
+    """Return how often a request names each (resource type, resource name): counted once for all resources."""
+    return Counter((each.resource_type, each.resource_name) for each in resources)
+
+
+def refuse_common(times: Mapping[tuple[int, str], int], resource: AnyResource) -> Refusal | None:
+    """Return what is wrong with a resource at a glance, or None. `times` is what `count_resources` counted."""
+    if times[resource.resource_type, resource.resource_name] > 1:
         return TWICE
     if any(count > 1 for count in Counter(config.name for config in resource.configs).values()):
         return SAME_KEY_TWICE
@@ -42,8 +52,17 @@ def refuse_type(resource: AnyResource, allowed: frozenset[ConfigResourceType]) -
     return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def refuse_altered_broker(tables: ConfigTables, node_id: int, resource: AlterConfigsResource, present: Mapping[str, str]) -> Refusal | None:
-    """Return why settings of a broker cannot be changed so, or None. `present` is what was set on it before."""
+def refuse_altered_broker(
+    tables: ConfigTables,
+    node_id: int,
+    resource: AlterConfigsResource,
+    present: Mapping[str, str],
+    holds: Holds = _nothing_holds,
+) -> Refusal | None:
+    """Return why settings of a broker cannot be changed so, or None.
+
+    `present` is what was set on it before, `holds` returns what holds for it under a name.
+    """
     refusal = _refuse_other_broker(node_id, resource.resource_name)
     if refusal is not None:
         return refusal
@@ -55,13 +74,15 @@ def refuse_altered_broker(tables: ConfigTables, node_id: int, resource: AlterCon
         refusal = _apply(tables, values, operation)
         if refusal is not None:
             return refusal
-    return _refuse_values(tables, values, resource.resource_name)
+    changed = [operation.name for operation in resource.configs]
+    return _refuse_values(tables, values, resource.resource_name, changed, holds)
 
 
-def refuse_replaced_broker(tables: ConfigTables, node_id: int, resource: ReplacedResource) -> Refusal | None:
-    """Return why the settings of a broker cannot be these, or None."""
+def refuse_replaced_broker(tables: ConfigTables, node_id: int, resource: ReplacedResource, holds: Holds = _nothing_holds) -> Refusal | None:
+    """Return why the settings of a broker cannot be these, or None. `holds` as above."""
     values = {config.name: config.value for config in resource.configs if config.value is not None}
-    return _refuse_other_broker(node_id, resource.resource_name) or _refuse_values(tables, values, resource.resource_name)
+    other = _refuse_other_broker(node_id, resource.resource_name)
+    return other or _refuse_values(tables, values, resource.resource_name, list(values), holds)
 
 
 def _refuse_other_broker(node_id: int, name: str) -> Refusal | None:
@@ -92,14 +113,19 @@ def _apply(tables: ConfigTables, values: dict[str, str], operation: AlterableCon
             return Refusal(ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
         parts = [part for part in values.get(name, config.default or "").split(",") if part]
         changed = java_split(text)
-        values[name] = ",".join([*parts, *(part for part in changed if part not in parts)] if verb == "append" else _without(parts, changed))
+        present = frozenset(parts)
+        values[name] = ",".join([*parts, *(part for part in changed if part not in present)] if verb == "append" else _without(parts, changed))
     return None
 
 
 def _without(parts: list[str], taken: Sequence[str]) -> list[str]:
-    return [part for part in parts if part not in taken]
+    gone = frozenset(taken)
+    return [part for part in parts if part not in gone]
 
 
-def _refuse_values(tables: ConfigTables, values: Mapping[str, str], name: str) -> Refusal | None:
+def _refuse_values(tables: ConfigTables, values: Mapping[str, str], name: str, changed: Collection[str], holds: Holds) -> Refusal | None:
     complaint = tables.complaint_about_dynamic(values, is_for_all=not name)
+    if complaint is None:
+        known = {each: values[each] for each in changed if each in values and tables.definition_of(each) is not None}
+        complaint = complaint_about_change(known, holds)
     return None if complaint is None else Refusal(ErrorCode.INVALID_REQUEST, complaint)

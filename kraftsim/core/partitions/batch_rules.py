@@ -9,8 +9,8 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal, RefusedRecord
 from kraftsim.core.partitions.record_walk import why_records_do_not_add_up
-from protocol.batches import COMPRESSION_MASK, LENGTH_OVERHEAD_BYTES, RecordBatch, split_batches
-from protocol.compression import Compression
+from protocol.batches import COMPRESSION_MASK, HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION, RecordBatch, split_batches
+from protocol.compression import Compression, estimated_plain_bytes
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch
 
@@ -18,6 +18,8 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD: Final = 7
 ALL_REPLICAS: Final = -1
 VALID_ACKS: Final = (ALL_REPLICAS, 0, 1)
 NO_TIMESTAMP: Final = -1
+ATTRIBUTES_POSITION: Final = 22
+"""Of the byte of the attributes that names the codec."""
 NO_LIMIT_MS: Final = 2**63 - 1
 RECORDS_SHOWN_MAX: Final = 3
 
@@ -50,6 +52,26 @@ class AppendRules:
         return self.is_compacted or (bounds_timestamps and not self.keeps_append_time)
 
 
+class ExaminedBatch(RecordBatch):
+    """A batch whose records were looked at before: `refusal` is what `refuse_records` found."""
+
+    __slots__ = ("refusal",)
+
+    def __init__(self, batch: RecordBatch, refusal: Refusal | None) -> None:
+        super().__init__(batch.buffer, batch.position)
+        self.refusal = refusal
+
+
+def unpacked_bytes(records: bytes | memoryview | None) -> int:
+    """Return how many bytes the batch of a partition may hold when it is unpacked; 0 if it is not compressed, or no batch."""
+    if records is None or len(records) < HEADER_SIZE_BYTES or records[MAGIC_POSITION] != MAGIC:
+        return 0
+    codec = records[ATTRIBUTES_POSITION] & COMPRESSION_MASK
+    if not codec or codec > Compression.ZSTD:
+        return 0
+    return estimated_plain_bytes(Compression(codec), memoryview(records)[HEADER_SIZE_BYTES:])
+
+
 def client_batch(records: bytes | memoryview | None, produce_version: int) -> RecordBatch | Refusal:
     """Return the one batch of a partition in a Produce request. Bytes of a torn second batch are cut off, as Kafka does.
 
@@ -80,7 +102,7 @@ def refuse_batch(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_part
         return _too_large(batch, rules)
     if not batch.crc_is_valid():
         return Refusal(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
-    refusal = _refuse_header(batch) or _refuse_records(batch, rules, now_ms, topic_partition)
+    refusal = _refuse_header(batch) or (batch.refusal if isinstance(batch, ExaminedBatch) else refuse_records(batch, rules, now_ms, topic_partition))
     if refusal is None and batch.size_bytes > rules.segment_bytes and not rules.recompresses(batch):
         return _too_large_for_a_segment(batch, rules)
     return refusal
@@ -118,7 +140,11 @@ def _refuse_header(batch: RecordBatch) -> Refusal | None:
     return None
 
 
-def _refuse_records(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_partition: str) -> Refusal | None:
+def refuse_records(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_partition: str) -> Refusal | None:
+    """Return what is wrong with the records behind the header, or None. It depends on nothing else, so that a thread may find it out.
+
+    Comes back with INVALID_RECORD, INVALID_TIMESTAMP, or UNKNOWN_SERVER_ERROR for records that their codec cannot read.
+    """
     try:
         why = why_records_do_not_add_up(batch)
         if why is not None:

@@ -8,7 +8,7 @@ Source: kafka.cluster.Partition, UnifiedLog.append.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
@@ -77,6 +77,9 @@ class PartitionReplica:
         "topic",
     )
 
+    leader_rules: ClassVar[type[Reign]] = Reign
+    """The rules of a leader; a bug has others."""
+
     def __init__(
         self,
         *,
@@ -143,7 +146,7 @@ class PartitionReplica:
         assert appointment.leader_epoch >= self.leader_epoch, f"epoch {appointment.leader_epoch} after {self.leader_epoch}"
         self.following = None
         self.leader_epoch = appointment.leader_epoch
-        self.reign = Reign(
+        self.reign = self.leader_rules(
             self.replica_id,
             appointment,
             log_end_offset=self.log_end_offset,

@@ -4,10 +4,12 @@ The checksum covers what a network breaks; this covers what a client built wrong
 Source: DefaultRecord.readFrom, LogValidator.
 """
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from protocol.batches import COMPRESSION_MASK, HEADER_SIZE_BYTES, RecordBatch
-from protocol.compression import Compression, decompress
+from protocol.compression import Compression, decompress_in_pieces
 from protocol.malformed_batches import MalformedRecord
 from protocol.records import read_varint
 
@@ -22,12 +24,47 @@ FIRST_LOOK_AHEAD: Final = 16
 def why_records_do_not_add_up(batch: RecordBatch) -> str | None:
     """Return what is wrong with the lengths of the records, or None. Raises UndecodableRecords for bytes that the codec cannot read."""
     body = memoryview(batch.buffer)[batch.position + HEADER_SIZE_BYTES : batch.position + batch.size_bytes]
-    data = body if batch.attributes & COMPRESSION_MASK == Compression.NONE else decompress(batch.compression, body)
+    if batch.attributes & COMPRESSION_MASK == Compression.NONE:
+        return _why_not_whole(body, batch)
+    pieces = decompress_in_pieces(batch.compression, body)
+    first, second = next(pieces, b""), next(pieces, None)
+    return _why_not_whole(first, batch) if second is None else _why_not_whole_in_pieces(chain((first, second), pieces), batch)
+
+
+def _why_not_whole(data: bytes | memoryview, batch: RecordBatch) -> str | None:
     try:
         end_position = _walk(data, batch.record_count)
     except (IndexError, MalformedRecord):
         return f"{batch.record_count} records were announced, the bytes end inside one"
     return None if end_position == len(data) else f"the records end at byte {end_position} of {len(data)}"
+
+
+def _why_not_whole_in_pieces(pieces: Iterator[bytes], batch: RecordBatch) -> str | None:
+    """Look at the lengths piece by piece: what is behind the first mistake, or the last record, is never unpacked."""
+    left, skipped_bytes, rest = batch.record_count, 0, b""
+    for piece in pieces:
+        if skipped_bytes >= len(piece):
+            skipped_bytes -= len(piece)
+            continue
+        data, position, skipped_bytes = rest + piece[skipped_bytes:], 0, 0
+        while left and len(data) - position >= VARINT_BYTES_MAX:
+            try:
+                size_bytes, position = read_varint(data, position)
+            except (IndexError, MalformedRecord):
+                size_bytes = 0
+            if size_bytes <= 0:
+                return f"{batch.record_count} records were announced, the bytes end inside one"
+            position += size_bytes
+            left -= 1
+        rest = data[position:]
+        skipped_bytes = max(position - len(data), 0)
+        if not left and rest:
+            return f"the records end before byte {position + len(rest)} of what was unpacked so far"
+    try:
+        is_whole = not skipped_bytes and _walk(rest, left) == len(rest)
+    except (IndexError, MalformedRecord):
+        is_whole = False
+    return None if is_whole else f"{batch.record_count} records were announced, the bytes end inside one"
 
 
 def _walk(data: bytes | memoryview, record_count: int) -> int:

@@ -131,7 +131,7 @@ class Reign:
         follower = self.followers.get(replica_id)
         if follower is None or self.in_sync.proposal is not None or replica_id in self.in_sync:
             return None
-        has_enough = follower.log_end_offset >= max(high_watermark, self.epoch_start_offset)
+        has_enough = follower.log_end_offset >= self._joins_at(high_watermark)
         if not has_enough or not self._eligible(replica_id, follower.broker_epoch):
             return None
         return self._propose((*self.in_sync.agreed, replica_id))
@@ -146,6 +146,10 @@ class Reign:
             if replica_id in self.in_sync and not follower.has_caught_up(log_end_offset, now_ms, self.rules.lag_max_ms)
         }
         return self._propose(tuple(each for each in self.in_sync.agreed if each not in late)) if late else None
+
+    def _joins_at(self, high_watermark: int) -> int:
+        """Return where the log of a follower must end at least for it to join.   Source: KAFKA-7128, Partition.isFollowerInSync."""
+        return max(high_watermark, self.epoch_start_offset)
 
     def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
         return self.in_sync.propose(isr, (self._epoch_of(each) for each in isr))

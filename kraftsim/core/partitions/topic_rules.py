@@ -12,6 +12,8 @@ from protocol.compression import Compression
 AS_PRODUCED: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
 
+NO_LIMIT_MS: Final = 2**63 - 1
+
 
 def append_rules(configs: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool) -> AppendRules:
     """Return the rules for batches. `configs` are the effective ones; since 3.7 a partition never demands more replicas in sync than it has."""
@@ -80,7 +82,10 @@ def _compression(name: str) -> Compression | None:
 
 
 def _timestamp_limit(configs: Mapping[str, str], side: str) -> int:
-    """Return the limit of one side; the older setting for both sides counts where it is the stricter one (KIP-937)."""
-    allowed = int(configs[f"message.timestamp.{side}.max.ms"])
+    """Return the limit of one side; the older setting for both sides counts where it is the stricter one (KIP-937).
+
+    Before 3.6 there is only the older one.
+    """
+    allowed = int(configs.get(f"message.timestamp.{side}.max.ms", NO_LIMIT_MS))
     either = configs.get("message.timestamp.difference.max.ms")
     return allowed if either is None else min(allowed, int(either))

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kraftsim.core.raft.quorum import FatalQuorumError, Quorum
 from kraftsim.core.raft.voter_set import Address, Endpoints
-from kraftsim.events.raft import LaterEpochAnswered
+from kraftsim.events.raft import LaterEpochAnswered, OtherClusterAnswered
 from protocol.errors import ErrorCode
 
 NO_LEADER = -1
@@ -57,9 +57,17 @@ def leader_endpoints(quorum: Quorum, leader_id: int, nodes: Iterable[_Endpoint])
     return {}
 
 
+def note_other_cluster(quorum: Quorum, node_id: int, error_code: int) -> None:
+    """Emit an event when a node refuses the cluster id of this replica for the first time."""
+    if error_code == ErrorCode.INCONSISTENT_CLUSTER_ID and quorum.is_first_refusal_by(node_id):
+        own_id = quorum.cluster_id
+        quorum.note(OtherClusterAnswered(asked_node_id=node_id, own_cluster_id=own_id, error_code=error_code))
+
+
 def is_settled_by_epoch(quorum: Quorum, node_id: int, answer: EpochAnswer, now_ms: int) -> bool:
     """Follow what an answer says of the epoch, and tell whether that was all there is in it. Raises FatalQuorumError for what cannot be."""
     if answer.error in PASSING_ERRORS:
+        note_other_cluster(quorum, node_id, answer.error)
         quorum.peers.back_off(node_id, now_ms)
         return True
     if answer.leader_epoch < quorum.epoch or answer.error is ErrorCode.UNKNOWN_LEADER_EPOCH:

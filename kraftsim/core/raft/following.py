@@ -5,7 +5,7 @@ Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft.KafkaRaftClient (pollFo
 
 from kraftsim.core.raft import elections, fetch_messages, messages
 from kraftsim.core.raft.effects import FinishSnapshot, Flush, Truncate, WriteFetched, WriteSnapshotPiece
-from kraftsim.core.raft.epoch_answers import is_settled_by_epoch
+from kraftsim.core.raft.epoch_answers import is_settled_by_epoch, note_other_cluster
 from kraftsim.core.raft.quorum import FatalQuorumError, Quorum
 from kraftsim.core.raft.raft_log import Diverging, SnapshotId
 from kraftsim.core.raft.roles import NEVER, Follower, SnapshotFetch
@@ -48,7 +48,7 @@ def poll_bootstrap(quorum: Quorum, now_ms: int) -> int:
     if chosen is None:
         ready = [ready_ms for node_id in addresses if (ready_ms := quorum.peers.ready_at_ms(node_id)) is not None]
         return min(ready, default=NEVER)
-    quorum.effects.append(quorum.peers.send(chosen, addresses[chosen], fetch_messages.fetch_request(quorum), quorum.epoch))
+    quorum.effects.append(quorum.peers.send(chosen, addresses[chosen], fetch_messages.fetch_request(quorum)))
     return NEVER
 
 
@@ -65,6 +65,7 @@ def on_fetch_response(quorum: Quorum, node_id: int, request: Message, response: 
     """Take in what the leader says. Raises FatalQuorumError where it contradicts what is committed here."""
     answer = fetch_messages.fetch_answer(quorum, response)
     if answer is None:
+        note_other_cluster(quorum, node_id, response.error_code)
         quorum.peers.back_off(node_id, now_ms)
         return
     if is_settled_by_epoch(quorum, node_id, answer, now_ms):
@@ -181,7 +182,7 @@ def _fetch_from_leader(quorum: Quorum, role: Follower, now_ms: int) -> None:
         body = messages.update_voter_request(quorum, _own_kraft_versions(quorum))
     else:
         body = fetch_messages.fetch_request(quorum)
-    quorum.effects.append(quorum.peers.send(role.leader_id, address, body, quorum.epoch))
+    quorum.effects.append(quorum.peers.send(role.leader_id, address, body))
 
 
 def _should_update_voter(quorum: Quorum, role: Follower, now_ms: int) -> bool:

@@ -22,7 +22,7 @@ class Peers:
     def __init__(self, retry_backoff_ms: int) -> None:
         self._retry_backoff_ms = retry_backoff_ms
         self._peers: dict[int, _Peer] = {}
-        self._asked: dict[int, tuple[int, Message, int]] = {}
+        self._asked: dict[int, tuple[int, Message]] = {}
         self._next_number = 0
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
@@ -42,36 +42,36 @@ class Peers:
             return 0
         return None if peer.in_flight is not None else peer.backs_off_until_ms
 
-    def send(self, node_id: int, address: Address, body: Message, epoch: int) -> Send:
-        """Make a request out; `epoch` comes back with the answer, so that one of a former epoch is known as such."""
+    def send(self, node_id: int, address: Address, body: Message) -> Send:
+        """Make a request out. The caller has asked `is_ready` before."""
         peer = self._peers.get(node_id) or self._new_peer(node_id)
         assert peer.in_flight is None, f"node {node_id} is asked already"
         self._next_number += 1
         peer.in_flight = self._next_number
-        self._asked[self._next_number] = (node_id, body, epoch)
+        self._asked[self._next_number] = (node_id, body)
         return Send(self._next_number, node_id, address, body)
 
     def is_expected(self, number: int) -> bool:
-        """Tell whether an answer is awaited still: not if the replica has changed its role since it asked, and may ask again."""
+        """Tell whether an answer is awaited still: not after `forget_all`, with which every epoch and every role begins."""
         peer = self._peers.get(self._asked[number][0])
         return peer is not None and peer.in_flight == number
 
-    def take(self, number: int, *, failed_at_ms: int | None = None) -> tuple[int, Message, int]:
-        """Return (node, request, epoch) of a request that has its outcome."""
-        node_id, body, epoch = self._asked.pop(number)
+    def take(self, number: int, *, failed_at_ms: int | None = None) -> tuple[int, Message]:
+        """Return (node, request) of a request that has its outcome."""
+        node_id, body = self._asked.pop(number)
         peer = self._peers.get(node_id) or self._new_peer(node_id)
         if peer.in_flight == number:
             peer.in_flight = None
             if failed_at_ms is not None:
                 peer.backs_off_until_ms = failed_at_ms + self._retry_backoff_ms
-        return node_id, body, epoch
+        return node_id, body
 
     def back_off(self, node_id: int, now_ms: int) -> None:
         """Leave a node alone for a moment: its answer was of no use."""
         (self._peers.get(node_id) or self._new_peer(node_id)).backs_off_until_ms = now_ms + self._retry_backoff_ms
 
     def forget_all(self) -> None:
-        """Begin anew in another role: what is still under way is not waited for any more, and nobody is backed off from."""
+        """Begin another role or epoch: what is still under way is not waited for any more, and no peer is backed off from."""
         self._peers.clear()
 
     def is_awaiting_any(self) -> bool:

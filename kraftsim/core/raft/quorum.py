@@ -78,6 +78,16 @@ class Quorum:
         self.is_stopping = False
         self._leadership = leadership
         self._told_leader: tuple[int, int | None] = (0, None)
+        self._nodes_of_other_clusters: set[int] = set()
+
+    def is_first_refusal_by(self, node_id: int) -> bool:
+        """Record that a node belongs to another cluster; False if that was known.
+
+        A replica repeats its request every retry backoff: the operator needs one line, not 50 per second.
+        """
+        is_first = node_id not in self._nodes_of_other_clusters
+        self._nodes_of_other_clusters.add(node_id)
+        return is_first
 
     # Looking ------------------------------------------------------------------------------------------------------------------------------------
 
@@ -212,7 +222,7 @@ class Quorum:
         """Ask another voter; it must be ready."""
         address = self.address_in(voter.endpoints)
         assert address is not None, f"nobody says where voter {voter.key.id} is"
-        self.effects.append(self.peers.send(voter.key.id, address, body, self.epoch))
+        self.effects.append(self.peers.send(voter.key.id, address, body))
 
     def address_in(self, endpoints: Endpoints) -> Address | None:
         """Return where replicas meet among several addresses: the listener of that name, else the first."""

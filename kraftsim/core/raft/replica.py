@@ -14,6 +14,7 @@ from kraftsim.core.raft.voter_changes import VoterChanges
 from kraftsim.core.raft.voter_set import VoterSet
 from protocol.disk.quorum_state import QuorumState
 from protocol.messages.k01_fetch import FetchResponse
+from protocol.messages.k18_api_versions import ApiVersionsResponse
 from protocol.messages.k52_vote import VoteRequest, VoteResponse
 from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
@@ -104,14 +105,12 @@ class RaftReplica:
     def on_response(self, number: int, response: Message, now_ms: int) -> None:
         """Take the answer to a `Send`; as in Kafka's RequestManager one that is not expected any more is no answer."""
         is_expected = self.quorum.peers.is_expected(number)
-        node_id, request, epoch = self.quorum.peers.take(number)
+        node_id, request = self.quorum.peers.take(number)
         if self.changes.is_waiting_for(number):
             self.changes.on_voter_answered(number, response, now_ms)
             return
-        if epoch != self.quorum.epoch:
-            return  # of a former epoch: whoever answered says the same again
         if not is_expected:
-            return  # of a former role: what it is compared with is not the log of then, nor the election
+            return  # asked in a former epoch or role: the log and the election have changed since
         quorum = self.quorum
         match response:
             case FetchResponse():
@@ -126,12 +125,14 @@ class RaftReplica:
                 following.on_fetch_snapshot_response(quorum, node_id, response, now_ms)
             case UpdateRaftVoterResponse():
                 following.on_update_voter_response(quorum, node_id, response, now_ms)
+            case ApiVersionsResponse():
+                pass  # the addition that asked the new voter has timed out
             case _:
                 raise AssertionError(f"{type(response).__name__} answers nothing that a replica asks")
 
     def on_failure(self, number: int, now_ms: int, *, is_unsupported: bool = False) -> None:
         """Take note that a `Send` has no answer: no connection, a time-out, or a peer that does not know the request (`is_unsupported`)."""
-        node_id, request, _ = self.quorum.peers.take(number, failed_at_ms=now_ms)
+        node_id, request = self.quorum.peers.take(number, failed_at_ms=now_ms)
         if self.changes.is_waiting_for(number):
             self.changes.on_voter_failed(number, now_ms)
         elif isinstance(request, EndQuorumEpochRequest) and isinstance(self.quorum.role, Resigned):

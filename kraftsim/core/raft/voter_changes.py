@@ -82,7 +82,7 @@ class VoterChanges:
         if refused is not None:
             self._quorum.effects.append(Reply(ticket, AddRaftVoterResponse(error_code=refused[0], error_message=refused[1])))
             return
-        send = self._quorum.peers.send(voter.key.id, voter.endpoints[self._quorum.listener], ApiVersionsRequest(), self._quorum.epoch)
+        send = self._quorum.peers.send(voter.key.id, voter.endpoints[self._quorum.listener], ApiVersionsRequest())
         self._addition = _Addition(
             voter=voter, ticket=ticket, until_ms=now_ms + request.timeout_ms, asked=send.number, acks_at_append=not request.ack_when_committed
         )

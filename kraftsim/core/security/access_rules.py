@@ -11,12 +11,17 @@ from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.security.authorizer import CLUSTER_NAME, WILDCARD, Rule
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.errors import ErrorCode
-from protocol.messages.k30_create_acls import AclCreation
+from protocol.messages.k29_describe_acls import DescribeAclsRequest
+from protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from protocol.messages.k31_delete_acls import DeleteAclsRequest
 from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
 from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
 
 FilterResult: TypeAlias = "Refusal | list[Rule]"
-PATTERNS: Final = (AclPatternType.LITERAL, AclPatternType.PREFIXED)
+RESOURCE_TYPES: Final = frozenset(map(int, AclResourceType)) - {0}
+PATTERN_TYPES: Final = frozenset(map(int, AclPatternType)) - {0}
+OPERATIONS: Final = frozenset(map(int, AclOperation)) - {0}
+PERMISSIONS: Final = frozenset(map(int, AclPermissionType)) - {0}
 OF_FILTERS: Final = (0, 1)
 """UNKNOWN and ANY, in all four enumerations."""
 
@@ -63,7 +68,7 @@ def holds_filters(creations: Sequence[AclCreation]) -> bool:
     """Tell whether one of the rules says what only filters can: Kafka fails on the whole request then."""
     return any(
         each.resource_type in OF_FILTERS
-        or each.resource_pattern_type not in PATTERNS
+        or each.resource_pattern_type in (*OF_FILTERS, AclPatternType.MATCH)
         or each.operation in OF_FILTERS
         or each.permission_type in OF_FILTERS
         for each in creations
@@ -117,13 +122,34 @@ def _refuse(creation: AclCreation) -> Refusal | None:
         return _invalid(
             f"Could not parse principal from `{creation.principal}` (no colon is present separating the principal type from the principal name)"
         )
+    return _refuse_unknown(creation)
+
+
+def _refuse_unknown(creation: AclCreation) -> Refusal | None:
+    """Refuse numbers that no enumeration has: Kafka reads them as UNKNOWN, and an authorizer could not judge by them."""
+    for what, value, known in (
+        ("resourceType", creation.resource_type, RESOURCE_TYPES),
+        ("patternType", creation.resource_pattern_type, PATTERN_TYPES),
+        ("operation", creation.operation, OPERATIONS),
+        ("permissionType", creation.permission_type, PERMISSIONS),
+    ):
+        if value not in known:
+            return _invalid(f"Invalid {what} UNKNOWN")
     return None
 
 
+def holds_unknown(body: DescribeAclsRequest | CreateAclsRequest | DeleteAclsRequest) -> bool:
+    """Tell whether a request says UNKNOWN (0) in an enumeration: Kafka does not parse it, and closes the connection."""
+    if isinstance(body, CreateAclsRequest):
+        return any(0 in (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type) for each in body.creations)
+    filters = body.filters if isinstance(body, DeleteAclsRequest) else [body]
+    return any(0 in (each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type) for each in filters)
+
+
 def _refuse_filter(asked: Filter) -> Refusal | None:
-    if 0 in (asked.resource_type_filter, asked.pattern_type_filter):
+    if asked.resource_type_filter not in RESOURCE_TYPES or asked.pattern_type_filter not in PATTERN_TYPES:
         return _invalid("Unknown patternFilter.")
-    return _invalid("Unknown entryFilter.") if 0 in (asked.operation, asked.permission_type) else None
+    return _invalid("Unknown entryFilter.") if asked.operation not in OPERATIONS or asked.permission_type not in PERMISSIONS else None
 
 
 def _invalid(why: str) -> Refusal:

@@ -5,7 +5,7 @@ imply another (who may read may describe), DENY never does. Super users may do e
 Source: KIP-11, KIP-290, KIP-679, KIP-801, org.apache.kafka.metadata.authorizer.StandardAuthorizerData, Authorizer.authorizeByResourceType.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraftsim.core.metadata.registries import Registries
@@ -24,6 +24,23 @@ IMPLY: Final = {
     int(AclOperation.DESCRIBE_CONFIGS): frozenset((int(AclOperation.DESCRIBE_CONFIGS), int(AclOperation.ALTER_CONFIGS))),
 }
 """Operation -> the operations whose ALLOW implies it, itself included."""
+VERDICTS_MAX: Final = 65_536
+"""Cached verdicts of one authorizer. Clients choose the names, so without a bound a client could fill the memory."""
+
+
+class Verdicts(dict[str, bool]):
+    """Name of a resource -> whether one principal may do one thing to it; evaluated when first asked for. Valid until rules change."""
+
+    def __init__(self, evaluate: Callable[[str], bool], has_room: Callable[[], bool]) -> None:
+        super().__init__()
+        self._evaluate = evaluate
+        self._has_room = has_room
+
+    def __missing__(self, name: str) -> bool:
+        verdict = self._evaluate(name)
+        if self._has_room():
+            self[name] = verdict
+        return verdict
 
 
 class Authorizer:
@@ -37,18 +54,52 @@ class Authorizer:
         self._literal: dict[tuple[int, str], list[Rule]] = {}
         self._prefixed: dict[tuple[int, str], list[Rule]] = {}
         self._prefix_sizes: dict[int, list[int]] = {}
+        self._verdicts: dict[tuple[str, str, int, int], Verdicts] = {}
+        self._verdict_count = 0
+
+    def is_super_user(self, principal: Principal) -> bool:
+        """Tell whether a principal may do everything."""
+        return str(principal) in self._super_users
 
     def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
         """Tell whether somebody may do something to a resource."""
         who = str(principal)
-        if who in self._super_users:
-            return True
+        return who in self._super_users or self._verdicts_of(who, host, int(operation), int(resource))[name]
+
+    def verdicts(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType) -> Mapping[str, bool]:
+        """Return name -> verdict for a principal that is no super user. Valid for the present request only: rules change."""
+        return self._verdicts_of(str(principal), host, int(operation), int(resource))
+
+    def _verdicts_of(self, who: str, host: str, operation: int, resource: int) -> Verdicts:
         self._refresh()
+        key = who, host, operation, resource
+        found = self._verdicts.get(key)
+        if found is None:
+            found = Verdicts(lambda name: self._evaluate(who, host, operation, resource, name), self._has_room)
+            if self._has_room():
+                self._verdicts[key] = found
+        return found
+
+    def _has_room(self) -> bool:
+        """Count one more cached verdict; when the cache is full, begin again with an empty one."""
+        if self._verdict_count >= VERDICTS_MAX:
+            self._forget_verdicts()
+            return False
+        self._verdict_count += 1
+        return True
+
+    def _forget_verdicts(self) -> None:
+        for verdicts in self._verdicts.values():
+            verdicts.clear()
+        self._verdicts.clear()
+        self._verdict_count = 0
+
+    def _evaluate(self, who: str, host: str, operation: int, resource: int, name: str) -> bool:
         is_ruled = is_allowed = False
-        for rules in self._rules_about(int(resource), name):
+        for rules in self._rules_about(resource, name):
             is_ruled = True
             for rule in rules:
-                if not _fits(rule, who, host, int(operation)):
+                if not _fits(rule, who, host, operation):
                     continue
                 if rule.permission_type == AclPermissionType.DENY:
                     return False
@@ -83,6 +134,7 @@ class Authorizer:
         if self._seen is not None and self._seen[0] is registries and self._seen[1] == registries.rule_changes:
             return
         self._seen = (registries, registries.rule_changes)
+        self._forget_verdicts()
         self._literal, self._prefixed, sizes = {}, {}, set[tuple[int, int]]()
         for rule in registries.access_rules.records():
             if rule.pattern_type == AclPatternType.PREFIXED:

@@ -1,4 +1,6 @@
-"""How long a producer must be silent for an empty snapshot to make it unknown: the arithmetic of the proposal, played with the rules themselves.
+"""How long a producer must be silent for an empty snapshot to make it unknown: the arithmetic of the proposal.
+
+The outcome of a failover follows from a comparison of times; tests/tiered_storage/test_window.py holds it against brokers that fail over.
 
 Segments roll as `SegmentList` says, producers expire as `ProducerStateManager` says. A leader keeps some closed segments here; the segment before
 them was written before 2.8, and behind it a follower begins with an empty snapshot, reads on, and leads after a failover. A producer that has not
@@ -48,7 +50,7 @@ def roll_ms(setting: Setting) -> float:
 
 
 def is_appended_twice(setting: Setting, silence_ms: float, since_boundary_ms: float) -> bool:
-    """Play one failover: tell whether the old leader knows a producer that was silent for so long, and the new one does not."""
+    """Tell, of one failover, whether the old leader knows a producer that was silent for so long, and the new one does not."""
     now_ms = int(setting.expiration_ms + silence_ms + since_boundary_ms)
     wrote_ms = int(now_ms - silence_ms)
     leader = ProducerStateManager(ProducerStatePolicy(expiration_ms=setting.expiration_ms))

@@ -81,7 +81,8 @@ class TransactionEntry:
     def marked(self, partitions: Collection[TopicPartition]) -> None:
         """The markers of some partitions are written, or need not be: nobody waits for them any more."""
         assert self.facts.state in PREPARED, f"{self.transactional_id}: a marker is written in {self.facts.state.label}"
-        self.take(replace(self.facts, partitions=tuple(each for each in self.facts.partitions if each not in partitions)))
+        gone = frozenset(partitions)
+        self.take(replace(self.facts, partitions=tuple(each for each in self.facts.partitions if each not in gone)))
 
 
 def first_facts(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionFacts:

@@ -33,7 +33,7 @@ from kraftsim.node.broker.tiered_storage.tiered_storage import TieredStorage
 from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kraftsim.node.call import Handler
-from kraftsim.node.config import ANNOUNCED_WINDOW, BY_API_VERSIONS, NodeConfig
+from kraftsim.node.config import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PRODUCE, NodeConfig
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
@@ -42,7 +42,7 @@ from kraftsim.node.listeners import Listeners
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.parts import Parts
 from kraftsim.node.purgatory import Purgatory
-from kraftsim.node.security.broker_guards import BROKER_GUARDS
+from kraftsim.node.security.acl_requests import parsing_rules
 from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
@@ -85,11 +85,12 @@ class Broker:
         self._keep_partitions()
         self._coordinate()
         self.quotas = ClientQuotas(config, world.clock)
-        self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, guarded(self.shell, BROKER_GUARDS, broker_handlers())))
+        self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, parsing_rules(guarded(self.shell, self.source.guards, broker_handlers()))))
         self.offer = ApiOffer(self.source.apis, [handler.key for handler in self._handlers], self.source.supported_features)
         self.offer.is_migration_ready = config.is_migrating
-        if config.producer_state == ANNOUNCED_WINDOW and config.window_carrier == BY_API_VERSIONS:
-            self.offer.announce(config.max_in_flight_sequence_number_per_connection)
+        if config.producer_state == ANNOUNCED_WINDOW and config.window_carrier != BY_PRODUCE:
+            window = config.max_in_flight_sequence_number_per_connection
+            self.offer.announce(window if config.window_carrier == BY_API_VERSIONS else None)
         self._listeners = Listeners(self.shell)
 
     def _make_source(self) -> MetadataSource:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
 from kraftsim.core.quotas.windowed_rate import WindowedRate
@@ -142,7 +142,7 @@ def _later(inner: Deferred, change: Callable[[Answer], Answer]) -> Deferred:
 
     def give() -> None:
         assert inner.answer is not None, "a completed answer calls"
-        outer.complete(change(inner.answer))
+        outer.complete_with(lambda: change(cast(Answer, inner.answer)))
 
     if inner.answer is not None:
         give()

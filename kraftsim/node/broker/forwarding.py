@@ -32,7 +32,7 @@ class Forwarding:
 
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
         """Complete `later` with the controller's answer to the request of `call`, or with `refuse(call, error)` if there is none."""
-        self._channel.send(_envelope(call), lambda answer: later.complete(_unwrapped(call, answer, refuse)))
+        self._channel.send(_envelope(call), lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse)))
 
 
 def _envelope(call: Call) -> EnvelopeRequest:

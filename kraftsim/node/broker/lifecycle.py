@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from kraftsim.events.metadata import BrokerEpochReceived
-from kraftsim.events.nodes import NodeReady
+from kraftsim.events.nodes import FencedByController, NodeReady, UnfencedByController
 from kraftsim.node.broker.registration import Registration
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.shell import NodeShell
@@ -74,6 +74,7 @@ class Lifecycle:
         self._is_ready_to_unfence = False
         self._failure_count = 0
         self._asked_to_stop_before = False
+        self._was_unfenced = self._was_fenced_again = False
         self._wake = asyncio.Event()
         self._must_register_again = False
         self._offline_directories: dict[bytes, None] = {}
@@ -125,6 +126,16 @@ class Lifecycle:
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._wake.set()
         return True
+
+    def observe_fencing(self, is_fenced: bool) -> None:
+        """Take what the metadata log says of this broker; emit an event if it is fenced while it runs, or unfenced again."""
+        if not is_fenced:
+            if self._was_fenced_again:
+                self._shell.world.note(UnfencedByController(broker_epoch=self.broker_epoch))
+            self._was_unfenced, self._was_fenced_again = True, False
+        elif self._was_unfenced and not self._was_fenced_again and self.state is BrokerState.RUNNING:
+            self._was_fenced_again = True
+            self._shell.world.note(FencedByController(broker_epoch=self.broker_epoch))
 
     async def _register(self) -> None:
         timeout_ms = self._registration_timeout_ms()

@@ -18,17 +18,22 @@ from protocol.metadata.registry import parse_record
 
 NOTHING_PUBLISHED = -1
 Publish = Callable[[MetadataImage, ImageChanges], Awaitable[None]]
+OnBatch = Callable[[MetadataImage], None]
 OnLeader = Callable[[VoterNode | None], None]
 
 
 class MetadataPublisher:
-    """Listens to the broker's replica of the log. `publish` is awaited with each image that changed, `on_leader` called when somebody else leads."""
+    """Listens to the broker's replica of the log. `publish` is awaited with each image that changed, `on_leader` called when somebody else leads,
+    `on_batch` after each batch of committed records."""
 
-    def __init__(self, world: World, new_image: Callable[[], MetadataImage], publish: Publish, on_leader: OnLeader) -> None:
+    def __init__(
+        self, world: World, new_image: Callable[[], MetadataImage], publish: Publish, on_leader: OnLeader, on_batch: OnBatch = lambda image: None
+    ) -> None:
         self._world = world
         self._new_image = new_image
         self._publish = publish
         self._on_leader = on_leader
+        self._on_batch = on_batch
         self.image = new_image()
         self.published_offset = NOTHING_PUBLISHED
         """The last offset that the broker acts by."""
@@ -43,6 +48,7 @@ class MetadataPublisher:
             for record in batch.records():
                 assert record.value is not None, "a metadata record has a value"
                 image.replay(parse_record(record.value), record.offset)
+            self._on_batch(image)
         if image.has_changes:
             await self._world.breathe("in the image, and not acted by")
             await self._publish(image, image.take_changes())

@@ -6,7 +6,7 @@ Source: kafka.server.{BrokerServer, KafkaServer}.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
 from kraftsim.node.broker.cluster_features import ClusterFeatures
@@ -20,7 +20,11 @@ from kraftsim.node.broker.topic_creation import TopicCreation
 from kraftsim.node.call import Call, Deferred
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
+from kraftsim.node.security.rights import GuardTable
 from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
 
 NO_CONTROLLER = -1
 
@@ -45,6 +49,8 @@ class MetadataSource(Protocol):
     features: ClusterFeatures
     partitions: type[Partitions]
     replication: type[Replication]
+    guards: "GuardTable[Broker]"
+    """Which right each API needs, where the broker has an authorizer."""
 
     @property
     def image(self) -> MetadataImage:

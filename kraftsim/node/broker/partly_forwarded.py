@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftsim.node.broker.forwarding import Refuse
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, NoAnswer
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, NoAnswer
 from protocol.requests import decode_response_body
 from protocol.schema import Message
 
@@ -23,14 +23,14 @@ def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Calla
     asked.body = rest
     later, inner = Deferred(), Deferred()
 
-    def pass_on() -> None:
+    def joined() -> Answer:
         answer = inner.answer
         assert answer is not None and not isinstance(answer, NoAnswer), "the controller's answer woke this"
         if isinstance(answer, Encoded):
             answer = decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest)
-        later.complete(answer if isinstance(answer, Closing) else join(answer))
+        return answer if isinstance(answer, Closing | Failed) else join(answer)
 
-    inner.attach(pass_on)
+    inner.attach(lambda: later.complete_with(joined))
     later.when_abandoned(inner.abandon)
     broker.forwarding.forward(asked, inner, refuse)
     return later

@@ -27,6 +27,8 @@ from kraftsim.node.broker.topic_creation import TopicCreation
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.raft.raft_node import RaftNode
+from kraftsim.node.security.broker_guards import BROKER_TABLE
+from kraftsim.node.security.rights import GuardTable
 from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class QuorumSource:
 
     partitions: type[Partitions] = Partitions
     replication: type[Replication] = Replication
+    guards: "GuardTable[Broker]" = BROKER_TABLE
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
@@ -51,7 +54,7 @@ class QuorumSource:
         self.controller_versions: Mapping[int, VersionRange] = spoken_versions(broker.parts.release.controller_apis)
         self.active_controller = ActiveController()
         self.features = ClusterFeatures(lambda: self.image, self._quorum_level)
-        self._metadata = MetadataPublisher(broker.world, broker.parts.metadata_image, broker.publish, self._on_leader)
+        self._metadata = MetadataPublisher(broker.world, broker.parts.metadata_image, broker.publish, self._on_leader, self._observe_fencing)
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None
         self._heartbeats = heartbeat_channel(broker, self.active_controller, self.controller_versions)
@@ -156,6 +159,12 @@ class QuorumSource:
             return
         if image.metadata_level.has_directories and not own.directories and (changes.features or own.broker_id in changes.brokers):
             self._lifecycle.register_again()
+
+    def _observe_fencing(self, image: MetadataImage) -> None:
+        """Look at each batch: the one that fences a broker may be published together with the one that unfences it."""
+        own = image.broker(self._shell.config.node_id)
+        if self._lifecycle is not None and own is not None and own.incarnation_id == self._broker.incarnation_id:
+            self._lifecycle.observe_fencing(own.fenced)
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """Tell the controller that what lies in a directory is to be led by others."""

@@ -6,8 +6,8 @@ Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynon
 from dataclasses import dataclass, field, replace
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
-from kraftsim.core.metadata.config_changes import config_tables
 from kraftsim.core.metadata.config_control import ALL_BROKERS
+from kraftsim.core.metadata.config_releases import config_tables
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.cleaning import CleaningRules

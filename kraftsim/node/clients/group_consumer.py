@@ -117,6 +117,11 @@ class GroupConsumerClient:
         """What the member reads."""
         return self._rules.assigned
 
+    @property
+    def assigned_version(self) -> int:
+        """Of the last assignment, where members probe versions (KIP-268); 0: of none."""
+        return self._rules.assigned_version
+
     async def start(self) -> None:
         """Subscribe; the group is joined beside what the application does."""
         self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))

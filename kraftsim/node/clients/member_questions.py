@@ -4,7 +4,8 @@ Source: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, Consum
 """
 
 from collections.abc import Iterable
-from typing import assert_never
+from struct import Struct
+from typing import Final, assert_never
 
 from kraftsim.core.clients.assignors import Subscriber
 from kraftsim.core.clients.membership_steps import (
@@ -20,6 +21,7 @@ from kraftsim.core.clients.membership_steps import (
     Synced,
 )
 from kraftsim.core.clients.producer_steps import TopicPartition
+from kraftsim.core.clients.version_probing import Versions
 from kraftsim.node.clients.cluster_connections import error_of
 from protocol.consumer_protocol import (
     AssignedPartitions,
@@ -38,6 +40,7 @@ from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestA
 from protocol.schema import Message
 
 PROTOCOL_TYPE = "consumer"
+VERSIONS: Final = Struct(">ii")
 FIRST_LEAVE_OF_SEVERAL = 3
 JOIN_GRACE_MS = 5000
 """How much longer than a rebalance may take an answer to JoinGroup is waited for."""
@@ -56,7 +59,7 @@ def request_of_member(question: MemberQuestion, settings: GroupSettings, leave_v
                 protocol_type=PROTOCOL_TYPE,
                 protocols=[JoinGroupRequestProtocol(name=settings.assignor, metadata=_subscription(question, settings))],
             )
-        case Sync(member_id=member_id, generation_id=generation_id, protocol=protocol, assignment=assignment):
+        case Sync(member_id=member_id, generation_id=generation_id, protocol=protocol, assignment=assignment, versions=versions):
             return SyncGroupRequest(
                 group_id=settings.group_id,
                 generation_id=generation_id,
@@ -65,7 +68,8 @@ def request_of_member(question: MemberQuestion, settings: GroupSettings, leave_v
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=protocol,
                 assignments=[
-                    SyncGroupRequestAssignment(member_id=each, assignment=_assignment(partitions)) for each, partitions in assignment.items()
+                    SyncGroupRequestAssignment(member_id=each, assignment=_assignment(partitions, versions))
+                    for each, partitions in assignment.items()
                 ],
             )
         case Beat(member_id=member_id, generation_id=generation_id):
@@ -96,7 +100,8 @@ def answered_to_member(answer: Message) -> Joined | Synced | Beaten | Left:
                 members=members,
             )
         case SyncGroupResponse():
-            return Synced(error_code=error_of(answer.error_code), partitions=_partitions(answer.assignment))
+            partitions, versions = _given(answer.assignment)
+            return Synced(error_code=error_of(answer.error_code), partitions=partitions, versions=versions)
         case HeartbeatResponse():
             return Beaten(error_of(answer.error_code))
         case LeaveGroupResponse():
@@ -107,26 +112,43 @@ def answered_to_member(answer: Message) -> Joined | Synced | Beaten | Left:
 def _subscription(question: Join, settings: GroupSettings) -> bytes:
     owned = [OwnedPartitions(topic=topic, partitions=indexes) for topic, indexes in by_topic(question.owned).items()]
     return build_subscription(
-        ConsumerProtocolSubscription(topics=list(settings.topics), owned_partitions=owned, generation_id=question.generation_id)
+        ConsumerProtocolSubscription(
+            topics=list(settings.topics),
+            user_data=_user_data(question.versions),
+            owned_partitions=owned,
+            generation_id=question.generation_id,
+        )
     )
 
 
 def _subscriber(member_id: str, metadata: bytes) -> Subscriber:
     found = parse_subscription(metadata)
     owned = tuple(TopicPartition(each.topic, index) for each in found.owned_partitions for index in each.partitions)
-    return Subscriber(member_id=member_id, topics=tuple(found.topics), owned=owned, owned_generation_id=found.generation_id)
+    return Subscriber(
+        member_id=member_id, topics=tuple(found.topics), owned=owned, owned_generation_id=found.generation_id, versions=_versions(found.user_data)
+    )
 
 
-def _assignment(partitions: Iterable[TopicPartition]) -> bytes:
+def _assignment(partitions: Iterable[TopicPartition], versions: Versions | None) -> bytes:
     assigned = [AssignedPartitions(topic=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()]
-    return build_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned))
+    return build_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=_user_data(versions)))
 
 
-def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+def _given(assignment: bytes) -> tuple[tuple[TopicPartition, ...], Versions | None]:
     if not assignment:
-        return ()
+        return (), None
     found = parse_assignment(assignment)
-    return tuple(sorted(TopicPartition(each.topic, index) for each in found.assigned_partitions for index in each.partitions))
+    partitions = sorted(TopicPartition(each.topic, index) for each in found.assigned_partitions for index in each.partitions)
+    return tuple(partitions), _versions(found.user_data)
+
+
+def _user_data(versions: Versions | None) -> bytes | None:
+    """Return what comes first in the user data of Kafka Streams since version 3: two int32 (SubscriptionInfo, AssignmentInfo)."""
+    return None if versions is None else VERSIONS.pack(*versions)
+
+
+def _versions(user_data: bytes | None) -> Versions | None:
+    return None if user_data is None or len(user_data) < VERSIONS.size else Versions(*VERSIONS.unpack_from(user_data))
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

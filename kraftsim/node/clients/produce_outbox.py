@@ -57,6 +57,8 @@ class ProduceOutbox:
         self._transactional_id = transactional_id
         self._on_window = on_window
         """Hears after each answer which window the broker announces (KIP-758)."""
+        self.window_at_start: int | None = None
+        """The window that the answer to InitProducerId announced: it holds for each leader that has one and does not say how large."""
         self._waiting: dict[int, deque[tuple[SendProduce, bool]]] = {}
         self.is_closed = False
         self._heard: dict[int, PeerConnection] = {}
@@ -87,14 +89,20 @@ class ProduceOutbox:
 
     def _hear_offer(self, broker_id: int, connection: PeerConnection) -> None:
         """Tell what a connection's offer says of windows, once, and when the present step is over."""
-        if self._on_window is None or connection.announced_window is None or self._heard.get(broker_id) is connection:
+        if self._on_window is None or self._window_of(connection) is None or self._heard.get(broker_id) is connection:
             return
         self._heard[broker_id] = connection
         asyncio.get_running_loop().call_soon(self._tell_window, broker_id, connection)
 
+    def _window_of(self, connection: PeerConnection) -> int | None:
+        """Return the window of a leader as far as it is known without an answer to Produce."""
+        if connection.announced_window is not None:
+            return connection.announced_window
+        return self.window_at_start if connection.has_window else None
+
     def _tell_window(self, broker_id: int, connection: PeerConnection) -> None:
         if self._on_window is not None and not self.is_closed and connection.is_open:
-            self._on_window(broker_id, connection.announced_window)
+            self._on_window(broker_id, self._window_of(connection))
 
     def _send(self, connection: PeerConnection, request: SendProduce, is_implicit: bool) -> None:
         self._hear_offer(request.broker_id, connection)
@@ -108,7 +116,7 @@ class ProduceOutbox:
                 assert isinstance(answer, ProduceResponse), "Produce was asked"
                 if self._on_window is not None:
                     told = announced_window(getattr(answer, "_tags", None))
-                    self._on_window(request.broker_id, connection.announced_window if told is None else told)
+                    self._on_window(request.broker_id, self._window_of(connection) if told is None else told)
                 self._settle(ProduceAnswered(request.request_id, _partition_answers(answer)))
 
         try:

@@ -29,12 +29,20 @@ from kraftsim.core.clients.producer_steps import (
     WindowAnnounced,
 )
 from kraftsim.core.clients.windowed_producer import WindowedProducer
-from kraftsim.events.clients import ClientInitialized, ClientStarted, ClientStopped, RecordAcknowledged, RecordFailed, RecordSent
+from kraftsim.events.clients import (
+    ClientInitialized,
+    ClientStarted,
+    ClientStopped,
+    RecordFailed,
+    RecordSent,
+)
+from kraftsim.node.clients.acknowledgements import note_delivered
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections, error_of
 from kraftsim.node.clients.produce_outbox import ProduceOutbox, leaders_of
 from kraftsim.node.clients.step_loop import StepLoop
 from kraftsim.node.tasks import NodeTasks
 from kraftsim.world.interface import World
+from protocol.announced_window import announced_window
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -142,16 +150,8 @@ class ProducerClient:
                 self._world.note(
                     ClientInitialized(client_id=self.client_id, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
                 )
-            case RecordDelivered(record=record, offset=offset):
-                self._world.note(
-                    RecordAcknowledged(
-                        client_id=self.client_id,
-                        topic=record.where.topic,
-                        partition=record.where.partition,
-                        record_key=record.key,
-                        offset=offset,
-                    )
-                )
+            case RecordDelivered():
+                note_delivered(self._world, self.client_id, effect)
             case RecordGivenUp(record=record, error_code=error_code, reason=reason):
                 self._world.note(
                     RecordFailed(
@@ -177,6 +177,7 @@ class ProducerClient:
             return
         assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
         if answer.error_code == ErrorCode.NONE:
+            self._outbox.window_at_start = announced_window(getattr(answer, "_tags", None))
             self._loop.take(ProducerIdArrived(answer.producer_id, answer.producer_epoch))
         else:
             self._loop.take(ProducerIdLost(error_of(answer.error_code)))

@@ -44,7 +44,7 @@ from kraftsim.core.clients.transaction_steps import (
     TransactionSettled,
 )
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
-from kraftsim.events.clients import ClientInitialized, ClientStarted, ClientStopped, RecordAcknowledged, RecordFailed, RecordSent
+from kraftsim.events.clients import ClientInitialized, ClientStarted, ClientStopped, RecordFailed, RecordSent
 from kraftsim.events.transactional_clients import (
     TransactionalIdTaken,
     TransactionBegun,
@@ -54,6 +54,7 @@ from kraftsim.events.transactional_clients import (
     TransactionOffsetAccepted,
     TransactionOffsetSent,
 )
+from kraftsim.node.clients.acknowledgements import note_delivered
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.node.clients.coordinator_questions import answered, api_of, last_version, request_of, takes_member, without_member
 from kraftsim.node.clients.coordinators import find_coordinator
@@ -298,9 +299,8 @@ class TransactionalClient:
                         is_fatal=is_fatal,
                     )
                 )
-            case RecordDelivered(record=record, offset=offset):
-                topic, partition = record.where
-                self._world.note(RecordAcknowledged(client_id=client_id, topic=topic, partition=partition, record_key=record.key, offset=offset))
+            case RecordDelivered():
+                note_delivered(self._world, client_id, effect)
             case RecordGivenUp(record=record, error_code=error_code, reason=reason):
                 topic, partition = record.where
                 self._world.note(

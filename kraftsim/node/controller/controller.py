@@ -41,7 +41,8 @@ from kraftsim.node.raft.quorum_settings import raft_settings
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.node.raft.waiting_fetches import WaitingFetches
-from kraftsim.node.security.controller_guards import CONTROLLER_GUARDS
+from kraftsim.node.security.acl_requests import parsing_rules
+from kraftsim.node.security.controller_guards import CONTROLLER_TABLE
 from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
@@ -78,7 +79,7 @@ class Controller:
         self.mutations = MutationQuotas(config, world.clock, lambda: self.ledger.state.registries)
         self.block_limits = BlockLimits(config, world.clock)
         found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
-        served = guarded(self.shell, CONTROLLER_GUARDS, map(for_active_controller, found))  # whether one may is looked at first
+        served = parsing_rules(guarded(self.shell, CONTROLLER_TABLE, map(for_active_controller, found)))  # whether one may is looked at first
         self._handlers = {handler.key: handler for handler in served}
         self.offer = ApiOffer(parts.release.controller_apis, self._handlers, parts.release.supported_features)
         self.offer.is_migration_ready = config.zookeeper_metadata_migration_enable

@@ -81,9 +81,15 @@ class MetadataLedger:
 
         def give_up() -> None:
             if refuse is not None:
-                later.complete(refuse(ErrorCode.NOT_CONTROLLER))
+                later.complete_with(lambda: refuse(ErrorCode.NOT_CONTROLLER))
 
-        self.write(decision.records, decision.facts, lambda offsets: later.complete(build_answer(offsets)), on_given_up=give_up, is_atomic=is_atomic)
+        self.write(
+            decision.records,
+            decision.facts,
+            lambda offsets: later.complete_with(lambda: build_answer(offsets)),
+            on_given_up=give_up,
+            is_atomic=is_atomic,
+        )
         return later if later.answer is None else later.answer
 
     def write(

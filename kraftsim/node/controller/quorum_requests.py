@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 def ask_quorum(controller: "Controller", call: Call) -> Answer | Deferred:
     """Hand a request to the quorum."""
     later = Deferred()
-    controller.raft.ask(call.body, lambda body: later.complete(fitted_response(body, call.api_version)))
+    controller.raft.ask(call.body, lambda body: later.complete_with(lambda: fitted_response(body, call.api_version)))
     return later if later.answer is None else later.answer

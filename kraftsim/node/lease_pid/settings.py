@@ -8,7 +8,17 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeVar
 
-from kraftsim.core.lease_pid.readings import AnswerToRepeat, AnswerToUnknown, AskedExpiry, CountsFrom, EndsWith, Lookup, NextGeneration, Readings
+from kraftsim.core.lease_pid.readings import (
+    AnswerToRepeat,
+    AnswerToUnknown,
+    AskedExpiry,
+    CountsFrom,
+    EndsWith,
+    Lookup,
+    NextGeneration,
+    Readings,
+    SequenceOfLease,
+)
 from kraftsim.node.config_keys import ConfigError
 
 Address = tuple[str, int]
@@ -17,7 +27,7 @@ KEYS: Final = (
     *("broker.id", "listeners", "zookeeper.connect", "lease.brokers", "lease.topics", "default.replication.factor"),
     *("zookeeper.session.timeout.ms", "replica.lag.time.max.ms", "lease.expire.ms", "lease.ids.per.block", "lease.id.bits"),
     *("lease.snapshot.interval.ms", "lease.lookup", "lease.counts.from", "lease.next.generation", "lease.repeat", "lease.unknown"),
-    *("lease.asked.expiry", "lease.ends.with"),
+    *("lease.asked.expiry", "lease.ends.with", "lease.sequence"),
 )
 
 
@@ -77,6 +87,7 @@ def _readings(given: Mapping[str, str]) -> Readings:
         lookup=_choice(given, "lease.lookup", Lookup, Lookup.REPAIRED_LIST),
         counts_from=_choice(given, "lease.counts.from", CountsFrom, CountsFrom.LAST_SEEN),
         next_generation=_choice(given, "lease.next.generation", NextGeneration, NextGeneration.CONTINUES),
+        sequence_of_lease=_choice(given, "lease.sequence", SequenceOfLease, SequenceOfLease.NEXT),
         repeat=_choice(given, "lease.repeat", AnswerToRepeat, AnswerToRepeat.DUPLICATE),
         unknown=_choice(given, "lease.unknown", AnswerToUnknown, AnswerToUnknown.UNKNOWN),
         asked_expiry=_choice(given, "lease.asked.expiry", AskedExpiry, AskedExpiry.IGNORED),

@@ -7,6 +7,7 @@ Source: KIP-853, org.apache.kafka.metadata.storage.Formatter, kafka-storage form
 from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode, VoterSet
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.identity import check_formattable
 from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.node.raft.snapshot_files import write_format_snapshot
 from kraftsim.world.interface import World
@@ -27,6 +28,7 @@ async def format_if_new(world: World, config: NodeConfig) -> None:
     own = next((each for each in config.initial_controllers if each.voter.node_id == config.node_id), None)
     if own is None:
         return
+    check_formattable(world, config, f"{config.metadata_key}: {config.metadata_directory}")
     await write_format_snapshot(world.disk, first_voters(config), world.clock.wall_ms())
     meta = MetaProperties(cluster_id=config.cluster_id, node_id=config.node_id, directory_id=own.directory_id)
     await world.disk.replace(META_PROPERTIES, build_meta_properties(meta))

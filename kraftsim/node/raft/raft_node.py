@@ -40,10 +40,8 @@ APPLY_BYTES = 256 * 1024
 """So much of the log is handed on at a time; other work of the node comes in between."""
 STOP_MS = 5000
 """How long a leader that stops waits for the others to know.   Source: KafkaRaftClient's shutdown time-out."""
-FAR_MS = 1 << 40
-"""A moment so far away does not come."""
-Ticket = Callable[[Message], None]
-"""What comes with a request: takes the answer."""
+FAR_MS = 1 << 40  # a moment so far away does not come
+Ticket = Callable[[Message], None]  # what comes with a request: takes the answer
 
 
 class RaftNode:
@@ -233,6 +231,8 @@ class RaftNode:
 
     def append(self, batch: bytes, record_count: int, record_kinds: str) -> None:
         """Write the batch that was built for `log_end_offset` in this epoch. Replay it, then call `on_written`. For the active controller."""
+        if self._is_over:
+            raise OSError("this replica has failed")  # the first failure is the one to report
         assert self.is_active and not self._queue, "an active leader has nothing left to do but to lead"
         first_offset = self.replica.append(record_count, record_kinds)
         assert first_offset == self.store.log_end_offset, f"a batch for {first_offset} would stand at {self.store.log_end_offset}"
@@ -257,8 +257,8 @@ class RaftNode:
             self._carry_out_all()
         except OSError as refused:
             self.lose_disk("write", refused)
-        except FatalQuorumError as fatal:
-            self._fail(fatal)
+        except Exception as mistake:  # effects that are left in the queue will never be carried out
+            self._fail(mistake)
         finally:
             self._is_running = False
 
@@ -495,6 +495,6 @@ class RaftNode:
             self._duties.on_lost(f"the metadata log is lost: {refused}", self.high_watermark or 0)
         self._shell.lose_disk(DIRECTORY, operation, refused)
 
-    def _fail(self, fatal: FatalQuorumError) -> None:
+    def _fail(self, fatal: Exception) -> None:
         self._is_over = True
         self._shell.fail(fatal)

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 from kraftsim.node.security import consumer_guards, group_guards, metadata_guards, offset_guards, topic_guards, transaction_guards
 from kraftsim.node.security.config_guards import look_at_descriptions, look_at_own_alterations
+from kraftsim.node.security.exempt import ANY_BROKER, HANDED_ON
 from kraftsim.node.security.marker_guards import look_at_markers
-from kraftsim.node.security.rights import Guard, cluster_guard
+from kraftsim.node.security.rights import Guard, GuardTable, cluster_guard
 from kraftsim.node.security.told_rights import pass_on, telling_rights
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
@@ -30,7 +31,7 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.JOIN_GROUP: group_guards.look_at_group,
     ApiKey.HEARTBEAT: group_guards.look_at_group,
     ApiKey.LEAVE_GROUP: group_guards.look_at_group,
-    ApiKey.SYNC_GROUP: group_guards.look_at_group,
+    ApiKey.SYNC_GROUP: group_guards.look_at_sync,
     ApiKey.DESCRIBE_GROUPS: telling_rights(group_guards.look_at_descriptions),
     ApiKey.LIST_GROUPS: group_guards.look_at_list,
     ApiKey.DELETE_GROUPS: group_guards.look_at_group_deletion,
@@ -60,3 +61,4 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: telling_rights(metadata_guards.look_at_topic_partitions),
     ApiKey.LIST_CONFIG_RESOURCES: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
 }
+BROKER_TABLE: "GuardTable[Broker]" = GuardTable(BROKER_GUARDS, {**ANY_BROKER, **HANDED_ON})

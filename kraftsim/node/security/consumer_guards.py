@@ -7,7 +7,7 @@ import copy
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.security.rights import Asked
+from kraftsim.node.security.rights import Asked, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -24,6 +24,8 @@ def look_at_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
     """A member needs the right to read the group, and to describe the topics that it names."""
     request = asked.call.body
     assert isinstance(request, ConsumerGroupHeartbeatRequest), "dispatch decodes by API key"
+    if not asked.node.groups.serves_consumers:
+        return asked.pass_on()  # UNSUPPORTED_VERSION, whoever asks
     if not asked.may(AclOperation.READ, AclResourceType.GROUP, request.group_id):
         return asked.refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     names = request.subscribed_topic_names or ()
@@ -35,9 +37,10 @@ def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     """Groups that may not be described are refused one by one, and so are those whose members have topics that may not be."""
     request = asked.call.body
     assert isinstance(request, ConsumerGroupDescribeRequest), "dispatch decodes by API key"
-    hidden = [name for name in request.group_ids if not asked.may(AclOperation.DESCRIBE, AclResourceType.GROUP, name)]
+    if not asked.node.groups.serves_consumers:
+        return asked.pass_on()
     rest = copy.copy(request)
-    rest.group_ids = [name for name in request.group_ids if name not in hidden]
+    rest.group_ids, hidden = split(request.group_ids, lambda name: asked.may(AclOperation.DESCRIBE, AclResourceType.GROUP, name))
 
     def add(answer: Message) -> None:
         told = [

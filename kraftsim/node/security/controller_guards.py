@@ -4,85 +4,121 @@ Source: kafka.server.ControllerApis, kafka.server.AclApis.
 """
 
 import copy
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kraftsim.node.call import Answer, Deferred
 from kraftsim.node.security.config_guards import look_at_alterations, look_at_descriptions
-from kraftsim.node.security.rights import Asked, Guard, cluster_guard
+from kraftsim.node.security.exempt import ANY_NODE
+from kraftsim.node.security.rights import Asked, Guard, GuardTable, cluster_guard, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k19_create_topics import CreatableTopicResult, CreateTopicsRequest
-from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopicResult
+from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
+from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest
+from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic, CreatePartitionsTopicResult
+from protocol.schema import Message
 from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
+N = TypeVar("N")
 TOPIC: Final = AclResourceType.TOPIC
 FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 TOPIC_FAILED: Final = "Topic authorization failed."
 FIRST_VERSION_WITH_IDS: Final = 6
+NOT_TOLD: Final = -1
+"""The number of partitions or of replicas of a topic that the client may not describe."""
 
 
-def look_at_new_topics(asked: "Asked[Controller]") -> Answer | Deferred:
-    """Topics are made by those who may make topics of the cluster, or these."""
-    request = asked.call.body
-    assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
-    if asked.may_on_cluster(AclOperation.CREATE):
-        return asked.pass_on()
-    forbidden = [topic.name for topic in request.topics if not asked.may(AclOperation.CREATE, TOPIC, topic.name)]
-    if not forbidden:
-        return asked.pass_on()
-    rest = copy.copy(request)
-    rest.topics = [topic for topic in request.topics if topic.name not in forbidden]
-    rows = [CreatableTopicResult(name=name, error_code=FAILED, error_message="Authorization failed.") for name in dict.fromkeys(forbidden)]
-    return asked.pass_on_rest(rest, lambda answer: answer.topics.extend(rows))
+def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
+    """Return a guard of CreateTopics: topics are made by those who may make topics of the cluster, or these.
+
+    What a new topic is like (settings, numbers, in ZooKeeper mode also its id) needs DESCRIBE_CONFIGS. In ZooKeeper mode
+    the error of that right stands beside the error of a topic that may not be made, too.
+    Source: ControllerApis.createTopics, KafkaApis.handleCreateTopicsRequest (2.4 to 3.9).
+    """
+
+    def look(asked: Asked[N]) -> Answer | Deferred:
+        request = asked.call.body
+        assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
+        allowed, forbidden = request.topics, request.topics[:0]
+        if not asked.may_on_cluster(AclOperation.CREATE):
+            allowed, forbidden = split(request.topics, lambda topic: asked.may(AclOperation.CREATE, TOPIC, topic.name))
+        hidden = {topic.name for topic in request.topics if not asked.may(AclOperation.DESCRIBE_CONFIGS, TOPIC, topic.name)}
+        if not forbidden and not hidden:
+            return asked.pass_on()
+        rest = copy.copy(request)
+        rest.topics = allowed
+        rows = [CreatableTopicResult(name=name, error_code=FAILED, error_message="Authorization failed.") for name in _names(forbidden)]
+        for row in rows if in_zookeeper_mode else ():
+            row.topic_config_error_code = FAILED if row.name in hidden else ErrorCode.NONE
+
+        def add(answer: Message) -> None:
+            for row in answer.topics:
+                if row.error_code == ErrorCode.NONE and row.name in hidden:
+                    row.topic_config_error_code, row.configs = FAILED, []
+                    row.num_partitions = row.replication_factor = NOT_TOLD
+                    row.topic_id = ZERO_UUID if in_zookeeper_mode else row.topic_id
+            answer.topics.extend(rows)
+
+        return asked.pass_on_rest(rest, add)
+
+    return look
 
 
 def look_at_new_partitions(asked: "Asked[Controller]") -> Answer | Deferred:
     """Topics are changed one by one."""
     request = asked.call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
-    forbidden = [topic.name for topic in request.topics if not asked.may(AclOperation.ALTER, TOPIC, topic.name)]
+    allowed, forbidden = split(request.topics, lambda topic: asked.may(AclOperation.ALTER, TOPIC, topic.name))
     if not forbidden:
         return asked.pass_on()
     rest = copy.copy(request)
-    rest.topics = [topic for topic in request.topics if topic.name not in forbidden]
-    rows = [CreatePartitionsTopicResult(name=name, error_code=FAILED) for name in dict.fromkeys(forbidden)]
+    rest.topics = allowed
+    rows = [CreatePartitionsTopicResult(name=name, error_code=FAILED) for name in _names(forbidden)]
     return asked.pass_on_rest(rest, lambda answer: answer.results.extend(rows))
 
 
-def look_at_deletions(asked: "Asked[Controller]") -> Answer | Deferred:
-    """Topics are deleted by those who may delete them; the name of a topic is told to those who may describe it."""
-    request = asked.call.body
-    assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
-    rest, rows = copy.copy(request), []
-    if asked.call.api_version < FIRST_VERSION_WITH_IDS:
-        rest.topic_names = [name for name in request.topic_names if _may_delete(asked, name)]
-        gone = [name for name in dict.fromkeys(request.topic_names) if name not in rest.topic_names]
-        rows = [DeletableTopicResult(name=name, error_code=FAILED, error_message=TOPIC_FAILED) for name in gone]
-    else:
-        rest.topics = []
-        for topic in request.topics:
-            name = _name_of(asked, topic)
-            if name is None or _may_delete(asked, name):
-                rest.topics.append(topic)
-                continue
-            told = name if topic.topic_id == ZERO_UUID or asked.may(AclOperation.DESCRIBE, TOPIC, name) else None
-            rows.append(DeletableTopicResult(name=told, topic_id=topic.topic_id, error_code=FAILED, error_message=TOPIC_FAILED))
-    return asked.pass_on_rest(rest, lambda answer: answer.responses.extend(rows)) if rows else asked.pass_on()
+def deletion_guard(name_of: Callable[[N, bytes], str | None]) -> Guard[N]:
+    """Return a guard of DeleteTopics; `name_of` finds the name of a topic id.
+
+    Topics are deleted by those who may delete them; the name of a topic is told to those who may describe it.
+    """
+
+    def look(asked: Asked[N]) -> Answer | Deferred:
+        request = asked.call.body
+        assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
+        rest, rows = copy.copy(request), []
+        if asked.call.api_version < FIRST_VERSION_WITH_IDS:
+            rest.topic_names, forbidden = split(request.topic_names, lambda name: _may_delete(asked, name))
+            rows = [DeletableTopicResult(name=name, error_code=FAILED, error_message=TOPIC_FAILED) for name in dict.fromkeys(forbidden)]
+        else:
+            rest.topics = []
+            for topic in request.topics:
+                name = topic.name if topic.topic_id == ZERO_UUID else name_of(asked.node, topic.topic_id)
+                if name is None or _may_delete(asked, name):
+                    rest.topics.append(topic)
+                    continue
+                told = name if topic.topic_id == ZERO_UUID or asked.may(AclOperation.DESCRIBE, TOPIC, name) else None
+                rows.append(DeletableTopicResult(name=told, topic_id=topic.topic_id, error_code=FAILED, error_message=TOPIC_FAILED))
+        return asked.pass_on_rest(rest, lambda answer: answer.responses.extend(rows)) if rows else asked.pass_on()
+
+    return look
 
 
-def _may_delete(asked: "Asked[Controller]", name: str) -> bool:
+def _names(topics: Iterable[CreatableTopic | CreatePartitionsTopic]) -> Iterable[str]:
+    """Return each name once: Kafka answers a topic that is named twice with one row."""
+    return dict.fromkeys(topic.name for topic in topics)
+
+
+def _may_delete(asked: Asked[N], name: str) -> bool:
     return asked.may(AclOperation.DELETE, TOPIC, name)
 
 
-def _name_of(asked: "Asked[Controller]", topic: DeleteTopicState) -> str | None:
-    if topic.topic_id == ZERO_UUID:
-        return topic.name
-    known = asked.node.ledger.state.replication.topics.topic(topic.topic_id)
+def _name_of_id(controller: "Controller", topic_id: bytes) -> str | None:
+    known = controller.ledger.state.replication.topics.topic(topic_id)
     return None if known is None else known.name
 
 
@@ -128,10 +164,11 @@ CONTROLLER_GUARDS: "dict[ApiKey, Guard[Controller]]" = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _DESCRIBE,
     ApiKey.DESCRIBE_QUORUM: _DESCRIBE,
     ApiKey.ALTER_CLIENT_QUOTAS: cluster_guard(AclOperation.ALTER_CONFIGS),
-    ApiKey.CREATE_TOPICS: look_at_new_topics,
-    ApiKey.DELETE_TOPICS: look_at_deletions,
+    ApiKey.CREATE_TOPICS: creation_guard(in_zookeeper_mode=False),
+    ApiKey.DELETE_TOPICS: deletion_guard(_name_of_id),
     ApiKey.CREATE_PARTITIONS: look_at_new_partitions,
     ApiKey.DESCRIBE_CONFIGS: look_at_descriptions,
     ApiKey.ALTER_CONFIGS: look_at_alterations,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: look_at_alterations,
 }
+CONTROLLER_TABLE: "GuardTable[Controller]" = GuardTable(CONTROLLER_GUARDS, ANY_NODE)

@@ -7,10 +7,11 @@ import copy
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.security.rights import Asked
+from kraftsim.node.security.rights import Asked, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.k14_sync_group import SyncGroupRequest
 from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest
@@ -23,6 +24,7 @@ GROUP: Final = AclResourceType.GROUP
 FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 OF_GROUPS, OF_TRANSACTIONS = 0, 1
 FIRST_VERSION_WITH_KEYS = 4
+FIRST_VERSION_WITH_PROTOCOL = 5
 NOWHERE: Final = -1
 
 
@@ -30,6 +32,14 @@ def look_at_group(asked: "Asked[Broker]") -> Answer | Deferred:
     """Whoever takes part in a group needs the right to read it."""
     group: str = asked.call.body.group_id
     return asked.pass_on() if asked.may(AclOperation.READ, GROUP, group) else asked.refuse(FAILED)
+
+
+def look_at_sync(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Whether the protocol is named is looked at first: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
+    request = asked.call.body
+    assert isinstance(request, SyncGroupRequest), "dispatch decodes by API key"
+    names_none = asked.call.api_version >= FIRST_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name)
+    return asked.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) if names_none else look_at_group(asked)
 
 
 def look_at_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
@@ -45,11 +55,11 @@ def look_at_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
         return asked.pass_on()
     if asked.call.api_version < FIRST_VERSION_WITH_KEYS:
         return asked.pass_on() if asked.may(AclOperation.DESCRIBE, kind, request.key) else _nowhere(error)
-    hidden = [key for key in request.coordinator_keys if not asked.may(AclOperation.DESCRIBE, kind, key)]
+    allowed, hidden = split(request.coordinator_keys, lambda key: asked.may(AclOperation.DESCRIBE, kind, key))
     if not hidden:
         return asked.pass_on()
     rest = copy.copy(request)
-    rest.coordinator_keys = [key for key in request.coordinator_keys if key not in hidden]
+    rest.coordinator_keys = allowed
     rows = [Coordinator(key=key, error_code=error, node_id=NOWHERE, port=NOWHERE) for key in hidden]
     return asked.pass_on_rest(rest, lambda answer: answer.coordinators.extend(rows))
 
@@ -68,11 +78,11 @@ def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     """Groups that may not be described are refused one by one."""
     request = asked.call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
-    hidden = [name for name in request.groups if not asked.may(AclOperation.DESCRIBE, GROUP, name)]
+    allowed, hidden = split(request.groups, lambda name: asked.may(AclOperation.DESCRIBE, GROUP, name))
     if not hidden:
         return asked.pass_on()
     rest = copy.copy(request)
-    rest.groups = [name for name in request.groups if name not in hidden]
+    rest.groups = allowed
     return asked.pass_on_rest(rest, lambda answer: answer.groups.extend(DescribedGroup(error_code=FAILED, group_id=name) for name in hidden))
 
 
@@ -91,11 +101,11 @@ def look_at_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
     """Groups that may not be deleted are refused one by one."""
     request = asked.call.body
     assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
-    kept = [name for name in request.groups_names if not asked.may(AclOperation.DELETE, GROUP, name)]
+    allowed, kept = split(request.groups_names, lambda name: asked.may(AclOperation.DELETE, GROUP, name))
     if not kept:
         return asked.pass_on()
     rest = copy.copy(request)
-    rest.groups_names = [name for name in request.groups_names if name not in kept]
+    rest.groups_names = allowed
     return asked.pass_on_rest(rest, lambda answer: answer.results.extend(DeletableGroupResult(group_id=name, error_code=FAILED) for name in kept))
 
 

@@ -6,8 +6,11 @@ Source: kafka.server.KafkaConfig, org.apache.kafka.common.config.{SaslConfigs, S
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from kraftsim.core.metadata.config_releases import all_broker_settings
 from kraftsim.core.security.jaas import LoginSettings, parse_jaas
 from kraftsim.core.security.sasl import MECHANISMS, PLAIN
 from kraftsim.node.config_keys import ConfigError
@@ -34,11 +37,12 @@ TLS_KEYS: Final = frozenset(
     }
 )
 """Of the whole node; each listener may have its own."""
-_OF_A_MECHANISM = "|".join(name.lower() for name in MECHANISMS)
-_PREFIXED = re.compile(
-    rf"listener\.name\.[a-z0-9_.\-]+?\.(?:(?:{_OF_A_MECHANISM})\.(?:sasl\.jaas\.config|connections\.max\.reauth\.ms)"
-    r"|sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms|max\.connections|max\.connection\.creation\.rate|ssl\.[a-z.]+)"
-)
+LISTENER_ONLY: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+"""Settings of the network that a listener may have of its own."""
+OF_MECHANISMS: Final = "sasl."
+SECURITY_PREFIXES: Final = ("ssl.", OF_MECHANISMS, "connections.max.reauth.ms", "principal.builder.class")
+_LISTENER_KEY = re.compile(r"listener\.name\.([a-z0-9_\-]+)\.(.+)")
+_MECHANISMS = tuple(f"{name.lower()}." for name in (*MECHANISMS, "GSSAPI", "OAUTHBEARER"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,31 @@ class SaslSettings:
 
 
 def is_listener_key(name: str) -> bool:
-    """Tell whether a property is a setting of one listener that is understood here."""
-    return _PREFIXED.fullmatch(name) is not None
+    """Tell whether a property is a setting that some release lets one listener have of its own."""
+    return base_key(name) != name and base_key(name) in listener_keys()
+
+
+def base_key(name: str) -> str:
+    """Return the name of a listener's setting without the listener and the mechanism; any other name as it is."""
+    found = _LISTENER_KEY.fullmatch(name)
+    if found is None:
+        return name
+    key = found[2]
+    of_mechanism = next((key.removeprefix(each) for each in _MECHANISMS if key.startswith(each)), key)
+    return of_mechanism if of_mechanism.startswith((OF_MECHANISMS, REAUTHENTICATION)) else key
+
+
+@cache
+def listener_keys() -> frozenset[str]:
+    """Return all settings that a listener may have of its own, of all releases."""
+    return LISTENER_ONLY | {name for name in all_broker_settings() if name.startswith(SECURITY_PREFIXES)}
+
+
+def closest_listener_key(name: str) -> list[str]:
+    """Return the setting of the same listener that was probably meant, if there is one."""
+    found = _LISTENER_KEY.fullmatch(name)
+    close = [] if found is None else get_close_matches(found[2], sorted(listener_keys()), n=1, cutoff=0.85)
+    return [name.removesuffix(found[2]) + each for each in close] if found is not None else []
 
 
 def has_sasl(config: "NodeConfig", listener: str) -> bool:

@@ -7,7 +7,8 @@ import copy
 from typing import TYPE_CHECKING
 
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.security.rights import Asked
+from kraftsim.node.security.rights import Asked, split
+from kraftsim.node.topics_asked_for import looked_up, why_refused
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
@@ -38,11 +39,13 @@ def look_at_metadata(asked: "Asked[Broker]") -> Answer | Deferred:
         rest.topics = visible
         rest.allow_auto_topic_creation = False
         return asked.pass_on_rest(rest, lambda answer: None) if visible or request.topics is None else _nothing(asked, rest)
-    hidden = [topic for topic in request.topics if not _may_ask(asked, request, topic)]
+    if why_refused(asked.call.api_version, request) is not None:
+        return asked.pass_on()  # the handler refuses it, and tells nothing
+    allowed, hidden = split(looked_up(request.topics), lambda topic: _may_ask(asked, request, topic))
     if not hidden:
         return asked.pass_on()
     rest = copy.copy(request)
-    rest.topics = [topic for topic in request.topics if not any(topic is other for other in hidden)]
+    rest.topics = allowed
     return asked.pass_on_rest(rest, lambda answer: _add_hidden(answer, hidden)) if rest.topics else _nothing(asked, rest, hidden)
 
 
@@ -54,13 +57,13 @@ def look_at_topic_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
         if all(_may(asked, topic.name) for topic in node.image.topics()):
             return asked.pass_on()
         return asked.pass_on_rest(request, lambda answer: _take_away(asked, answer))
-    hidden = [topic.name for topic in request.topics if not _may(asked, topic.name)]
+    allowed, hidden = split(request.topics, lambda topic: _may(asked, topic.name))
     if not hidden:
         return asked.pass_on()
     failed = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    rows = [DescribeTopicPartitionsResponseTopic(error_code=failed, name=name) for name in hidden]
+    rows = [DescribeTopicPartitionsResponseTopic(error_code=failed, name=topic.name) for topic in hidden]
     rest = copy.copy(request)
-    rest.topics = [topic for topic in request.topics if topic.name not in hidden]
+    rest.topics = allowed
     if not rest.topics:
         return DescribeTopicPartitionsResponse(topics=rows)
     return asked.pass_on_rest(rest, lambda answer: answer.topics.extend(rows))

@@ -7,7 +7,7 @@ import copy
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.security.rights import Asked, Guard
+from kraftsim.node.security.rights import Asked, Guard, split
 from kraftsim.node.security.topic_guards import topic_guard
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
@@ -63,9 +63,8 @@ def look_at_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
     request = asked.call.body
     if not asked.may(AclOperation.DELETE, GROUP, request.group_id):
         return asked.refuse(GROUP_FAILED)
-    hidden = [topic for topic in request.topics if not asked.may(AclOperation.READ, AclResourceType.TOPIC, topic.name)]
     rest = copy.copy(request)
-    rest.topics = [topic for topic in request.topics if topic not in hidden]
+    rest.topics, hidden = split(request.topics, lambda topic: asked.may(AclOperation.READ, AclResourceType.TOPIC, topic.name))
 
     def add(answer: Message) -> None:
         if not answer.error_code:
@@ -110,9 +109,8 @@ def _look_at_one(asked: "Asked[Broker]", request: OffsetFetchRequest) -> Answer 
             answer.topics = [topic for topic in answer.topics if _may_describe(asked, topic.name)]
 
         return asked.pass_on_rest(request, hide)
-    hidden = [topic for topic in request.topics if not _may_describe(asked, topic.name)]
     rest = copy.copy(request)
-    rest.topics = [topic for topic in request.topics if topic not in hidden]
+    rest.topics, hidden = split(request.topics, lambda topic: _may_describe(asked, topic.name))
 
     def add(answer: Message) -> None:
         if not answer.error_code:

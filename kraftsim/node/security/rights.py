@@ -5,10 +5,11 @@ rest, that it is not.   Source: kafka.server.{AuthHelper, KafkaApis, ControllerA
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from kraftsim.core.security.authorizer import CLUSTER_NAME, Authorizer
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler, NoAnswer
+from kraftsim.node.call import Allows, Answer, Call, Closing, Deferred, Encoded, Failed, Handler, NoAnswer
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kraftsim.node.shell import NodeShell
 
 N = TypeVar("N")
+T = TypeVar("T")
 CORRELATION_ID_BYTES: Final = 4
 UNANSWERED: Final = "a request that nobody answers asks for what its client may not do"
 
@@ -42,6 +44,12 @@ class Asked(Generic[N]):
         """Tell whether the client may do something to the cluster."""
         return self.may(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
 
+    def verdicts(self, operation: AclOperation, resource: AclResourceType) -> Mapping[str, bool] | None:
+        """Return name -> whether the client may do something to it, cached until rules change; None for a super user."""
+        if self._authorizer.is_super_user(self.call.principal):
+            return None
+        return self._authorizer.verdicts(self.call.principal, self.call.host, operation, resource)
+
     def may_on_any(self, operation: AclOperation, resource: AclResourceType) -> bool:
         """Tell whether the client may do something to any resource of a kind."""
         return self._authorizer.allows_any(self.call.principal, self.call.host, operation, resource)
@@ -49,6 +57,11 @@ class Asked(Generic[N]):
     def pass_on(self) -> Answer | Deferred:
         """Let the handler serve the request as it is."""
         return self._handler.handle(self.node, self.call)
+
+    def pass_on_allowed(self, allows: Allows) -> Answer | Deferred:
+        """Let the handler serve what the client has the right to, also of what the request does not name itself."""
+        assert self._handler.handle_allowed is not None, "only a handler that applies rights itself is guarded this way"
+        return self._handler.handle_allowed(self.node, self.call, allows)
 
     def refuse(self, error: ErrorCode) -> Answer:
         """Refuse the whole request."""
@@ -70,12 +83,41 @@ class Asked(Generic[N]):
 Guard = Callable[[Asked[N]], Answer | Deferred]
 
 
-def guarded(shell: "NodeShell", guards: Mapping[ApiKey, Guard[N]], handlers: Iterable[Handler[N]]) -> tuple[Handler[N], ...]:
+def split(entries: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+    """Return the entries of a request that its client may touch, and the others, both in the order of the request.
+
+    Every guard divides its request here. Each entry is judged once and never looked up in a list,
+    so that the cost of a guard grows with the request and not with its square.
+    """
+    allowed: list[T] = []
+    refused: list[T] = []
+    for entry in entries:
+        (allowed if may(entry) else refused).append(entry)
+    return allowed, refused
+
+
+@dataclass(frozen=True, slots=True)
+class GuardTable(Generic[N]):
+    """The guard of each API of one kind of node, and why the others have none: an API in neither is not served."""
+
+    guards: Mapping[ApiKey, Guard[N]]
+    exempt: Mapping[ApiKey, str]
+
+
+def guarded(shell: "NodeShell", table: GuardTable[N], handlers: Iterable[Handler[N]]) -> tuple[Handler[N], ...]:
     """Return handlers with their guards, if the node has an authorizer."""
     authorizer = shell.security.authorizer
     if authorizer is None:
         return tuple(handlers)
-    return tuple(handler if (guard := guards.get(handler.key)) is None else _guarded(handler, guard, authorizer) for handler in handlers)
+    return tuple(_with_guard(handler, table, authorizer) for handler in handlers)
+
+
+def _with_guard(handler: Handler[N], table: GuardTable[N], authorizer: Authorizer) -> Handler[N]:
+    guard = table.guards.get(handler.key)
+    if guard is not None:
+        return _guarded(handler, guard, authorizer)
+    assert handler.key in table.exempt, f"{handler.key.name} has neither a guard nor a reason to have none"
+    return handler
 
 
 def cluster_guard(operation: AclOperation) -> Guard[N]:
@@ -97,7 +139,7 @@ def completed(call: Call, answer: Answer | Deferred, add: Callable[[Message], No
 
     def pass_on() -> None:
         assert inner.answer is not None, "an answer woke this"
-        later.complete(_with(call, inner.answer, add))
+        later.complete_with(lambda: _with(call, cast(Answer, inner.answer), add))
 
     inner.attach(pass_on)
     later.when_abandoned(inner.abandon)
@@ -107,7 +149,7 @@ def completed(call: Call, answer: Answer | Deferred, add: Callable[[Message], No
 def _with(call: Call, answer: Answer, add: Callable[[Message], None]) -> Answer:
     if isinstance(answer, NoAnswer):
         return Closing(UNANSWERED)
-    if isinstance(answer, Closing):
+    if isinstance(answer, Closing | Failed):
         return answer
     if isinstance(answer, Encoded):
         answer = decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest)

@@ -14,6 +14,7 @@ from kraftsim.core.security.plain import PlainServer
 from kraftsim.core.security.principal import USER_TYPE, Principal
 from kraftsim.core.security.sasl import PLAIN, SCRAM_MECHANISMS, SaslRefused, ServerExchange, refusal_text
 from kraftsim.core.security.scram import Credential, ScramServer, draw_nonce
+from kraftsim.events.connections import AuthenticationRefused
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Encoded
 from kraftsim.node.connection import NO_HEAD, FrameServer, ServerConnection
 from kraftsim.node.inbox import Buffer
@@ -34,6 +35,9 @@ AGAIN_AFTER_S: Final = 1.0
 """Nobody may authenticate again more often."""
 NO_ERROR: Final = b"\x00\x00"
 FAILED_BEFORE: Final = "the client failed to authenticate"
+UNFINISHED: Final = "another request came before the authentication was complete"
+MECHANISM_SHOWN_MAX: Final = 64
+"""Characters of a mechanism that a client names which an event repeats."""
 
 
 class State(Enum):
@@ -107,8 +111,10 @@ class SaslGate:
                 return self._server.serve(head, frame, connection)
             case State.HANDSHAKE_OR_VERSIONS | State.HANDSHAKE:
                 return self._serve_first(head, frame, connection)
-            case State.AUTHENTICATE | State.OTHER_MECHANISM:
+            case State.AUTHENTICATE:
                 return self._serve_authentication(head, frame, connection)
+            case State.OTHER_MECHANISM:
+                return self._end_other_mechanism(connection)
             case State.RAW_TOKENS:
                 return self._take_raw(frame, connection)
             case State.FAILED:
@@ -127,7 +133,9 @@ class SaslGate:
         """SaslAuthenticate comes with a run of other requests: a part of authenticating again, or out of place."""
         request = call.body
         assert isinstance(request, SaslAuthenticateRequest), "dispatch decodes by API key"
-        if self._state in (State.AUTHENTICATE, State.OTHER_MECHANISM):
+        if self._state is State.OTHER_MECHANISM:
+            return self._end_other_mechanism(call.connection)
+        if self._state is State.AUTHENTICATE:
             return self._take_token(bytes(request.auth_bytes), call.connection)
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=OUT_OF_PLACE)
 
@@ -142,7 +150,8 @@ class SaslGate:
                 self._state = State.HANDSHAKE
             return answer
         if head.api_key != ApiKey.SASL_HANDSHAKE:
-            return self._fail(Closing(f"api key {head.api_key} came before the client authenticated"), connection)
+            reason = f"api key {head.api_key} came before the client authenticated"
+            return self._fail(Closing(reason), connection, reason)
         request = decode_request(head, frame)
         assert isinstance(request, SaslHandshakeRequest), "decoded by API key"
         return self._begin(request.mechanism, head.api_version, connection)
@@ -151,7 +160,7 @@ class SaslGate:
         enabled = list(self._settings.mechanisms)
         if mechanism not in enabled:
             refused = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
-            return self._fail(refused, connection)
+            return self._fail(refused, connection, f"mechanism {mechanism[:MECHANISM_SHOWN_MAX]!r} is not enabled")
         if self._who is not None and mechanism != self._mechanism:
             self._state, self._other_mechanism = State.OTHER_MECHANISM, mechanism
         else:
@@ -164,8 +173,8 @@ class SaslGate:
         if head.api_key != ApiKey.SASL_AUTHENTICATE:
             illegal = ErrorCode.ILLEGAL_SASL_STATE
             if head.api_key == ApiKey.API_VERSIONS:
-                return self._fail(ApiVersionsResponse(error_code=illegal), connection)
-            return self._fail(self._server.refuse(head, frame, connection, illegal), connection)
+                return self._fail(ApiVersionsResponse(error_code=illegal), connection, UNFINISHED)
+            return self._fail(self._server.refuse(head, frame, connection, illegal), connection, UNFINISHED)
         request = decode_request(head, frame)
         assert isinstance(request, SaslAuthenticateRequest), "decoded by API key"
         return self._take_token(bytes(request.auth_bytes), connection)
@@ -175,24 +184,26 @@ class SaslGate:
             reply = self._step(token)
         except SaslRefused as refused:
             text = refusal_text(refused, self._mechanism, is_again=self._who is not None)
-            return self._fail(SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text), connection)
+            return self._fail(SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text), connection, str(refused))
         lifetime_ms = self._complete(connection)
         return SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms)
+
+    def _end_other_mechanism(self, connection: ServerConnection) -> Deferred:
+        """Close without an answer, whatever follows a handshake that changed the mechanism: Kafka throws before it reads the request."""
+        other, mechanism = self._other_mechanism, self._mechanism
+        why = f"SASL mechanism '{other}' requested by client is not supported for re-authentication of mechanism '{mechanism}'"
+        return self._fail(Closing(why), connection, why)
 
     def _take_raw(self, token: bytes, connection: ServerConnection) -> Answer | Deferred:
         try:
             reply = self._step(token)
         except SaslRefused as refused:
-            return self._fail(Closing(str(refused)), connection)
+            return self._fail(Closing(str(refused)), connection, str(refused))
         self._complete(connection)
         connection.out.append(len(reply).to_bytes(4) + reply)
         return NO_ANSWER
 
     def _step(self, token: bytes) -> bytes:
-        if self._state is State.OTHER_MECHANISM:
-            other, mechanism = self._other_mechanism, self._mechanism
-            why = f"SASL mechanism '{other}' requested by client is not supported for re-authentication of mechanism '{mechanism}'"
-            raise SaslRefused(why, why)
         exchange = self._exchange
         assert exchange is not None, "an exchange is under way"
         reply = exchange.step(token)
@@ -214,9 +225,18 @@ class SaslGate:
         self._expires_at = self._loop.time() + lifetime_ms / 1000 if lifetime_ms else None
         return lifetime_ms
 
-    def _fail(self, answer: Answer, connection: ServerConnection) -> Deferred:
-        """Give an answer, and close the connection, a while later."""
+    def _fail(self, answer: Answer, connection: ServerConnection, reason: str) -> Deferred:
+        """Emit the failure; answer, and close the connection, `connection.failed.authentication.delay.ms` later."""
         self._state, self._exchange = State.FAILED, None
+        self._shell.world.note(
+            AuthenticationRefused(
+                connection=connection.number,
+                listener=connection.listener,
+                peer=connection.peer,
+                sasl_mechanism=self._mechanism,
+                reason=reason,
+            )
+        )
         later = Deferred()
 
         def say() -> None:

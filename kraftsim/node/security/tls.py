@@ -5,6 +5,7 @@ Source: KIP-651, org.apache.kafka.common.security.ssl.DefaultSslEngineFactory, S
 
 import ssl
 from asyncio import BaseTransport
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kraftsim.core.security.principal import ANONYMOUS, USER_TYPE, Principal
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.security.listener_settings import told
+from kraftsim.node.security.tls_choices import check_principal_rules, choose_versions_and_ciphers
 
 if TYPE_CHECKING:
     from kraftsim.node.config import NodeConfig
@@ -36,6 +38,8 @@ def server_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if not _load_own(context, config, listener):
         raise ConfigError(f"ssl.keystore.type: {listener} needs PEM, with ssl.keystore.key and ssl.keystore.certificate.chain")
+    choose_versions_and_ciphers(context, config, listener)
+    check_principal_rules(config, listener)
     wish = told(config, listener, "ssl.client.auth", "none").lower()
     if wish not in CLIENT_AUTH:
         raise ConfigError(f"ssl.client.auth: expected one of {', '.join(CLIENT_AUTH)}, got {wish!r}")
@@ -49,9 +53,29 @@ def client_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
     """Return how this node looks at the certificate of a peer's listener. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = told(config, listener, "ssl.endpoint.identification.algorithm", "https") != ""
+    choose_versions_and_ciphers(context, config, listener)
     _load_trusted(context, config, listener)
     _load_own(context, config, listener)
     return context
+
+
+def report_handshakes(context: ssl.SSLContext, report: Callable[[str], None]) -> None:
+    """Call `report` with OpenSSL's reason for each handshake of the context that fails.
+
+    asyncio and uvloop close such a connection without a word to its protocol, so the object that shakes hands has to say it.
+    """
+
+    class ReportingObject(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as failure:
+                report(failure.reason or str(failure))
+                raise
+
+    context.sslobject_class = ReportingObject
 
 
 def principal_of(transport: BaseTransport) -> Principal:

@@ -4,20 +4,19 @@ Source: kafka.server.{KafkaApis, AuthHelper.partitionSeqByAuthorized}; asked of 
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.security.rights import Asked, Guard
+from kraftsim.node.security.rights import Asked, Guard, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceResponse, ProduceRequest, TopicProduceData, TopicProduceResponse
-from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchTopic, PartitionData
+from protocol.messages.k00_produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData, TopicProduceResponse
+from protocol.messages.k01_fetch import FetchRequest
 from protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopic, ListOffsetsTopicResponse
 from protocol.messages.k21_delete_records import DeleteRecordsPartitionResult, DeleteRecordsTopic, DeleteRecordsTopicResult
 from protocol.messages.k23_offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderTopic, OffsetForLeaderTopicResult
 from protocol.messages.k61_describe_producers import DescribeProducersPartitionResult, DescribeProducersTopic, DescribeProducersTopicResult
-from protocol.schema import Message
 
 if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
@@ -30,6 +29,9 @@ CONSUMER: Final = -1
 TRANSACTIONAL_BIT: Final = 0x10
 MAGIC, ATTRIBUTES_LOW_BYTE, FIRST_TRANSACTIONAL_MAGIC = 16, 22, 2
 """Where both are in a batch, and since when there are transactions."""
+SIZE_POSITION, EPOCH_POSITION, HEADER_BYTES_TO_MAGIC, RECORD_BYTES_MIN = 8, 12, 17, 14
+"""Where a batch says its size, without the bytes up to the end of it; what must be there to look at it; the least size."""
+FIRST_VERSION_WITH_MESSAGES = 8
 
 
 def topic_guard(
@@ -39,11 +41,11 @@ def topic_guard(
 
     def look(asked: "Asked[Broker]") -> Answer | Deferred:
         topics: list[T] = getattr(asked.call.body, field)
-        forbidden = [topic for topic in topics if not _may(asked, operation, name_of(asked.node, topic))]
+        allowed, forbidden = split(topics, lambda topic: _may(asked, operation, name_of(asked.node, topic)))
         if not forbidden:
             return asked.pass_on()
         rest = copy.copy(asked.call.body)
-        setattr(rest, field, [topic for topic in topics if not any(topic is other for other in forbidden)])
+        setattr(rest, field, allowed)
         return asked.pass_on_rest(rest, lambda answer: cast(list[R], getattr(answer, answers)).extend(refused(topic) for topic in forbidden))
 
     return look
@@ -58,11 +60,6 @@ def by_name_or_id(node: "Broker", topic: TopicProduceData) -> str | None:
     return topic.name or _name_of_id(node, topic.topic_id)
 
 
-def by_topic_or_id(node: "Broker", topic: FetchTopic) -> str | None:
-    """Return the name of a topic of Fetch."""
-    return topic.topic or _name_of_id(node, topic.topic_id)
-
-
 def _name_of_id(node: "Broker", topic_id: bytes) -> str | None:
     known = node.image.topic_by_id(topic_id)
     return None if known is None else known.name
@@ -71,14 +68,6 @@ def _name_of_id(node: "Broker", topic_id: bytes) -> str | None:
 def _refused_produce(topic: TopicProduceData) -> TopicProduceResponse:
     rows = [PartitionProduceResponse(index=each.index, error_code=FAILED, base_offset=NO_OFFSET) for each in topic.partition_data]
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
-
-
-def _refused_fetch(topic: FetchTopic) -> FetchableTopicResponse:
-    rows = [
-        PartitionData(partition_index=each.partition, error_code=FAILED, high_watermark=NO_OFFSET, aborted_transactions=None, records=b"")
-        for each in topic.partitions
-    ]
-    return FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows)
 
 
 def _refused_offsets(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
@@ -106,8 +95,6 @@ def _refused_producers(topic: DescribeProducersTopic) -> DescribeProducersTopicR
 
 
 _PRODUCE: "Guard[Broker]" = topic_guard(AclOperation.WRITE, "topic_data", "responses", by_name_or_id, _refused_produce)
-_FETCH: "Guard[Broker]" = topic_guard(AclOperation.READ, "topics", "responses", by_topic_or_id, _refused_fetch)
-_NO_FETCH: "Guard[Broker]" = topic_guard(AclOperation.CLUSTER_ACTION, "topics", "responses", by_topic_or_id, _refused_fetch)
 LIST_OFFSETS: "Guard[Broker]" = topic_guard(AclOperation.DESCRIBE, "topics", "topics", lambda node, topic: topic.name, _refused_offsets)
 DELETE_RECORDS: "Guard[Broker]" = topic_guard(AclOperation.DELETE, "topics", "topics", lambda node, topic: topic.name, _refused_deletion)
 _EPOCHS: "Guard[Broker]" = topic_guard(AclOperation.DESCRIBE, "topics", "topics", lambda node, topic: topic.topic, _refused_epochs)
@@ -115,23 +102,47 @@ DESCRIBE_PRODUCERS: "Guard[Broker]" = topic_guard(AclOperation.READ, "topics", "
 
 
 def look_at_produce(asked: "Asked[Broker]") -> Answer | Deferred:
-    """A transactional batch needs the right to its transactional id, every topic the right to write."""
+    """A transactional batch needs the right to its transactional id, every topic the right to write.
+
+    Records that are none are refused before any right is looked at: CORRUPT_MESSAGE for every partition of the request.
+    Source: KafkaApis.handleProduceRequest, RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.
+    """
     request = asked.call.body
     assert isinstance(request, ProduceRequest), "dispatch decodes by API key"
-    if request.transactional_id is not None or _has_transactional(request):
+    why = next(filter(None, map(batch_fault, _records(request))), None)
+    if why is not None:
+        return _corrupt(asked, why)
+    if any(map(holds_transactional, _records(request))):
         name = request.transactional_id
         if name is None or not asked.may(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, name):
             return asked.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return _PRODUCE(asked)
 
 
+def _corrupt(asked: "Asked[Broker]", why: str) -> Answer:
+    answer = asked.refuse(ErrorCode.CORRUPT_MESSAGE)
+    if isinstance(answer, ProduceResponse) and asked.call.api_version >= FIRST_VERSION_WITH_MESSAGES:
+        for topic in answer.responses:
+            for row in topic.partition_responses:
+                row.error_message = why
+    return answer
+
+
 def look_at_fetch(asked: "Asked[Broker]") -> Answer | Deferred:
-    """A follower needs the right of brokers, a consumer the right to read."""
+    """A follower needs the right of brokers, a consumer the right to read, to every partition of its session at each Fetch.
+
+    Source: kafka.server.KafkaApis.handleFetchRequest (fetchContext.foreachPartition); asked of Apache Kafka 3.9.1 and 4.4.0.
+    """
     request = asked.call.body
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
-    if request.replica_id == CONSUMER and request.replica_state.replica_id == CONSUMER:
-        return _FETCH(asked)
-    return asked.pass_on() if asked.may_on_cluster(AclOperation.CLUSTER_ACTION) else _NO_FETCH(asked)
+    if max(request.replica_id, request.replica_state.replica_id) > CONSUMER:
+        return asked.pass_on() if asked.may_on_cluster(AclOperation.CLUSTER_ACTION) else asked.pass_on_allowed(_no_topic)
+    readable = asked.verdicts(AclOperation.READ, AclResourceType.TOPIC)
+    return asked.pass_on() if readable is None else asked.pass_on_allowed(readable.__getitem__)
+
+
+def _no_topic(name: str) -> bool:
+    return False
 
 
 def look_at_epochs(asked: "Asked[Broker]") -> Answer | Deferred:
@@ -139,11 +150,23 @@ def look_at_epochs(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on() if asked.may_on_cluster(AclOperation.CLUSTER_ACTION) else _EPOCHS(asked)
 
 
-def _has_transactional(request: Message) -> bool:
-    batches = [each.records for topic in request.topic_data for each in topic.partition_data]
-    return any(batch is not None and _is_transactional(batch) for batch in batches)
+def _records(request: ProduceRequest) -> Iterator[bytes | memoryview]:
+    return (each.records for topic in request.topic_data for each in topic.partition_data if each.records is not None)
 
 
-def _is_transactional(batch: bytes | memoryview) -> bool:
-    """Tell it from the first batch alone: a request has only one."""
-    return len(batch) > ATTRIBUTES_LOW_BYTE and batch[MAGIC] >= FIRST_TRANSACTIONAL_MAGIC and bool(batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT)
+def batch_fault(records: bytes | memoryview) -> str | None:
+    """Tell what is wrong with the first batch's header, in Kafka's words; None if nothing is, or if too little is there to see."""
+    if len(records) < HEADER_BYTES_TO_MAGIC:
+        return None
+    size_bytes = int.from_bytes(records[SIZE_POSITION:EPOCH_POSITION], signed=True)
+    if size_bytes < RECORD_BYTES_MIN:
+        return f"Record size {size_bytes} is less than the minimum record overhead ({RECORD_BYTES_MIN})"
+    magic = int.from_bytes(records[MAGIC : MAGIC + 1], signed=True)
+    return None if 0 <= magic <= FIRST_TRANSACTIONAL_MAGIC else f"Invalid magic found in record: {magic}"
+
+
+def holds_transactional(records: bytes | memoryview) -> bool:
+    """Tell whether there is a transactional batch, whole, from the first one alone: a request has only one."""
+    if len(records) <= ATTRIBUTES_LOW_BYTE or len(records) < EPOCH_POSITION + int.from_bytes(records[SIZE_POSITION:EPOCH_POSITION], signed=True):
+        return False
+    return records[MAGIC] >= FIRST_TRANSACTIONAL_MAGIC and bool(records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT)

@@ -8,7 +8,7 @@ import copy
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.security.rights import Asked
+from kraftsim.node.security.rights import Asked, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k24_add_partitions_to_txn import (
@@ -40,11 +40,11 @@ def look_at_added_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
     if not asked.may(AclOperation.WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
         return asked.refuse(FAILED)
     topics = request.v3_and_below_topics
-    hidden = [topic.name for topic in topics if not asked.may(AclOperation.WRITE, AclResourceType.TOPIC, topic.name)]
+    hidden = {topic.name for topic in topics if not asked.may(AclOperation.WRITE, AclResourceType.TOPIC, topic.name)}
     return asked.pass_on() if not hidden else _not_added(asked, request, hidden)
 
 
-def _not_added(asked: "Asked[Broker]", request: AddPartitionsToTxnRequest, hidden: list[str]) -> Answer:
+def _not_added(asked: "Asked[Broker]", request: AddPartitionsToTxnRequest, hidden: set[str]) -> Answer:
     """No partition is added: of some topics it may not be, and for the others it is not tried, except that what is not there is said to be so."""
     rows = []
     for topic in request.v3_and_below_topics:
@@ -86,9 +86,8 @@ def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     """Ids that may not be described are refused one by one; of the others, topics that may not be described are left out."""
     request = asked.call.body
     assert isinstance(request, DescribeTransactionsRequest), "dispatch decodes by API key"
-    hidden = [each for each in request.transactional_ids if not asked.may(AclOperation.DESCRIBE, TRANSACTIONAL_ID, each)]
     rest = copy.copy(request)
-    rest.transactional_ids = [each for each in request.transactional_ids if each not in hidden]
+    rest.transactional_ids, hidden = split(request.transactional_ids, lambda each: asked.may(AclOperation.DESCRIBE, TRANSACTIONAL_ID, each))
 
     def complete(answer: Message) -> None:
         for row in answer.transaction_states:

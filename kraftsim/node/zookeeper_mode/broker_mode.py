@@ -29,6 +29,8 @@ from kraftsim.node.broker.topic_creation import TopicCreation
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.release_modes import protocol_version
+from kraftsim.node.security.rights import GuardTable
+from kraftsim.node.security.zookeeper_guards import ZOOKEEPER_TABLE
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.access_watch import AccessWatch
 from kraftsim.node.zookeeper_mode.broker_registration import broker_znode, cluster_id_of, create_chroot, create_persistent_paths, register_in_time
@@ -88,6 +90,7 @@ class ZookeeperMode:
 
     partitions: type[Partitions] = ToldPartitions
     replication: type[Replication] = ToldReplication
+    guards: "GuardTable[Broker]" = ZOOKEEPER_TABLE
 
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker

@@ -37,7 +37,7 @@ from protocol.messages.k45_alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from protocol.schema import Message
-from protocol.uuids import uuid_text
+from protocol.uuids import ZERO_UUID, uuid_text
 from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
 from protocol.zookeeper.op_codes import ZookeeperError
 
@@ -82,6 +82,8 @@ def create_topics(reign: "Reign", call: Call) -> Answer | Deferred:
         facts.append(TopicCreated(topic=topic.name, topic_id=uuid_text(new_topic.topic_id), partition_count=new_topic.partition_count))
     if request.validate_only:
         records, facts = [], []
+        for row in rows:
+            row.topic_id = ZERO_UUID
     decision = Decision(records, None, (*facts, *partition_facts(records, reign.ledger.state.replication.topics)))
     answer = reign.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=rows))
     waited = [row for row in rows if row.error_code == ErrorCode.NONE and not request.validate_only]

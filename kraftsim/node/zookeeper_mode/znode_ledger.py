@@ -128,7 +128,7 @@ class ZnodeLedger:
         self._write(
             decision.records if self.has_topic_ids else without_ids(decision.records),
             decision.facts,
-            lambda offsets: later.complete(build_answer(offsets)),
+            lambda offsets: later.complete_with(lambda: build_answer(offsets)),
             give_up,
             None if again is None else decide_again,
         )

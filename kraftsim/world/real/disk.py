@@ -5,13 +5,14 @@ Whatever waits for the platter runs in a worker thread; everything else is a sys
 
 import asyncio
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from zlib import crc32
 
 from kraftsim.world.interface import File
 from kraftsim.world.paths import checked, directory_of
-from kraftsim.world.real.file import TEMPORARY_SUFFIX, RealFile, sync_directory
+from kraftsim.world.real.file import TEMPORARY_SUFFIX, RealFile, ReportFlush, sync_directory
 
 SYNC_THREADS_MAX = 4
 RENAME_THREADS = 4
@@ -27,11 +28,13 @@ class RealDisk:
         self._flushes = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="flush")
         self._renames = [ThreadPoolExecutor(1, thread_name_prefix="rename") for _ in range(RENAME_THREADS)]
         self._unflushed_directories: set[str] = set()
+        self.report_flush: ReportFlush | None = None
+        """Gets the path, the operation and the seconds of each wait for the disk."""
 
     def open(self, path: str) -> File:
         """Open a file for appending and reading, creating it and its parents if they are absent."""
         self._make_directory(directory_of(checked(path)))
-        return RealFile(path, self._place(path), self._flushes)
+        return RealFile(path, self._place(path), self._flushes, self._on_flushed)
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file at path."""
@@ -54,7 +57,9 @@ class RealDisk:
         self._make_directory(directory_of(checked(path)))
         places = self._take_unflushed(directory_of(path))
         thread = self._thread_of(directory_of(path))
+        started_s = time.monotonic()
         await asyncio.get_running_loop().run_in_executor(thread, _write_and_rename, self._place(path), data, places)
+        self._on_flushed(path, "replace", time.monotonic() - started_s)
 
     def remove(self, path: str) -> None:
         """Delete a file."""
@@ -65,7 +70,9 @@ class RealDisk:
         assert directory_of(checked(path)) == directory_of(checked(new_path)), "a file stays in its directory"
         places = self._take_unflushed(directory_of(path))
         thread = self._thread_of(directory_of(path))
+        started_s = time.monotonic()
         await asyncio.get_running_loop().run_in_executor(thread, _rename, self._place(path), self._place(new_path), places)
+        self._on_flushed(path, "rename", time.monotonic() - started_s)
 
     def move_directory(self, directory: str, new_directory: str) -> None:
         """Give a directory another name; one of that name goes if it is empty."""
@@ -74,7 +81,9 @@ class RealDisk:
 
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
+        started_s = time.monotonic()
         await asyncio.get_running_loop().run_in_executor(self._thread_of(directory), _sync_directories, self._take_unflushed(directory))
+        self._on_flushed(directory, "flush of the directory", time.monotonic() - started_s)
 
     def space(self) -> tuple[int, int]:
         """Return the size of the file system, and what is left of it for whoever is not its administrator."""
@@ -86,6 +95,10 @@ class RealDisk:
         self._flushes.shutdown(wait=False)
         for thread in self._renames:
             thread.shutdown(wait=True, cancel_futures=True)
+
+    def _on_flushed(self, path: str, operation: str, seconds: float) -> None:
+        if self.report_flush is not None:
+            self.report_flush(path, operation, seconds)
 
     def _thread_of(self, directory: str) -> ThreadPoolExecutor:
         return self._renames[crc32(directory.encode()) % RENAME_THREADS]

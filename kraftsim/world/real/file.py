@@ -3,11 +3,14 @@
 import asyncio
 import errno
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from kraftsim.world.interface import Chunk
 
+ReportFlush = Callable[[str, str, float], None]
+"""Gets a path, an operation and how many seconds it waited for the disk."""
 TEMPORARY_SUFFIX = ".tmp"
 """A file of this name is a replacement that was never finished; nobody reads it."""
 COPIED_BYTES_MAX = 1024 * 1024
@@ -79,11 +82,12 @@ class RealFile:
     such a file is cut by putting another one in its place.
     """
 
-    def __init__(self, path: str, place: str, executor: Executor) -> None:
+    def __init__(self, path: str, place: str, executor: Executor, report_flush: ReportFlush) -> None:
         self.path = path
         self._place = place
         self._opened: Descriptor | None = _open(place)
         self._executor = executor
+        self._report_flush = report_flush
         self._has_given_slices = False
         self._syncs_in_flight = 0
         self._running: asyncio.Future[None] | None = None
@@ -172,12 +176,14 @@ class RealFile:
         result = result if result is not None else loop.create_future()
         result.add_done_callback(_retrieve)
         sync = loop.run_in_executor(self._executor, descriptor.sync)
-        sync.add_done_callback(lambda done: self._on_synced(loop, descriptor, result, done))
+        started_s = time.monotonic()
+        sync.add_done_callback(lambda done: self._on_synced(loop, descriptor, result, done, started_s))
         return result
 
     def _on_synced(
-        self, loop: asyncio.AbstractEventLoop, descriptor: Descriptor, result: "asyncio.Future[None]", done: "asyncio.Future[None]"
+        self, loop: asyncio.AbstractEventLoop, descriptor: Descriptor, result: "asyncio.Future[None]", done: "asyncio.Future[None]", started_s: float
     ) -> None:
+        self._report_flush(self.path, "flush", time.monotonic() - started_s)
         self._running = None
         if self._next is not None:
             self._running, self._next = self._next, None

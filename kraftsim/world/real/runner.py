@@ -9,6 +9,7 @@ import uvloop
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt."""
+SECOND_SIGNAL = "a second signal ended it before it had stopped in good order"
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 KEPT_BLOCK_BYTES_MAX = 32 * 1024 * 1024
 """The most that M_MMAP_THRESHOLD takes."""
@@ -17,7 +18,8 @@ KEPT_BLOCK_BYTES_MAX = 32 * 1024 * 1024
 def run_node(main: Callable[[asyncio.Event], Coroutine[object, object, int | None]]) -> int:
     """Run `main(stopping)` until it returns, and return its exit code (None counts as 0).
 
-    `stopping` is set by the first SIGTERM or SIGINT: main must then stop its node and return. A second signal cancels main.
+    `stopping` is set by the first SIGTERM or SIGINT: main must then stop its node and return. A second signal cancels main; then
+    InterruptedError is raised.
     """
     keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -32,13 +34,17 @@ async def _supervised(main: Callable[[asyncio.Event], Coroutine[object, object, 
 
     def on_signal() -> None:
         if stopping.is_set():
-            task.cancel()
+            task.cancel(SECOND_SIGNAL)
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     try:
         return await main(stopping) or 0
+    except asyncio.CancelledError as cancelled:
+        if SECOND_SIGNAL not in cancelled.args:
+            raise
+        raise InterruptedError(SECOND_SIGNAL) from None
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)

@@ -1,8 +1,11 @@
 """The world of a node that is a process, or one of several nodes embedded in a process."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
+from typing import TypeVar
 
 from kraftsim.events.event import Event
 from kraftsim.world.chance import stream
@@ -11,13 +14,17 @@ from kraftsim.world.interface import Clock, Disk, ObjectStore, World
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
+from kraftsim.world.real.file import ReportFlush
 from kraftsim.world.real.objects import RealObjects, open_objects
+
+T = TypeVar("T")
+Report = Callable[[Event], None]
 
 
 class RealWorld:
     """Clock, disk, chance and event log of one node incarnation on this machine."""
 
-    def __init__(self, *, run: str, node: str, incarnation: int, seed: int, clock: RealClock, disk: RealDisk, events: EventFile) -> None:
+    def __init__(self, *, run: str, node: str, incarnation: int, seed: int | None, clock: RealClock, disk: RealDisk, events: EventFile) -> None:
         self.run = run
         self.node = node
         self.incarnation = incarnation
@@ -29,27 +36,45 @@ class RealWorld:
         self._events = events
         self._streams: dict[str, Random] = {}
         self._stores: dict[str, RealObjects] = {}
+        self._thread: ThreadPoolExecutor | None = None
+        self._report_flush: ReportFlush | None = None
+        self._reports: Mapping[type[Event], Report | None] | None = None
 
     def random(self, purpose: str) -> Random:
-        """Return the stream of a purpose; asked again, the same stream goes on."""
+        """Return the stream of a purpose; asked again, the same stream goes on.
+
+        Without a seed it is the entropy of the operating system: a client that sees ids (of fetch sessions, members, topics) or SCRAM nonces cannot
+        derive the next ones. With a seed it can.
+        """
         found = self._streams.get(purpose)
         if found is None:
-            found = self._streams[purpose] = stream(self._seed, self.node, self.incarnation, purpose)
+            drawn = SystemRandom() if self._seed is None else stream(self._seed, self.node, self.incarnation, purpose)
+            found = self._streams[purpose] = drawn
         return found
 
     def note(self, event: Event) -> None:
         """Add a fact to the event log."""
         self._events.note(event)
+        if self._reports is not None and (report := self._reports[type(event)]) is not None:
+            report(event)
 
     def flush_events(self) -> None:
         """Hand the buffered facts to the operating system."""
         self._events.flush()
+
+    def watch(self, reports: Mapping[type[Event], Report | None], report_slow_disk: ReportFlush) -> None:
+        """Hand each event to the function that `reports` has for its class, and the length of each flush to `report_slow_disk`."""
+        self._reports = reports
+        self._report_flush = report_slow_disk
+        for disk in (self._real_disk, *self._others.values()):
+            disk.report_flush = report_slow_disk
 
     def elsewhere(self, directory: str) -> World:
         """Return this world with another directory as its disk; it is the same disk whenever it is asked for, and `close` gives it back."""
         found = self._others.get(directory)
         if found is None:
             found = self._others[directory] = RealDisk(Path(directory))
+            found.report_flush = self._report_flush
         return WorldElsewhere(self, found)
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
@@ -58,6 +83,12 @@ class RealWorld:
         if found is None:
             found = self._stores[location] = open_objects(location, settings)
         return found
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Return what a function returns that runs in a thread. There is one such thread, so that memory is used by one such work at a time."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, f"{self.node}-aside")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def breathe(self, place: str) -> None:
         """Do nothing: on a real machine other tasks get in between where they must."""
@@ -69,11 +100,14 @@ class RealWorld:
             disk.close()
         for store in self._stores.values():
             store.close()
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def real_world(*, run: str, node: str, incarnation: int, data_dir: Path, events_dir: Path, seed: int, started_ns: int = 0) -> RealWorld:
+def real_world(*, run: str, node: str, incarnation: int, data_dir: Path, events_dir: Path, seed: int | None, started_ns: int = 0) -> RealWorld:
     """Open the world of one node incarnation. Raises FileExistsError if the incarnation has an event file already: see `next_incarnation`.
 
+    Without a `seed` the node draws from the operating system's entropy, which no other start repeats.
     `started_ns` is the moment of the machine's monotonic clock at which the run began; with 0 `t_ns` is that clock itself, which all processes of
     the machine share.
     """

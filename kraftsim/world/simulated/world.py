@@ -1,8 +1,9 @@
 """The world of one incarnation of a simulated node."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import TypeVar
 
 from kraftsim.events.event import Event
 from kraftsim.world.chance import stream
@@ -14,6 +15,7 @@ from kraftsim.world.simulated.host import Process
 from kraftsim.world.simulated.objects import SharedObjects, SimulatedObjects
 from kraftsim.world.subdirectory import Subdirectory
 
+T = TypeVar("T")
 ALIVE_SHARE = 0.5
 """At so many of the places a run breathes at all; which they are follows from its seed. What comes together in every run hides what comes alone."""
 PASSES_THROUGH = 0.5
@@ -57,6 +59,11 @@ class SimulatedWorld:
         """Return the one store of this location, as this process reaches it."""
         shared = self._stores.setdefault(location, SharedObjects())
         return SimulatedObjects(shared, self._process.random(f"objects/{location}"))
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Return what a function returns, after one turn of the loop: there are no threads here."""
+        await asyncio.sleep(0)
+        return work()
 
     async def breathe(self, place: str) -> None:
         """Let others in between, sometimes: for a few turns of this process, or for long enough that answers of peers arrive."""

@@ -3,6 +3,7 @@
 Source: KIP-848, org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup}.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final
@@ -13,7 +14,7 @@ from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, Shares
 from kraftsim.core.groups.group_offsets import GroupOffsets
 from kraftsim.core.groups.member import Protocols
 from protocol.coordinator.g05_consumer_group_member_metadata import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
-from protocol.coordinator.g08_consumer_group_current_member_assignment import ConsumerGroupCurrentMemberAssignmentValue
+from protocol.coordinator.g08_consumer_group_current_member_assignment import ConsumerGroupCurrentMemberAssignmentValue, TopicPartitions
 from protocol.errors import ErrorCode
 
 NEVER_MS: Final = -1
@@ -33,8 +34,10 @@ class ConsumerGroupState(Enum):
 class ConsumerGroup:
     """Members stand in the order in which they came. A group without members may still hold offsets."""
 
-    def __init__(self, group_id: str, group_epoch: int = 0) -> None:
+    def __init__(self, group_id: str, group_epoch: int = 0, *, keeps_assignment_epochs: bool = False) -> None:
         self.group_id = group_id
+        self.keeps_assignment_epochs = keeps_assignment_epochs
+        """Whether a commit in a past epoch is taken for what the member has had since then (KIP-1251, since 4.3)."""
         self.group_epoch = group_epoch
         self.metadata_hash = 0
         self.assignment_epoch = 0
@@ -104,13 +107,19 @@ class ConsumerGroup:
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Tell whether somebody still has a partition that a member is to have."""
         target = self.targets.get(member.member_id, NO_SHARES)
-        lacks = [(topic_id, number) for topic_id, numbers in target.items() for number in numbers if number not in member.assigned.get(topic_id, ())]
-        return any(self.is_taken(*each) for each in lacks)
+        for topic_id, numbers in target.items():
+            has = frozenset(member.assigned.get(topic_id, ()))
+            if any(self.is_taken(topic_id, number) for number in numbers if number not in has):
+                return True
+        return False
 
-    def refuse_commit(self, member_id: str, member_epoch: int, api_version: int | None) -> ErrorCode | None:
-        """Return why somebody may not commit offsets: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or UNSUPPORTED_VERSION of OffsetCommit before 9.
+    def refuse_commit(
+        self, member_id: str, member_epoch: int, api_version: int | None, partitions: Iterable[tuple[bytes, int]] = ()
+    ) -> ErrorCode | None:
+        """Return why a member may not commit offsets: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or UNSUPPORTED_VERSION of OffsetCommit before 9.
 
-        `api_version` is None inside a transaction, where who names no member is not fenced.
+        `api_version` is None inside a transaction, where who names no member is not fenced. `partitions`, by topic id, are those of the request:
+        one that the member may not commit in that epoch refuses them all.
         """
         is_nobody = member_epoch < 0 and not member_id
         if (member_epoch < 0 and not self.members) or (is_nobody and api_version is None):
@@ -120,6 +129,9 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if api_version is not None and api_version < FIRST_COMMIT_WITH_EPOCHS and member.classic is None:
             return ErrorCode.UNSUPPORTED_VERSION
+        if self.keeps_assignment_epochs and member_epoch < member.member_epoch:
+            has_all = all(member_epoch >= member.assignment_epoch(*each) for each in partitions)
+            return None if has_all else _stale(member)
         return _refuse_epoch(member, member_epoch)
 
     def refuse_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
@@ -177,7 +189,13 @@ class ConsumerGroup:
         self._disown(known)
         if value is None:
             moved = replace(
-                known, member_epoch=LEFT, previous_member_epoch=LEFT, state=MemberState.STABLE, assigned=NO_SHARES, pending_revocation=NO_SHARES
+                known,
+                member_epoch=LEFT,
+                previous_member_epoch=LEFT,
+                state=MemberState.STABLE,
+                assigned=NO_SHARES,
+                pending_revocation=NO_SHARES,
+                assignment_epochs={},
             )
         else:
             moved = replace(
@@ -187,6 +205,7 @@ class ConsumerGroup:
                 state=MemberState(value.state),
                 assigned={row.topic_id: tuple(sorted(row.partitions)) for row in value.assigned_partitions},
                 pending_revocation={row.topic_id: tuple(sorted(row.partitions)) for row in value.partitions_pending_revocation},
+                assignment_epochs=_epochs((*value.assigned_partitions, *value.partitions_pending_revocation), value.member_epoch),
             )
         if value is not None or member_id in self.members:
             self.members[member_id] = moved
@@ -206,7 +225,25 @@ class ConsumerGroup:
 def _refuse_epoch(member: ConsumerMember, member_epoch: int) -> ErrorCode | None:
     if member.member_epoch == member_epoch:
         return None
+    return _stale(member)
+
+
+def _stale(member: ConsumerMember) -> ErrorCode:
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def _epochs(rows: Sequence[TopicPartitions], default: int) -> dict[tuple[bytes, int], int]:
+    """Return the assignment epochs of a record; `default` where a broker before 4.3 wrote it."""
+    return {
+        (row.topic_id, number): epoch
+        for row in rows
+        for number, epoch in zip(row.partitions, _epochs_of(row) or [max(default, 0)] * len(row.partitions), strict=True)
+    }
+
+
+def _epochs_of(row: TopicPartitions) -> list[int] | None:
+    epochs = row.assignment_epochs
+    return epochs if epochs is not None and len(epochs) == len(row.partitions) else None
 
 
 def _terms(value: ClassicMemberMetadata | None) -> ClassicTerms | None:

@@ -4,12 +4,12 @@ What is decided holds at once, is written in one batch, and is told once that is
 Source: KIP-848, KIP-1082, org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from msgspec import Struct
 
+from kraftsim.core.client_expressions import InvalidExpression, client_expression
 from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import HeartbeatAnswer
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
@@ -179,7 +179,8 @@ class ConsumerGroups:
         heir = replace(member, member_id=member_id, member_epoch=JOINS, previous_member_epoch=JOINS)
         target = group.targets.get(member.member_id, NO_SHARES)
         self.do(changes, *member_tombstones(group.group_id, member.member_id))
-        self.do(changes, member_change(group.group_id, heir), target_change(group.group_id, member_id, target), current_change(group.group_id, heir))
+        self.do(changes, member_change(group.group_id, heir), target_change(group.group_id, member_id, target))
+        self.do(changes, self._current_change(group, heir))
         self.forget_timers(group.group_id, member.member_id)
         return heir
 
@@ -240,14 +241,21 @@ class ConsumerGroups:
         used = dict.fromkeys(member.subscribed_regex for member in group.members.values() if member.subscribed_regex)
         is_news = False
         for expression in sorted(used):
-            pattern = re.compile(expression)
-            found = tuple(name for name in self._topics.names() if pattern.fullmatch(name))
+            found = self._fitting(expression)
             if group.resolved.get(expression) != found:
                 self.do(changes, regex_change(group.group_id, expression, found, self._topics.version, now.wall_ms))
                 is_news = True
         for expression in [each for each in group.resolved if each not in used]:
             self.do(changes, regex_tombstone(group.group_id, expression))
         return is_news
+
+    def _fitting(self, expression: str) -> tuple[str, ...]:
+        """Return the topics that an expression means: none if it is not valid, which only one from a log can be."""
+        try:
+            pattern = client_expression(expression)
+        except InvalidExpression:
+            return ()
+        return tuple(name for name in self._topics.names() if pattern.fullmatch(name))
 
     def _assign_if_due(self, group: ConsumerGroup, changes: list[Change], now: Moment, newcomer: str | None) -> None:
         """Work out the target of the present epoch, but not more often than group.consumer.assignment.interval.ms (KIP-1263)."""
@@ -280,9 +288,12 @@ class ConsumerGroups:
         reached = reconciled(member, target_epoch=group.assignment_epoch, target=target, owned=owned, is_taken=group.is_taken)
         if reached == member:
             return member
-        self.do(changes, current_change(group.group_id, reached))
+        self.do(changes, self._current_change(group, reached))
         self._watch_revocation(group.group_id, reached, now)
         return reached
+
+    def _current_change(self, group: ConsumerGroup, member: ConsumerMember) -> Change:
+        return current_change(group.group_id, member, with_epochs=self._settings.consumer_keeps_assignment_epochs)
 
     # Leaving -------------------------------------------------------------------------------------------------------------------------------
 
@@ -298,7 +309,8 @@ class ConsumerGroups:
         if fenced is not None:
             return fenced
         if asked.member_epoch == LEFT_FOR_A_WHILE:
-            self.do(changes, current_change(group.group_id, replace(member, member_epoch=LEFT_FOR_A_WHILE, pending_revocation=NO_SHARES)))
+            gone = replace(member, member_epoch=LEFT_FOR_A_WHILE, pending_revocation=NO_SHARES)
+            self.do(changes, self._current_change(group, gone))
         else:
             self.let_go(group, [member.member_id], changes, now)
         return HeartbeatAnswer(member_id=member.member_id, member_epoch=asked.member_epoch)
@@ -320,7 +332,7 @@ class ConsumerGroups:
         if spoke_it and self.is_to_be_classic(list(group.members.values())):
             changes += self._to_classic(group, now)
             return
-        used = [member.subscribed_regex for member in group.members.values()]
+        used = {member.subscribed_regex for member in group.members.values()}
         self.do(changes, *(regex_tombstone(group.group_id, each) for each in list(group.resolved) if each not in used))
         self.do(changes, epoch_change(group.group_id, group.group_epoch + 1, self._hash(group)))
         if not group.members and self._settings.consumer_settles_empty:

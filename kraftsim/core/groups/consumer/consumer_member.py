@@ -3,6 +3,7 @@
 Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.{ConsumerGroupMember, MemberState}.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -55,8 +56,14 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Shares = field(default_factory=dict)
     pending_revocation: Shares = field(default_factory=dict)
+    assignment_epochs: Mapping[tuple[bytes, int], int] = field(default_factory=dict)
+    """By topic id and partition: the epoch in which each of those that it has, or is to give up, was assigned to it (KIP-1251)."""
     classic: ClassicTerms | None = None
     """None for a member that speaks the consumer protocol."""
+
+    def assignment_epoch(self, topic_id: bytes, number: int) -> int:
+        """Return the epoch in which a partition that it has, or is to give up, was assigned to it; its present one for any other."""
+        return self.assignment_epochs.get((topic_id, number), max(self.member_epoch, 0))
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Tell whether it has all that it is to have at an epoch."""

@@ -67,14 +67,14 @@ def target_epoch_change(group_id: str, epoch: int, assigned_ms: int) -> Change:
     return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value
 
 
-def current_change(group_id: str, member: ConsumerMember) -> Change:
-    """A member has something else, or is in another epoch."""
+def current_change(group_id: str, member: ConsumerMember, *, with_epochs: bool) -> Change:
+    """A member has something else, or is in another epoch. `with_epochs`: each partition with the epoch in which it was assigned (since 4.3)."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
         state=int(member.state),
-        assigned_partitions=_rows(member.assigned),
-        partitions_pending_revocation=_rows(member.pending_revocation),
+        assigned_partitions=_rows(member, member.assigned, with_epochs=with_epochs),
+        partitions_pending_revocation=_rows(member, member.pending_revocation, with_epochs=with_epochs),
     )
     return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value
 
@@ -111,5 +111,12 @@ def _classic(terms: ClassicTerms | None) -> ClassicMemberMetadata | None:
     return ClassicMemberMetadata(session_timeout_ms=terms.session_timeout_ms, supported_protocols=protocols)
 
 
-def _rows(shares: Shares) -> list[TopicPartitions]:
-    return [TopicPartitions(topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in shares.items()]
+def _rows(member: ConsumerMember, shares: Shares, *, with_epochs: bool) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(
+            topic_id=topic_id,
+            partitions=list(numbers),
+            assignment_epochs=[member.assignment_epoch(topic_id, number) for number in numbers] if with_epochs else None,
+        )
+        for topic_id, numbers in shares.items()
+    ]

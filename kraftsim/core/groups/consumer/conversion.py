@@ -71,7 +71,7 @@ def _of_classic(group: ClassicGroup, member: Member, topics: TopicsView) -> Cons
     )
 
 
-def consumer_changes(group: ClassicGroup, members: Iterable[ConsumerMember], topics: TopicsView) -> list[Change]:
+def consumer_changes(group: ClassicGroup, members: Iterable[ConsumerMember], topics: TopicsView, *, with_epochs: bool) -> list[Change]:
     """Return the records of a consumer group that has these members, and what each of them has for its target: the next one is due at once."""
     known = list(members)
     names = dict.fromkeys(name for member in known for name in member.subscribed_names)
@@ -80,7 +80,7 @@ def consumer_changes(group: ClassicGroup, members: Iterable[ConsumerMember], top
     changes.append(epoch_change(group.group_id, group.generation_id, hash_of_topics(names, topics)))
     changes += [target_change(group.group_id, member.member_id, member.assigned) for member in known]
     changes.append(target_epoch_change(group.group_id, group.generation_id, NEVER_ASSIGNED_MS))
-    changes += [current_change(group.group_id, member) for member in known]
+    changes += [current_change(group.group_id, member, with_epochs=with_epochs) for member in known]
     return changes
 
 

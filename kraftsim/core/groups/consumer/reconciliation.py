@@ -36,9 +36,10 @@ def _next(member: ConsumerMember, epoch: int, target_epoch: int, target: Shares,
     is_waiting = has_more = False
     for topic_id in sorted({**target, **member.assigned}):
         wanted, had = target.get(topic_id, ()), member.assigned.get(topic_id, ())
-        stays = tuple(number for number in had if number in wanted)
-        goes = tuple(number for number in had if number not in wanted)
-        lacks = [number for number in wanted if number not in stays]
+        is_wanted, is_there = frozenset(wanted), frozenset(had)
+        stays = tuple(number for number in had if number in is_wanted)
+        goes = tuple(number for number in had if number not in is_wanted)
+        lacks = [number for number in wanted if number not in is_there]
         free = [number for number in lacks if not is_taken(topic_id, number)]
         is_waiting = is_waiting or len(free) < len(lacks)
         has_more = has_more or bool(free)
@@ -46,9 +47,9 @@ def _next(member: ConsumerMember, epoch: int, target_epoch: int, target: Shares,
         _put(revoked, topic_id, goes)
         _put(taken, topic_id, tuple(sorted((*stays, *free))))
     if revoked and _still_owns(owned, revoked):
-        return _moved(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
+        return _moved(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked, target_epoch)
     state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
-    return _moved(member, target_epoch, state, taken if has_more else kept, NO_SHARES)
+    return _moved(member, target_epoch, state, taken if has_more else kept, NO_SHARES, target_epoch)
 
 
 def _put(shares: dict[bytes, tuple[int, ...]], topic_id: bytes, numbers: tuple[int, ...]) -> None:
@@ -56,7 +57,7 @@ def _put(shares: dict[bytes, tuple[int, ...]], topic_id: bytes, numbers: tuple[i
         shares[topic_id] = numbers
 
 
-def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Shares, revoked: Shares) -> ConsumerMember:
+def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Shares, revoked: Shares, target_epoch: int) -> ConsumerMember:
     return replace(
         member,
         member_epoch=epoch,
@@ -64,9 +65,20 @@ def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Sha
         state=state,
         assigned=dict(assigned),
         pending_revocation=dict(revoked),
+        assignment_epochs=_assignment_epochs(member, target_epoch, assigned, revoked),
     )
+
+
+def _assignment_epochs(member: ConsumerMember, target_epoch: int, *held: Shares) -> dict[tuple[bytes, int], int]:
+    """Return the epoch of each partition: that in which the member got it, and the target's where it did not have it."""
+    return {
+        (topic_id, number): member.assignment_epoch(topic_id, number) if number in member.assigned.get(topic_id, ()) else target_epoch
+        for shares in held
+        for topic_id, numbers in shares.items()
+        for number in numbers
+    }
 
 
 def _still_owns(owned: Shares | None, shares: Shares) -> bool:
     """Tell whether a member has something of some partitions; one that does not say has everything."""
-    return owned is None or any(number in shares.get(topic_id, ()) for topic_id, numbers in owned.items() for number in numbers)
+    return owned is None or any(not frozenset(numbers).isdisjoint(shares.get(topic_id, ())) for topic_id, numbers in owned.items())

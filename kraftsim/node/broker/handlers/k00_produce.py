@@ -16,11 +16,12 @@ from kraftsim.core.partitions.record_conversion import NothingToAppend, Unchecke
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.examination import Examined, examine, takes_long
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
 from kraftsim.node.broker.partitions import PartitionKey
 from kraftsim.node.broker.transactions.produce_verification import ProduceVerification, Verified
-from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler
+from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler, completed_by
 from kraftsim.node.config import ANNOUNCED_WINDOW, BY_PRODUCE
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
 from protocol.announced_window import announce_window
@@ -88,6 +89,7 @@ class ProduceWork:
         self.now_ms = broker.world.clock.wall_ms()
         self.verified: Verified | None = None
         """What is known of the transaction that the batches belong to; None if they belong to none, or nobody asks."""
+        self.examined: Examined = {}
         self.owed: list[tuple[HostedPartition, PartitionProduceResponse]] = []
         self.unreplicated: list[Unreplicated] = []
         self.first_error = ErrorCode.NONE
@@ -123,7 +125,9 @@ class ProduceWork:
         partition = self.broker.partitions.find(topic, data.index)
         if partition is None:
             return self._refused(topic, data.index, self._not_here(topic, data.index))
-        batch = client_batch(data.records, self.version) if self.version >= FIRST_VERSION_OF_FORMAT_2 else UncheckedRecords(data.records or b"")
+        batch = self.examined.get(id(data)) or (
+            client_batch(data.records, self.version) if self.version >= FIRST_VERSION_OF_FORMAT_2 else UncheckedRecords(data.records or b"")
+        )
         if isinstance(batch, Refusal):
             return self._refused(topic, data.index, batch)
         guard = None
@@ -266,6 +270,25 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     if any(data.records is None and broker.image.partition(name, data.index) is not None for name, data in rows):
         return Deferred()  # asked of Apache Kafka 3.9.1: no answer, ever, and nothing behind it on the connection is served
     work = ProduceWork(broker, call, request)
+    if call.api_version >= FIRST_VERSION_OF_FORMAT_2 and takes_long(request):
+        return _examined_first(broker, call, work, request)
+    return _served(broker, call, work, request)
+
+
+def _examined_first(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Deferred:
+    """Append after a thread has looked at the records. The connection serves nothing behind the request meanwhile, so that the order stays."""
+    later = Deferred()
+
+    async def examine_and_append() -> None:
+        names = [topic_name(broker, topic, call.api_version) for topic in request.topic_data]
+        work.examined = await examine(broker, request, call.api_version, names.__getitem__, work.now_ms)
+        completed_by(_served(broker, call, work, request), later)  # also for a client that is gone: it has asked
+
+    broker.shell.tasks.spawn(examine_and_append(), "examine-records")
+    return later
+
+
+def _served(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Answer | Deferred:
     if not has_transactional(request):
         return _finish(work, request, None)
     return _verified_first(broker, call, work, request)

@@ -26,8 +26,8 @@ from kraftsim.node.broker.old_readers import (
     refuse_reader,
 )
 from kraftsim.node.broker.tiered_storage.remote_fetch import RemoteWish, fill_from_remote
-from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.refused_fetch import refused_fetch
+from kraftsim.node.call import Allows, Answer, Call, Deferred, Handler
+from kraftsim.node.refused_fetch import forbidden_topic, refused_fetch
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -59,8 +59,16 @@ EMPTY = b""
 class DelayedFetch:
     """A Fetch that waits for min_bytes, an error, or the end of max_wait_ms."""
 
-    def __init__(self, broker: Broker, call: Call, request: FetchRequest, context: FetchContext) -> None:
+    def __init__(self, broker: Broker, call: Call, request: FetchRequest, context: FetchContext, forbidden: list[FetchTopic]) -> None:
         self.deferred = Deferred()
+        self.topics = context.topics
+        """What is read: all that is asked for, without what the client has no right to."""
+        self._forbidden = forbidden
+        """What the client has no right to: answered with an error behind all that is read, and not waited for."""
+        if forbidden:
+            refused = set(map(id, forbidden))
+            self.topics = [topic for topic in context.topics if id(topic) not in refused]
+            context.topics = [*self.topics, *forbidden]
         self._broker = broker
         self._call = call
         self._request = request
@@ -77,7 +85,7 @@ class DelayedFetch:
         """Return the partitions whose changes are worth a look."""
         self._asked = {
             (name, partition.partition): (topic, partition)
-            for topic in self._context.topics
+            for topic in self.topics
             for name in [self._name(topic)]
             if name
             for partition in topic.partitions
@@ -123,6 +131,8 @@ class DelayedFetch:
             self._broker.throttles.leader.record(reader.held_back_bytes)
         if reader.conversion is not None:
             reader.conversion.convert()
+        if self._forbidden:
+            response.responses.extend(map(forbidden_topic, self._forbidden))
         self.deferred.complete(self._context.finish(response))
 
     async def _complete_remotely(self, reader: "FetchReader", response: FetchResponse, remote: RemoteWish) -> None:
@@ -146,7 +156,7 @@ class DelayedFetch:
         reader = FetchReader(
             self._broker,
             self._request,
-            self._context.topics if topics is None else topics,
+            self.topics if topics is None else topics,
             self._version,
             self._listener,
             is_first_look=not self._has_looked,
@@ -419,6 +429,19 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
     A session's error stands alone; UNKNOWN_SERVER_ERROR for an isolation level that is none.
     """
+    return _serve(broker, call, None)
+
+
+def handle_allowed(broker: Broker, call: Call, allows: Allows) -> Answer | Deferred:
+    """The same for a client with an identity: TOPIC_AUTHORIZATION_FAILED for every partition of a topic that `allows` denies.
+
+    All partitions of the session are checked at each Fetch, whether the request names them or not and whichever client opened the session. A Fetch
+    that waits is not checked again: as in Kafka (DelayedFetch) it is answered with what arrives within max_wait_ms.
+    """
+    return _serve(broker, call, allows)
+
+
+def _serve(broker: Broker, call: Call, allows: Allows | None) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
     is_follower = follower_of(request, call.api_version)[0] >= 0
@@ -426,9 +449,10 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     context = broker.fetch_sessions.begin(request, call.api_version, is_follower=is_follower, now_ms=now_ms)
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
-    if _asks_for_no_isolation(broker, request, context.topics, call.api_version):
+    forbidden = [] if allows is None else _denied(broker, context.topics, call.api_version, allows, denies_unknown=is_follower)
+    fetch = DelayedFetch(broker, call, request, context, forbidden)
+    if _asks_for_no_isolation(broker, request, fetch.topics, call.api_version):
         return refused_fetch(call, ErrorCode.UNKNOWN_SERVER_ERROR)
-    fetch = DelayedFetch(broker, call, request, context)
     stay = broker.fetches.admit(fetch, fetch.keys(), request.max_wait_ms, fetch.may_matter)
     if stay is not None:
         fetch.deferred.when_abandoned(lambda: broker.fetches.leave(stay))
@@ -450,6 +474,18 @@ def topic_name(broker: Broker, topic: FetchTopic, version: int) -> str | None:
     return None if known is None else known.name
 
 
+def _denied(broker: Broker, topics: list[FetchTopic], version: int, allows: Allows, *, denies_unknown: bool) -> list[FetchTopic]:
+    """Return the topics that a client may not fetch. A topic id without a topic has an error of its own for consumers."""
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return [topic for topic in topics if not allows(topic.topic)]
+    denied = []
+    for topic in topics:
+        name = topic_name(broker, topic, version)
+        if denies_unknown if name is None else not allows(name):
+            denied.append(topic)
+    return denied
+
+
 def _asks_for_no_isolation(broker: Broker, request: FetchRequest, topics: list[FetchTopic], version: int) -> bool:
     """Tell whether a request names an isolation level that is none. Kafka looks at it once there is a partition to read."""
     if request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED):
@@ -458,4 +494,4 @@ def _asks_for_no_isolation(broker: Broker, request: FetchRequest, topics: list[F
     return any(name is not None and broker.image.partition(name, number) is not None for name, number in asked)
 
 
-HANDLER = Handler(key=ApiKey.FETCH, handle=handle, refuse=refused_fetch)
+HANDLER = Handler(key=ApiKey.FETCH, handle=handle, refuse=refused_fetch, handle_allowed=handle_allowed)

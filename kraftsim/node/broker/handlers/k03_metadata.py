@@ -11,6 +11,7 @@ from kraftsim.core.zookeeper_mode.topic_ids import told_topic_id
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.topics_asked_for import looked_up, why_refused
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import (
@@ -27,9 +28,6 @@ from protocol.uuids import ZERO_UUID
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_LISTENER_ERROR = 6
-FIRST_VERSION_WITH_IDS = 10
-FIRST_VERSION_BY_ID = 12
-"""Versions 10 and 11 have a field for topic ids and refuse every request that uses it (KAFKA-10774)."""
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 """Read, write, create, delete, alter, describe, describe and alter configs: what everybody may where nobody is asked for permission."""
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
@@ -40,8 +38,9 @@ def handle(broker: Broker, call: Call) -> Answer:
     """Answer with what this broker has applied of the metadata log, which may be a little behind."""
     request = call.body
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
-    if FIRST_VERSION_WITH_IDS <= call.api_version < FIRST_VERSION_BY_ID and any(_is_asked_by_id(topic) for topic in request.topics or ()):
-        return refuse(call, ErrorCode.INVALID_REQUEST)
+    refused = why_refused(call.api_version, request)
+    if refused is not None:
+        return refuse(call, refused)
     view = MetadataView(broker, call, request)
     alive = [found for registered in broker.image.alive_brokers() if (found := view.broker(registered.broker_id)) is not None]
     response = MetadataResponse(
@@ -78,7 +77,7 @@ class MetadataView:
         asked = self._request.topics
         if asked is None or (not asked and self._version < FIRST_VERSION_WITH_NULL_FOR_ALL):
             return [self._topic(topic) for topic in self._image.topics()]
-        once = {(topic.name, topic.topic_id): topic for topic in asked}
+        once = {(topic.name, topic.topic_id): topic for topic in looked_up(asked)}
         return [self._asked(topic) for topic in once.values()]
 
     def _asked(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
@@ -139,15 +138,12 @@ class MetadataView:
         return ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def _is_asked_by_id(topic: MetadataRequestTopic) -> bool:
-    return topic.name is None or topic.topic_id != ZERO_UUID
-
-
 def refuse(call: Call, error: ErrorCode) -> Answer:
     """Build the answer in which every topic has the same error."""
     request = call.body
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
-    return MetadataResponse(topics=[MetadataResponseTopic(error_code=error, name=topic.name or "") for topic in request.topics or []])
+    rows = [MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or []]
+    return MetadataResponse(topics=rows)
 
 
 HANDLER = Handler(key=ApiKey.METADATA, handle=handle, refuse=refuse)

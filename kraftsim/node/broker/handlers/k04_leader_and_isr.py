@@ -3,11 +3,20 @@
 Source: kafka.server.KafkaApis.handleLeaderAndIsrRequest.
 """
 
+from typing import Final
+
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k04_leader_and_isr import LeaderAndIsrResponse
+from protocol.messages.k04_leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+
+FIRST_VERSION_BY_TOPIC_ID: Final = 5
 
 
 def handle(broker: Broker, call: Call) -> Deferred:
@@ -17,8 +26,21 @@ def handle(broker: Broker, call: Call) -> Deferred:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer of an error that concerns the whole request."""
-    return LeaderAndIsrResponse(error_code=error)
+    """Build the answer of an error that concerns the whole request: each partition has it, too (LeaderAndIsrRequest.getErrorResponse)."""
+    request = call.body
+    assert isinstance(request, LeaderAndIsrRequest), "dispatch decodes by API key"
+    answer = LeaderAndIsrResponse(error_code=error)
+    if call.api_version >= FIRST_VERSION_BY_TOPIC_ID:
+        for topic in request.topic_states:
+            rows = [LeaderAndIsrPartitionError(partition_index=each.partition_index, error_code=error) for each in topic.partition_states]
+            answer.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=rows))
+        return answer
+    named = [(each.topic_name, each) for each in request.ungrouped_partition_states]
+    named += [(topic.topic_name, each) for topic in request.topic_states for each in topic.partition_states]
+    answer.partition_errors = [
+        LeaderAndIsrPartitionError(topic_name=name, partition_index=each.partition_index, error_code=error) for name, each in named
+    ]
+    return answer
 
 
 HANDLER = Handler(key=ApiKey.LEADER_AND_ISR, handle=handle, refuse=refuse)

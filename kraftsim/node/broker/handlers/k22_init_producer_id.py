@@ -15,6 +15,8 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.transactions.transaction_answers import note_refusal, spelt
 from kraftsim.node.broker.transactions.transaction_coordinator import Identity
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.config import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
+from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.errors import ErrorCode
@@ -22,6 +24,7 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitPr
 
 FIRST_PRODUCER_EPOCH = 0
 FIRST_VERSION_WITH_FENCED: Final = 4
+FIRST_VERSION_WITH_TAGS: Final = 2
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
@@ -80,7 +83,7 @@ def _answer(broker: Broker, call: Call, request: InitProducerIdRequest, result: 
             client_id=call.client_id,
         )
     )
-    return InitProducerIdResponse(producer_id=result.producer_id, producer_epoch=result.producer_epoch)
+    return _announcing(broker, call, InitProducerIdResponse(producer_id=result.producer_id, producer_epoch=result.producer_epoch))
 
 
 def _complete(broker: Broker, call: Call, later: Deferred, result: ProducerId | Refusal) -> None:
@@ -93,7 +96,16 @@ def _fresh(broker: Broker, call: Call, result: ProducerId | Refusal) -> Answer:
     if isinstance(result, Refusal):
         return _refused(broker, call, result.error)
     broker.world.note(ProducerIdReturned(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH, fresh=True, client_id=call.client_id))
-    return InitProducerIdResponse(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH)
+    return _announcing(broker, call, InitProducerIdResponse(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH))
+
+
+def _announcing(broker: Broker, call: Call, answer: InitProducerIdResponse) -> InitProducerIdResponse:
+    """Return the answer with the window of this broker, where it is told to put it there (KIP-758)."""
+    config = broker.config
+    announces = config.producer_state == ANNOUNCED_WINDOW and config.window_carrier == BY_INIT_PRODUCER_ID
+    if announces and call.api_version >= FIRST_VERSION_WITH_TAGS:
+        announce_window(answer, config.max_in_flight_sequence_number_per_connection)
+    return answer
 
 
 def _refused(broker: Broker, call: Call, error: ErrorCode) -> Answer:

@@ -40,10 +40,13 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
         return AddPartitionsToTxnResponse()
     later = Deferred()
     results: list[AddPartitionsToTxnResult | None] = [None] * len(transactions)
+    left_count = len(transactions)
 
     def on_end(index: int, errors: Errors) -> None:
+        nonlocal left_count
         results[index] = _result(transactions[index], errors)
-        if None not in results:
+        left_count -= 1
+        if not left_count:
             later.complete(_response(call, results))
 
     for index, transaction in enumerate(transactions):

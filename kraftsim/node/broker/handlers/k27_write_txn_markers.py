@@ -18,6 +18,7 @@ from kraftsim.node.broker.internal_topics import GROUP_METADATA
 from kraftsim.node.broker.partitions import PartitionKey
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
+from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.messages.k27_write_txn_markers import (
@@ -68,6 +69,8 @@ class MarkerWork:
         if hosted is None:
             self._answer(marker, key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
+        if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
+            raise ValueError("an end marker without a producer")  # Kafka fails likewise, and answers -1 for all partitions
         try:
             outcome = hosted.append_marker(marker, self._now_ms)
         except OSError as failure:

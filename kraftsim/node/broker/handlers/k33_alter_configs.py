@@ -3,10 +3,13 @@
 Source: KIP-133, KIP-590, kafka.server.KafkaApis.handleAlterConfigsRequest.
 """
 
-from kraftsim.core.metadata.preprocess_configs import refuse_common, refuse_replaced_broker, refuse_type
+from collections.abc import Mapping
+
+from kraftsim.core.metadata.preprocess_configs import count_resources, refuse_common, refuse_replaced_broker, refuse_type
 from kraftsim.node.altered_configs import joined_rows, refused_rows, row_of
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.partly_forwarded import forward_rest
+from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
@@ -22,7 +25,8 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Answer per resource, in the order in which they were asked for."""
     request = call.body
     assert isinstance(request, AlterConfigsRequest), "dispatch decodes by API key"
-    done = [_done_here(broker, request, resource) for resource in request.resources]
+    times = count_resources(request.resources)
+    done = [_done_here(broker, times, resource) for resource in request.resources]
     left = [resource for resource, row in zip(request.resources, done, strict=True) if row is None]
 
     def join(answer: Message | None) -> Answer:
@@ -34,11 +38,11 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     return forward_rest(broker, call, rest, join, _refuse)
 
 
-def _done_here(broker: Broker, request: AlterConfigsRequest, resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
+def _done_here(broker: Broker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
     """Return the row of a resource that the controller need not hear of, or None."""
-    refusal = refuse_common(request.resources, resource) or refuse_type(resource, broker.parts.resource_types - NOT_REPLACED)
+    refusal = refuse_common(times, resource) or refuse_type(resource, broker.parts.resource_types - NOT_REPLACED)
     if refusal is None and resource.resource_type == ConfigResourceType.BROKER:
-        refusal = refuse_replaced_broker(broker.config_tables, broker.config.node_id, resource)
+        refusal = refuse_replaced_broker(broker.config_tables, broker.config.node_id, resource, broker_settings(broker.config, broker.image).value)
     return None if refusal is None else row_of(AlterConfigsResourceResponse, resource.resource_type, resource.resource_name, refusal)
 
 

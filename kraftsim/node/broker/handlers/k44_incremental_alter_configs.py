@@ -3,10 +3,13 @@
 Source: KIP-339, KIP-590, kafka.server.KafkaApis.handleIncrementalAlterConfigsRequest.
 """
 
-from kraftsim.core.metadata.preprocess_configs import refuse_altered_broker, refuse_common, refuse_type
+from collections.abc import Mapping
+
+from kraftsim.core.metadata.preprocess_configs import count_resources, refuse_altered_broker, refuse_common, refuse_type
 from kraftsim.node.altered_configs import joined_rows, refused_rows, row_of
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.partly_forwarded import forward_rest
+from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.loggers import refuse_loggers
 from protocol.api_keys import ApiKey
@@ -27,7 +30,8 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Answer per resource, in the order in which they were asked for."""
     request = call.body
     assert isinstance(request, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
-    done = [_done_here(broker, request, resource) for resource in request.resources]
+    times = count_resources(request.resources)
+    done = [_done_here(broker, times, resource) for resource in request.resources]
     left = [resource for resource, row in zip(request.resources, done, strict=True) if row is None]
 
     def join(answer: Message | None) -> Answer:
@@ -39,15 +43,17 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     return forward_rest(broker, call, rest, join, _refuse)
 
 
-def _done_here(broker: Broker, request: IncrementalAlterConfigsRequest, resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
+def _done_here(broker: Broker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
     """Return the row of a resource that the controller need not hear of, or None."""
     kind, name = resource.resource_type, resource.resource_name
-    refusal = refuse_common(request.resources, resource) or refuse_type(resource, broker.parts.resource_types)
+    refusal = refuse_common(times, resource) or refuse_type(resource, broker.parts.resource_types)
     if refusal is None and kind == ConfigResourceType.BROKER_LOGGER:
         return row_of(AlterConfigsResourceResponse, kind, name, refuse_loggers(broker.config.node_id, resource))
     if refusal is None and kind == ConfigResourceType.BROKER:
         present = broker.config_tables.applicable(broker.image.configs_of(kind, name), is_for_all=not name)
-        refusal = refuse_altered_broker(broker.config_tables, broker.config.node_id, resource, present)
+        refusal = refuse_altered_broker(
+            broker.config_tables, broker.config.node_id, resource, present, broker_settings(broker.config, broker.image).value
+        )
     begins_tiering = any(each.name == REMOTE_STORAGE_ENABLE and (each.value or "").lower() == "true" for each in resource.configs)
     if refusal is None and kind == ConfigResourceType.TOPIC and begins_tiering and broker.tiered is not None:
         refusal = broker.tiered.refuse_topic(name)

@@ -28,7 +28,9 @@ def handle(broker: Broker, call: Call) -> Answer:
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
-    return DescribeUserScramCredentialsResponse(error_code=error)
+    assert isinstance(call.body, DescribeUserScramCredentialsRequest), "dispatch decodes by API key"
+    rows = [DescribeUserScramCredentialsResult(error_code=error, error_message=None) for _ in call.body.users or ()]  # Kafka names no user
+    return DescribeUserScramCredentialsResponse(error_code=error, error_message=None, results=rows)
 
 
 HANDLER = Handler(key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, handle=handle, refuse=_refuse)

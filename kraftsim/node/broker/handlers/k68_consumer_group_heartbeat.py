@@ -4,9 +4,9 @@ Source: kafka.server.KafkaApis.handleConsumerGroupHeartbeat, org.apache.kafka.co
 were asked of Apache Kafka 4.1.2 and 4.4.0.
 """
 
-import re
 from typing import Final
 
+from kraftsim.core.client_expressions import InvalidExpression, client_expression
 from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import GroupAnswer, HeartbeatAnswer
 from kraftsim.core.groups.consumer.consumer_groups import HeartbeatAsked
@@ -93,10 +93,13 @@ def refuse_request(request: ConsumerGroupHeartbeatRequest, api_version: int, ass
 
 
 def _refuse_expression(expression: str | None) -> Refusal | None:
+    if not expression:
+        return None
     try:
-        re.compile(expression or "")
-    except re.error as mistake:
-        return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {mistake}.")
+        client_expression(expression)
+    except InvalidExpression as mistake:
+        why = f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {mistake.description}."
+        return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, why)
     return None
 
 

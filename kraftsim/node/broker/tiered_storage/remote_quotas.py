@@ -29,7 +29,8 @@ class RemoteQuota:
 
     def pause_ms(self) -> int:
         """Return for how long nothing may be moved; 0: something may."""
-        return self._rate.pause_ms(self._limit, self._clock.monotonic_ms())
+        limit = self._limit
+        return 0 if limit is None else self._rate.pause_ms(limit, self._clock.monotonic_ms())
 
     def record(self, size_bytes: int) -> None:
         """Count what is moved."""
@@ -41,7 +42,8 @@ class RemoteQuota:
             await asyncio.sleep(min(pause_ms, LOOK_MS) / 1000)
 
     @property
-    def _limit(self) -> int:
-        told = self._settings().value(self._key)
-        assert told is not None, "it has a default"
-        return int(told)
+    def _limit(self) -> int | None:
+        """Bytes per second; None in releases before 3.8, which do not have the setting and ignore it in properties."""
+        settings = self._settings()
+        limit = settings.value(self._key) if self._key in settings.tables.broker_defaults else None
+        return None if limit is None else int(limit)

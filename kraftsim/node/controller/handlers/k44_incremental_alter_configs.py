@@ -28,7 +28,8 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
     loggers = [each for each in request.resources if each.resource_type == ConfigResourceType.BROKER_LOGGER]
-    asked = IncrementalAlterConfigsRequest(resources=[each for each in request.resources if each not in loggers], validate_only=request.validate_only)
+    others = [each for each in request.resources if each.resource_type != ConfigResourceType.BROKER_LOGGER]
+    asked = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
     refused = [
         row_of(AlterConfigsResourceResponse, each.resource_type, each.resource_name, refuse_loggers(controller.config.node_id, each))
         for each in loggers

@@ -10,7 +10,7 @@ from kraftsim.core.metadata.client_quotas import decide_alter_quotas
 from kraftsim.core.metadata.registries import QuotaEntity
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
+from protocol.errors import UNEXPECTED, ErrorCode
 from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, QuotaAlterationResult
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def _result(entity: QuotaEntity, refusal: Refusal | None) -> QuotaAlterationResu
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     request = call.body
     assert isinstance(request, AlterClientQuotasRequest), "dispatch decodes by API key"
-    entries = [QuotaAlterationResult(error_code=error, error_message=None, entity=each.entity) for each in request.entries]
+    text = UNEXPECTED if error is ErrorCode.UNKNOWN_SERVER_ERROR else None
+    entries = [QuotaAlterationResult(error_code=error, error_message=text, entity=each.entity) for each in request.entries]
     return AlterClientQuotasResponse(entries=entries)
 
 

@@ -43,7 +43,7 @@ def _result(feature: str, refusal: Refusal | None) -> UpdatableFeatureResult:
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
-    return UpdateFeaturesResponse(error_code=error)
+    return UpdateFeaturesResponse(error_code=error, error_message=None if error is ErrorCode.UNKNOWN_SERVER_ERROR else "")
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.UPDATE_FEATURES, handle=handle, refuse=_refuse)

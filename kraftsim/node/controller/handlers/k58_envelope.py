@@ -7,10 +7,11 @@ Source: KIP-590, kafka.server.EnvelopeUtils, kafka.server.ControllerApis, kafka.
 """
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kraftsim.core.security.principal import Principal
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler, NoAnswer
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, Handler, NoAnswer, reason_of
+from kraftsim.node.failed_answers import ANSWERED, encoding_failed, note_failed
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
@@ -48,8 +49,13 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     inner.asker = _principal(request)
     inner.asked_from = str(ip_address(bytes(request.client_host_address)))
-    answer = handler.handle(controller, inner)
-    return _wrapped_later(head, answer) if isinstance(answer, Deferred) else _wrapped(head, answer)
+    try:
+        answer = handler.handle(controller, inner)
+    except AssertionError:
+        raise
+    except Exception as failure:  # the top of a request; a broker whose connection were closed for it would send the request again
+        answer = Failed(f"the handler failed: {reason_of(failure)}")
+    return _wrapped_later(handler, inner, answer) if isinstance(answer, Deferred) else _wrapped(handler, inner, answer)
 
 
 class EnvelopedCall(Call):
@@ -87,25 +93,44 @@ def _refuse_sender(request: EnvelopeRequest) -> ErrorCode | None:
     return None if len(request.client_host_address) in ADDRESS_BYTES else ErrorCode.INVALID_REQUEST
 
 
-def _wrapped_later(head: RequestHead, inner: Deferred) -> Answer | Deferred:
+def _wrapped_later(handler: "Handler[Controller]", call: EnvelopedCall, inner: Deferred) -> Answer | Deferred:
     if inner.answer is not None:
-        return _wrapped(head, inner.answer)
+        return _wrapped(handler, call, inner.answer)
     outer = Deferred()
 
     def pass_on() -> None:
         assert inner.answer is not None, "an answer woke this envelope"
-        outer.complete(_wrapped(head, inner.answer))
+        outer.complete(_wrapped(handler, call, inner.answer))
 
     inner.attach(pass_on)
     outer.when_abandoned(inner.abandon)
     return outer
 
 
-def _wrapped(head: RequestHead, answer: Answer) -> Answer:
+def _wrapped(handler: "Handler[Controller]", call: EnvelopedCall, answer: Answer) -> Answer:
+    """Return the answer inside an Envelope. One that cannot be encoded becomes UNKNOWN_SERVER_ERROR: to the broker that is an answer, and it
+    does not send the request again.
+    """
     if isinstance(answer, EnvelopeResponse):
         return answer  # leadership was lost: the broker must look for another controller, whatever it asked
-    assert not isinstance(answer, Encoded | NoAnswer | Closing), "what can be forwarded is answered with a message"
-    chunks = response_chunks(head.api_key, head.api_version, head.correlation_id, answer)
+    if isinstance(answer, Closing):
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)  # upon which the broker closes its client's connection
+    assert not isinstance(answer, Encoded | NoAnswer), "what can be forwarded is answered with a message"
+    if not isinstance(answer, Failed):
+        try:
+            return _envelope_of(call, answer)
+        except Exception as failure:  # a value that the protocol cannot carry, as a string of more than 32,767 bytes
+            answer = encoding_failed(failure)
+    note_failed(answer, call, call.connection, ANSWERED)
+    refused = None if handler.refuse is None else handler.refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+    try:
+        return _envelope_of(call, cast(Message, refused))
+    except Exception:  # the refusal quotes the same value: the broker refuses the request in its own words, or closes the client's connection
+        return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _envelope_of(call: EnvelopedCall, answer: Message) -> EnvelopeResponse:
+    chunks = response_chunks(call.api_key, call.api_version, call.correlation_id, answer)
     return EnvelopeResponse(response_data=b"".join(chunks)[SIZE_BYTES:])
 
 

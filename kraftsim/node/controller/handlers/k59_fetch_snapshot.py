@@ -21,7 +21,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, FetchSnapshotRequest), "dispatch decodes by API key"
     later = Deferred()
-    controller.raft.when_durable(lambda: later.complete(fitted_response(_answer(controller, request), call.api_version)))
+    controller.raft.when_durable(lambda: later.complete_with(lambda: fitted_response(_answer(controller, request), call.api_version)))
     return later if later.answer is None else later.answer
 
 

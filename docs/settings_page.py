@@ -1,0 +1,174 @@
+"""The page of settings: what each is, which releases know it, and whether kraftsim acts by it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from kraftsim.core.metadata.broker_config_table import DYNAMIC_ONLY
+from kraftsim.core.metadata.config_releases import BROKER_GONE, BROKER_ROWS, LINES, Rows, rows_until
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import DEFAULT_KEY, NAME_KEY
+from kraftsim.node.config_meanings import meaning_of
+from kraftsim.node.security.listener_settings import TLS_KEYS
+
+OWN = "Settings of kraftsim"
+OTHER = "Other"
+DEFAULT_MAX = 60
+"""Characters of a default or of valid values that fit into a table."""
+GROUPS = (
+    (OWN, ("kraftsim.", "max.in.flight.sequence")),
+    (
+        "Brokers, controllers and the metadata log",
+        ("process.", "node.", "broker.", "controlled.", "controller", "metadata.", "initial.broker", "reserved.broker", "unstable.", "server."),
+    ),
+    (
+        "Listeners and connections",
+        (
+            "listener",
+            "advertised.",
+            "socket.",
+            "connections.",
+            "max.connection",
+            "inter.broker.listener",
+            "control.plane",
+            "request.",
+            "queued.",
+            "num.network",
+            "num.io",
+            "host.name",
+            "port",
+        ),
+    ),
+    (
+        "Security",
+        (
+            "sasl.",
+            "ssl.",
+            "security.",
+            "authorizer.",
+            "early.start",
+            "principal.",
+            "super.",
+            "allow.",
+            "delegation.",
+            "password.",
+            "connection.failed",
+        ),
+    ),
+    ("ZooKeeper", ("zookeeper.", "inter.broker.protocol")),
+    ("Replication", ("replica", "num.replica", "leader.", "follower.", "unclean.", "auto.leader", "eligible.")),
+    ("Producers and transactions", ("transaction", "producer.", "add.partitions")),
+    ("Groups and offsets", ("group.", "offset", "share.", "errors.")),
+    ("Tiered storage", ("remote.",)),
+    ("Quotas, metrics and telemetry", ("quota.", "alter.log.dirs", "metric", "kafka.metrics", "client", "telemetry.", "auto.include")),
+    (
+        "Topics and logs",
+        (
+            "log.",
+            "message.",
+            "compression.",
+            "min.insync",
+            "num.partitions",
+            "default.",
+            "auto.create",
+            "delete.",
+            "create.",
+            "fetch.",
+            "max.incremental",
+            "max.request",
+            "num.recovery",
+            "background.",
+            "cordoned.",
+        ),
+    ),
+    (OTHER, ("",)),
+)
+"""Titles, and how the names in each group begin; the first that fits counts."""
+HEAD = """# Settings
+
+Properties of a node, in a file for `kraftsim node FILE` or as `--set KEY=VALUE`. Names and defaults are Kafka's; those that begin with
+`kraftsim.` are ours. Unknown keys are an error that names all of them, with a known one where it is close; `--ignore-unknown` starts
+nevertheless. Each value is checked by the definition of its release, and each node runs with the defaults of its release.
+
+*Default*: where it differs between releases, each value has the first release that has it. *Change*: `read-only` settings need a restart,
+`per-broker` ones can be changed on a running broker, `cluster-wide` ones on one broker or on all of them. *Releases*: empty for all.
+*Effect*: a setting without it is accepted, so that a real file can be used, and changes nothing yet.
+"""
+SECURED = """## A sample with SASL and TLS
+
+```properties
+listeners=PLAINTEXT://127.0.0.1:9092,CLIENTS://127.0.0.1:9093
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL
+sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.clients.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.clients.ssl.keystore.type=PEM
+listener.name.clients.ssl.keystore.location=/etc/kraftsim/broker.pem
+```
+
+The listener `CLIENTS` takes logins by SCRAM over TLS; brokers and controllers go on without. The file has the key and the
+certificates. [Clusters with SASL and TLS](secured-clusters.md) has whole clusters, clients and credentials.
+"""
+TABLE = "| property | type | default | change | valid values | releases | effect | meaning |\n|---|---|---|---|---|---|---|---|"
+
+
+def settings_page(seed_note: str) -> str:
+    """Return the page; `seed_note` says what kraftsim.seed means for security."""
+    rows = {line: rows_until(BROKER_ROWS, BROKER_GONE, line) for line in LINES}
+    own = {str(each.metadata[NAME_KEY]): each.metadata[DEFAULT_KEY] for each in fields(NodeConfig) if NAME_KEY in each.metadata}
+    names = sorted({*own, *DYNAMIC_ONLY, *(name for each in rows.values() for name in each)})
+    lines = [HEAD]
+    for title, _ in GROUPS:
+        members = [name for name in names if _group_of(name) == title]
+        if members:
+            lines += [f"## {title}\n", TABLE, *(_line(name, rows, own) for name in members), ""]
+    return "\n".join([*lines, seed_note, "", SECURED])
+
+
+def _group_of(name: str) -> str:
+    return next(title for title, beginnings in GROUPS if name.startswith(beginnings))
+
+
+def _line(name: str, rows: dict[str, Rows], own: dict[str, str | None]) -> str:
+    known = [line for line in LINES if name in rows[line]]
+    is_used = name.startswith("kraftsim.") or name in TLS_KEYS or meaning_of(name) is not None
+    effect = "yes" if is_used else ""
+    if known:
+        row = (*rows[known[-1]][name], "", "", "")
+        kind, mode, valid = str(row[1]).lower(), row[3] or "read-only", _code(row[4] or "")
+        default = _default(name, known, rows)
+    elif name in DYNAMIC_ONLY:
+        kind, mode, valid, default = "long", "cluster-wide", "`[0,...]`", _code(DYNAMIC_ONLY[name].default or "")
+    else:
+        kind, mode, valid, default = "", "read-only", "", "*required*" if own[name] is None else _code(str(own[name]))
+    cells = (f"`{name}`", kind, default, mode, valid, _releases(known), effect, meaning_of(name) or "")
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+
+
+def _default(name: str, known: Sequence[str], rows: dict[str, Rows]) -> str:
+    found = list(_changes(name, known, rows))
+    if len(found) == 1:
+        return found[0][1]
+    return "; ".join(f"{line}: {text or 'none'}" for line, text in found)
+
+
+def _changes(name: str, known: Sequence[str], rows: dict[str, Rows]) -> Iterator[tuple[str, str]]:
+    """Yield each release with which the default changes, and the default."""
+    before: str | None = ""
+    for index, line in enumerate(known):
+        default = (*rows[line][name], None)[2]
+        if not index or default != before:
+            yield line, _code(default or "")
+        before = default
+
+
+def _releases(known: Sequence[str]) -> str:
+    if not known or len(known) == len(LINES):
+        return ""
+    if known[-1] == LINES[-1]:
+        return f"since {known[0]}"
+    return f"up to {known[-1]}" if known[0] == LINES[0] else f"{known[0]} to {known[-1]}"
+
+
+def _code(text: str) -> str:
+    """Return a text in code, shortened: the definitions of some are longer than the page is wide."""
+    plain = " ".join(text.split()).replace("|", "\\|")
+    return f"`{plain if len(plain) <= DEFAULT_MAX else plain[:DEFAULT_MAX] + '...'}`" if plain else ""

@@ -1,0 +1,44 @@
+"""A replica joins the in-sync replicas as soon as it has what lies below the high watermark, even if it lacks what its new leader began with.
+
+The high watermark of a new leader lags behind what its predecessor had acknowledged. A replica that joins in between lacks acknowledged records; if
+the leader dies before the replica has them, the replica is elected, and they are lost.
+
+Source: KAFKA-7128, fixed by comparing with the leader epoch's start offset, too (Partition.isFollowerInSync).
+"""
+
+from kraftsim.bugs.bug import Bug
+from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.core.partitions.reign import Reign
+
+
+class JoinsAtHighWatermark(Reign):
+    """Compares with the high watermark alone."""
+
+    __slots__ = ()
+
+    def _joins_at(self, high_watermark: int) -> int:
+        return high_watermark  # right: or where the leader's log ended when its epoch began, if that is further
+
+
+class LeadsWithoutEpochStart(PartitionReplica):
+    """Leads as before 2.0.1."""
+
+    __slots__ = ()
+
+    leader_rules = JoinsAtHighWatermark
+
+
+BUG = Bug(
+    name="KAFKA-7128",
+    title="a replica joins the in-sync replicas before it has what the new leader began with",
+    fixed_in=("1.1.2", "2.0.1", "2.1.0"),
+    swap=lambda parts: parts.replacing(partition_replica=LeadsWithoutEpochStart),
+    story="leaders_fail_under_idempotent_load",
+    caught_by=(
+        "replicas-join-beyond-epoch-start",
+        "partition-leader-completeness",
+        "partition-high-watermark-replicated",
+        "acknowledged-records-on-replicas",
+        "replicas-equal",
+    ),
+)

@@ -1,0 +1,71 @@
+"""The log of a node process: the options `--log-level` and `--log-format`, and how a node's events become its lines.
+
+The options travel in the environment, so that the processes that `up` and scenarios start inherit them.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from kraftsim.cli.options import Verb
+from kraftsim.world.human_log import AUTO, LEVELS, STYLES
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from kraftsim.node.operator_log import OperatorLog
+    from kraftsim.world.real.world import RealWorld
+
+LEVEL_VARIABLE, FORMAT_VARIABLE = "KRAFTSIM_LOG_LEVEL", "KRAFTSIM_LOG_FORMAT"
+DEFAULT_LEVEL = "info"
+
+
+def log_options(verb: Verb) -> Verb:
+    """Add `--log-level` and `--log-format` to a command that starts nodes; the command itself gets no argument for them."""
+    level = click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        envvar=LEVEL_VARIABLE,
+        default=DEFAULT_LEVEL,
+        show_default=True,
+        show_envvar=True,
+        expose_value=False,
+        callback=lambda context, option, value: _export(LEVEL_VARIABLE, value),
+        help="Log lines of this level and above.",
+    )
+    style = click.option(
+        "--log-format",
+        type=click.Choice(STYLES),
+        envvar=FORMAT_VARIABLE,
+        default=AUTO,
+        show_default=True,
+        show_envvar=True,
+        expose_value=False,
+        callback=lambda context, option, value: _export(FORMAT_VARIABLE, value),
+        help="How a log line looks; auto is console on a terminal and logfmt elsewhere.",
+    )
+    return level(style(verb))
+
+
+def open_log(world: "RealWorld") -> "tuple[FilteringBoundLogger, OperatorLog]":
+    """Set up the log of a node on standard error, and write the lines of its events. Call it within the node's event loop."""
+    import asyncio
+
+    from kraftsim.node.operator_log import OperatorLog
+    from kraftsim.world.human_log import set_up_human_log
+
+    logger = set_up_human_log(
+        world.clock,
+        node=world.node,
+        incarnation=world.incarnation,
+        level=os.environ.get(LEVEL_VARIABLE, DEFAULT_LEVEL),
+        style=os.environ.get(FORMAT_VARIABLE, AUTO),
+    )
+    lines = OperatorLog(logger, asyncio.get_running_loop())
+    world.watch(lines.reports, lines.report_slow_disk)
+    return logger, lines
+
+
+def _export(variable: str, value: str) -> None:
+    os.environ[variable] = value

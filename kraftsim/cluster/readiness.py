@@ -1,0 +1,137 @@
+"""When is a cluster of real nodes ready? When a login as another broker's finds, on every broker, all brokers alive.
+
+The probe connects to the inter-broker listener with what the brokers themselves use there (TLS, SASL): so it needs no settings of its own, and what
+keeps it out keeps the brokers apart. What it met last is kept, for a start that fails must say why.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.cluster.launch import parse_node
+from kraftsim.cluster.probe import ANSWER_MS, RETRY_SECONDS
+from kraftsim.cluster.spec import NodeSpec
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.outbound import PeerConnection
+from kraftsim.node.security.login import AuthenticationFailed, LinkSecurity
+from kraftsim.node.security.node_security import NodeSecurity
+from kraftsim.world.chance import stream
+from kraftsim.world.real.clock import RealClock
+from protocol.errors import ErrorCode
+from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+LASTING: Final = (AuthenticationFailed, ssl.SSLCertVerificationError)
+"""What does not pass by itself once a broker serves."""
+
+
+class ClusterFailed(RuntimeError):
+    """A node did not come up or went down by itself; the message says which, and where its log is."""
+
+
+class NotReady(ClusterFailed, TimeoutError):
+    """A cluster was not ready in time, or cannot become ready; the message says which listener of which node and the last error there."""
+
+
+class _FewBrokers(OSError):
+    """A broker answers, and does not know all others as alive yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerListener:
+    """The inter-broker listener of one broker, and what a connection to it needs."""
+
+    node: str
+    name: str
+    protocol: str
+    host: str
+    port: int
+    security: LinkSecurity | None
+
+    def __str__(self) -> str:
+        return f"{self.node}, listener {self.name} ({self.protocol}) at {self.host}:{self.port}"
+
+
+def listeners_of(nodes: Sequence[NodeSpec], told: Mapping[str, Mapping[str, str]]) -> tuple[BrokerListener, ...]:
+    """Return the inter-broker listeners of brokers; `told` are settings on top of a node's own. Raises ConfigError."""
+    return tuple(_listener_of(node, told.get(node.name, {})) for node in nodes)
+
+
+def _listener_of(node: NodeSpec, told: Mapping[str, str]) -> BrokerListener:
+    config = parse_node({"log.dirs": node.name, **node.properties, **told})
+    assert isinstance(config, NodeConfig), f"{node.name} is a broker"
+    name = config.inter_broker_listener_name
+    bound = next(each for each in config.listeners if each.listener == name)
+    place = config.advertised_at(name)
+    host, port = (node.host, node.port) if bound.port == node.listens_port else (place.host, place.port)
+    drawn = RealClock(0).monotonic_ns()
+    security = NodeSecurity(config, lambda purpose: stream(drawn, node.name, 0, purpose).getrandbits)
+    protocol = config.listener_security_protocol_map[name]
+    return BrokerListener(node=node.name, name=name, protocol=protocol, host=host, port=port, security=security.to_brokers)
+
+
+class Readiness:
+    """Asks brokers until each of them knows `brokers` live ones; `trouble` is what is still in the way."""
+
+    def __init__(self, listeners: Sequence[BrokerListener], *, brokers: int) -> None:
+        self._listeners = listeners
+        self._brokers = brokers
+        self.trouble = ""
+        self.node = listeners[0].node if listeners else ""
+        """The node at which the trouble is."""
+
+    async def wait(self, serves: Callable[[str], bool]) -> None:
+        """Return when every broker answers and knows all others. Waits for ever: the caller sets the limit.
+
+        `serves` tells whether a node, by its name, says that it serves. Raises NotReady if one does and will not let the probe in.
+        """
+        for listener in self._listeners:
+            while not await self._is_ready(listener, serves):
+                await asyncio.sleep(RETRY_SECONDS)
+        self.trouble = ""
+
+    async def _is_ready(self, listener: BrokerListener, serves: Callable[[str], bool]) -> bool:
+        try:
+            await _ask(listener, self._brokers)
+        except OSError as error:
+            self.node, self.trouble = listener.node, f"{listener}: {error or type(error).__name__}"
+            if isinstance(error, LASTING) and serves(listener.node):
+                raise NotReady(f"the brokers cannot reach each other: {self.trouble}") from error
+            return False
+        return True
+
+
+async def fetch_producer_ids(listeners: Sequence[BrokerListener]) -> None:
+    """Let every broker have its first block of producer ids, by taking one id from each.
+
+    Brokers of 3.6 and later fetch a block when a first client asks, and answer COORDINATOR_LOAD_IN_PROGRESS meanwhile; librdkafka retries after
+    500 ms. A broker that refuses for another reason is left alone. Raises OSError.   Source: RPCProducerIdManager.
+    """
+    for listener in listeners:
+        connection = PeerConnection(listener.host, listener.port, client_id="kraftsim-probe", security=listener.security)
+        try:
+            await connection.connect(timeout_ms=ANSWER_MS)
+            while await _asks_again(connection):
+                await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            connection.close()
+
+
+async def _asks_again(connection: PeerConnection) -> bool:
+    answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+    assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
+    return answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def _ask(listener: BrokerListener, brokers: int) -> None:
+    connection = PeerConnection(listener.host, listener.port, client_id="kraftsim-probe", security=listener.security)
+    try:
+        await connection.connect(timeout_ms=ANSWER_MS)
+        answer = await connection.request(MetadataRequest(topics=[]), timeout_ms=ANSWER_MS)
+    finally:
+        connection.close()
+    assert isinstance(answer, MetadataResponse), "Metadata was asked"
+    if len(answer.brokers) < brokers:
+        raise _FewBrokers(f"it knows {len(answer.brokers)} of {brokers} brokers as alive")

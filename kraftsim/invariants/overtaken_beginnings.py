@@ -1,0 +1,70 @@
+"""What KIP-758's range may lose: batches before the first one that a partition took from a producer that its leader did not know.
+
+Since 2.5 a leader appends whatever an unknown producer sends first, at any sequence (KIP-360). If a later batch of a producer
+arrives before its first one, the sequences before it never were in the log, and the range of KIP-758 answers
+DUPLICATE_SEQUENCE_NUMBER for them all the same. The shipped rule answers OUT_OF_ORDER_SEQUENCE_NUMBER, and the producer sends
+them again. Nothing else that is called a duplicate may be missing.
+Source: KIP-758 (never adopted), KIP-360, ProducerAppendInfo.checkSequence.
+"""
+
+from kraftsim.events.clients import RecordCalledDuplicate
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import BatchAppended
+
+OVERTAKEN_WATCHES = (BatchAppended, RecordCalledDuplicate)
+"""What an invariant has to watch, to know of them."""
+SEQUENCES = 2**31
+BEHIND_MAX = 2**30
+"""A sequence lies before another one if it is up to that many behind it; sequences wrap."""
+Log = tuple[str, int]
+
+
+class OvertakenBeginnings:
+    """Learns with which sequence each producer epoch began in each partition, and which records were called duplicates under which sequence."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, int, int, int], int] = {}
+        self._called: dict[tuple[str, int, str], list[tuple[int, int, int]]] = {}
+
+    def learn(self, event: Event) -> None:
+        """Take in an event; those that say nothing of either are passed over."""
+        if isinstance(event, BatchAppended):
+            if event.producer_id >= 0:
+                producer_epoch = (event.topic, event.partition, event.producer_id, event.producer_epoch)
+                self._first.setdefault(producer_epoch, event.base_sequence)
+        elif isinstance(event, RecordCalledDuplicate):
+            called = self._called.setdefault((event.topic, event.partition, event.record_key), [])
+            called.append((event.producer_id, event.producer_epoch, event.base_sequence))
+
+    def may_have_lost(self, log: Log, record_key: str, offset: int) -> bool:
+        """Tell whether a record that was acknowledged without an offset was called a duplicate under a sequence before its producer's first one."""
+        return offset < 0 and any(
+            (*log, producer_id, producer_epoch) in self._first
+            and 0 < (self._first[*log, producer_id, producer_epoch] - base_sequence) % SEQUENCES <= BEHIND_MAX
+            for producer_id, producer_epoch, base_sequence in self._called.get((*log, record_key), ())
+        )
+
+
+OVERTAKEN = f"""
+    first_append AS (
+        SELECT b.run, b.topic, b.partition, b.producer_id, b.producer_epoch, b.base_sequence AS first_sequence
+        FROM batch_appended AS b JOIN (
+            SELECT run, topic, partition, producer_id, producer_epoch, min(position) AS position
+            FROM batch_appended WHERE producer_id >= 0 GROUP BY run, topic, partition, producer_id, producer_epoch
+        ) AS m ON b.run = m.run AND b.position = m.position
+    ), overtaken AS (
+        SELECT DISTINCT c.run, c.topic, c.partition, c.record_key
+        FROM record_called_duplicate AS c JOIN first_append AS m
+            ON c.run = m.run AND c.topic = m.topic AND c.partition = m.partition
+                AND c.producer_id = m.producer_id AND c.producer_epoch = m.producer_epoch
+        WHERE c.base_sequence <> m.first_sequence
+            AND (m.first_sequence - c.base_sequence + {SEQUENCES}) % {SEQUENCES} <= {BEHIND_MAX}
+    )
+"""
+"""The same in SQL: the records that it may have lost, by their keys."""
+
+
+def not_overtaken(row: str, offset: str) -> str:
+    """Return the condition that a row's record may not be gone."""
+    same = f"x.run = {row}.run AND x.topic = {row}.topic AND x.partition = {row}.partition AND x.record_key = {row}.record_key"
+    return f"NOT EXISTS (SELECT 1 FROM overtaken AS x WHERE {same} AND {offset} < 0)"

@@ -1,0 +1,133 @@
+"""What a node's properties say under older names, and whether each value is one that its release takes.
+
+Fields of `NodeConfig` check their own values; this checks every other setting by the definition of the release.
+It also gives settings the default of the release where that differs, and checks the bounds of group members.
+Source: org.apache.kafka.common.config.ConfigDef.parse, kafka.server.KafkaConfig (logDirs, listeners),
+org.apache.kafka.coordinator.group.GroupCoordinatorConfig, SecurityUtils.parseKafkaPrincipal.
+"""
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from kraftsim.core.metadata.config_definitions import ConfigDefinition
+from kraftsim.core.metadata.config_releases import DEFAULT_LINE, LINES, config_tables
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.security.listener_settings import base_key, closest_listener_key
+
+SUPER_USERS: Final = "super.users"
+LIST_SEPARATOR: Final = ";"
+TYPE_SEPARATOR: Final = ":"
+CLOSE: Final = 0.85
+"""How alike an unknown key and a known one must be (difflib's ratio) before it is suggested."""
+
+RELEASE_KEY: Final = "kraftsim.release"
+DEFAULTS_BY_RELEASE: Final = (
+    "controller.quorum.fetch.max.bytes",
+    "controller.quorum.fetch.snapshot.max.bytes",
+    "log.message.timestamp.after.max.ms",
+    "message.max.bytes",
+    "metadata.max.retention.bytes",
+    "remote.log.manager.thread.pool.size",
+    "replica.lag.time.max.ms",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    "zookeeper.session.timeout.ms",
+)
+"""Settings with effect whose default differs between releases; `NodeConfig` declares that of 3.9."""
+MEMBER_KINDS: Final = ("consumer", "share", "streams")
+MEMBER_TIMES: Final = ("heartbeat.interval.ms", "session.timeout.ms")
+MEMBER_BOUNDS: Final = ("", "min.", "max.")
+MEMBER_PREFIXES: Final = tuple(f"group.{kind}." for kind in MEMBER_KINDS)
+MEMBER_SETTINGS: Final = frozenset(f"{prefix}{bound}{time}" for prefix in MEMBER_PREFIXES for bound in MEMBER_BOUNDS for time in MEMBER_TIMES)
+"""A node checks them against each other when it starts."""
+CONSUMER_BOUNDS: Final = frozenset(f"group.consumer.{bound}.{time}" for bound in ("min", "max") for time in MEMBER_TIMES)
+"""Of them, those without a field of `NodeConfig` whose group kind is served."""
+FIRST_WITH_SHORTER_HEARTBEATS: Final = "4.0"
+
+
+def words_about_unknown(unknown: Iterable[str], known: Collection[str]) -> str:
+    """Return one line that names every unknown key, each with the known one that is close."""
+    words = []
+    for name in unknown:
+        close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=CLOSE)
+        close = close or closest_listener_key(name)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        words.append(f"{name} is not a known setting{hint}")
+    return "; ".join(words)
+
+
+def with_fallbacks(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with the values that older names give: log.dir, and up to 2.8 the host and the port."""
+    told = dict(properties)
+    if "log.dir" in told:
+        told.setdefault("log.dirs", told["log.dir"])
+    if "listeners" not in told and told.keys() & {"host.name", "port"}:
+        told["listeners"] = f"PLAINTEXT://{told.get('host.name', '')}:{told.get('port', '9092')}"
+    if "advertised.listeners" not in told and told.keys() & {"advertised.host.name", "advertised.port"}:
+        host = told.get("advertised.host.name", told.get("host.name", ""))
+        told["advertised.listeners"] = f"PLAINTEXT://{host}:{told.get('advertised.port', told.get('port', '9092'))}"
+    return told
+
+
+def with_release_defaults(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Return properties with the defaults of the release where they are not those of 3.9."""
+    line = properties.get(RELEASE_KEY, DEFAULT_LINE)
+    if line == DEFAULT_LINE:
+        return properties
+    tables = config_tables(line)
+    known = {name: tables.broker.get(name) or tables.internal.get(name) for name in DEFAULTS_BY_RELEASE}
+    defaults = {name: row.default for name, row in known.items() if row is not None}
+    return {**{name: text for name, text in defaults.items() if text is not None}, **properties}
+
+
+def check_member_bounds(release: str, properties: Mapping[str, str]) -> None:
+    """Refuse times of group members that are outside of their bounds. Raises ConfigError."""
+    if not any(name.startswith(MEMBER_PREFIXES) for name in properties):
+        return
+    line = release if release in LINES else DEFAULT_LINE
+    tables = config_tables(line)
+    rows = {**tables.internal, **tables.broker}
+    values = {name: properties.get(name, rows[name].default) for name in MEMBER_SETTINGS if name in rows}
+    times = {name: int(value) for name, value in values.items() if value is not None}
+    is_new = LINES.index(line) >= LINES.index(FIRST_WITH_SHORTER_HEARTBEATS)
+    for kind in MEMBER_KINDS:
+        if f"group.{kind}.session.timeout.ms" in times:
+            complaint = _complaint_about_members(kind, times, is_new=is_new)
+            if complaint is not None:
+                raise ConfigError(complaint)
+
+
+def _complaint_about_members(kind: str, times: Mapping[str, int], *, is_new: bool) -> str | None:
+    equal = "equal to" if is_new else "equals to"
+    for time in MEMBER_TIMES:
+        name, shortest, longest = (f"group.{kind}.{bound}{time}" for bound in MEMBER_BOUNDS)
+        for high, low in ((longest, shortest), (name, shortest)):
+            if times[high] < times[low]:
+                return f"{high} must be greater than or {equal} {low}"
+        if times[name] > times[longest]:
+            return f"{name} must be less than or {equal} {longest}"
+    heartbeat, session = (f"group.{kind}.{time}" for time in MEMBER_TIMES)
+    is_wrong = is_new and times[heartbeat] >= times[session]
+    return f"{heartbeat} must be less than {session}" if is_wrong else None
+
+
+def check_values(release: str, properties: Mapping[str, str]) -> None:
+    """Refuse a value that the definition of a setting does not take. Raises ConfigError."""
+    for name, value in properties.items():
+        definition = definition_of(release, base_key(name))
+        complaint = None if definition is None else definition.complaint(name, value)
+        if complaint is not None:
+            raise ConfigError(complaint)
+    check_member_bounds(release, properties)
+    for user in properties.get(SUPER_USERS, "").split(LIST_SEPARATOR):
+        if user.strip() and TYPE_SEPARATOR not in user:
+            raise ConfigError(f"{SUPER_USERS}: expected principalType:principalName (User:bob), got {user.strip()!r}")
+
+
+def definition_of(release: str, name: str) -> ConfigDefinition | None:
+    """Return what a release knows of a setting of brokers, or what the newest other release that has it knows."""
+    for line in (release, *reversed(LINES)):
+        tables = config_tables(line)
+        if name in tables.broker or name in tables.internal:
+            return tables.broker.get(name) or tables.internal[name]
+    return None

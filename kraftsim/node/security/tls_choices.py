@@ -1,0 +1,83 @@
+"""Which versions and ciphers of TLS a listener takes, by ssl.enabled.protocols and ssl.cipher.suites, and which rules name its clients.
+
+Suites are named as Java names them (RFC 8446, and `TLS_x_WITH_y` before). What is not known is refused, as Apache Kafka's engine refuses it.
+Source: DefaultSslEngineFactory, SslPrincipalMapper (only its rule DEFAULT is built).
+"""
+
+import re
+import ssl
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.security.listener_settings import told
+
+if TYPE_CHECKING:
+    from kraftsim.node.config import NodeConfig
+
+VERSIONS: Final = {
+    "TLSv1": ssl.TLSVersion.TLSv1,
+    "TLSv1.1": ssl.TLSVersion.TLSv1_1,
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
+DEFAULT_VERSIONS: Final = "TLSv1.2,TLSv1.3"
+SUITES_OF_1_3: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+DEFAULT_RULE: Final = "DEFAULT"
+_SUITE = re.compile(r"TLS_(\w+)_WITH_(\w+)")
+
+
+def choose_versions_and_ciphers(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> None:
+    """Let a context take what the settings of a listener name. Raises ConfigError."""
+    names = _words(told(config, listener, "ssl.enabled.protocols", DEFAULT_VERSIONS))
+    for name in names:
+        if name not in VERSIONS:
+            expected = ", ".join(VERSIONS)
+            raise ConfigError(f"ssl.enabled.protocols: {name} of {listener} is not one of {expected}")
+    versions = [VERSIONS[name] for name in names] or [VERSIONS[name] for name in _words(DEFAULT_VERSIONS)]
+    suites = _words(told(config, listener, "ssl.cipher.suites"))
+    older = [_library_name(suite, listener) for suite in suites if suite not in SUITES_OF_1_3]
+    if suites:
+        versions = [each for each in versions if _has_suite(each, suites, older)]
+    if not versions:
+        raise ConfigError(f"ssl.cipher.suites: no suite of {listener} fits its ssl.enabled.protocols")
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    if older:
+        context.set_ciphers(":".join(older))
+
+
+def check_principal_rules(config: "NodeConfig", listener: str) -> None:
+    """Refuse rules that are not built: they would name other principals than the client's. Raises ConfigError."""
+    rules = told(config, listener, "ssl.principal.mapping.rules", DEFAULT_RULE)
+    if rules.strip() != DEFAULT_RULE:
+        raise ConfigError(f"ssl.principal.mapping.rules: only {DEFAULT_RULE} is supported, {listener} has {rules!r}")
+
+
+def _has_suite(version: ssl.TLSVersion, suites: Sequence[str], older: Sequence[str]) -> bool:
+    if version is ssl.TLSVersion.TLSv1_3:
+        return any(suite in SUITES_OF_1_3 for suite in suites)
+    return bool(older)
+
+
+def _library_name(suite: str, listener: str) -> str:
+    """Return a suite of before TLS 1.3 as the library of Python names it."""
+    found = _SUITE.fullmatch(suite)
+    if found is not None:
+        cipher = re.sub(r"_(128|256)_", r"\1-", found[2]).replace("CBC-", "").replace("CBC_", "")
+        cipher = cipher.replace("_", "-").replace("POLY1305-SHA256", "POLY1305")
+        name = cipher if found[1] == "RSA" else f"{found[1].replace('_', '-')}-{cipher}"
+        if _is_supported(name):
+            return name
+    raise ConfigError(f"ssl.cipher.suites: {suite} of {listener} is not supported")
+
+
+def _is_supported(name: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(name)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]

@@ -1,0 +1,34 @@
+"""Which right a broker in ZooKeeper mode asks for: also for what the controller decides, which no other node checks there.
+
+With KRaft a broker hands such a request on in an Envelope, and the controller checks the client inside. In ZooKeeper mode the broker that is the
+controller decides itself.   Source: kafka.server.KafkaApis of 2.3 to 3.9 (ZkSupport), kafka.security.authorizer.AclAuthorizer.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+from kraftsim.node.broker.forwarded import FORWARDED
+from kraftsim.node.security.broker_guards import BROKER_GUARDS
+from kraftsim.node.security.config_guards import look_at_alterations
+from kraftsim.node.security.controller_guards import CONTROLLER_GUARDS, creation_guard, deletion_guard
+from kraftsim.node.security.exempt import ANY_BROKER
+from kraftsim.node.security.rights import Guard, GuardTable
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from kraftsim.node.broker.broker import Broker
+
+
+def _name_of(broker: "Broker", topic_id: bytes) -> str | None:
+    known = broker.image.topic_by_id(topic_id)
+    return None if known is None else known.name
+
+
+ZOOKEEPER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
+    **{key: cast("Guard[Broker]", guard) for key, guard in CONTROLLER_GUARDS.items() if key in FORWARDED},
+    **BROKER_GUARDS,
+    ApiKey.ALTER_CONFIGS: look_at_alterations,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: look_at_alterations,
+    ApiKey.CREATE_TOPICS: creation_guard(in_zookeeper_mode=True),
+    ApiKey.DELETE_TOPICS: deletion_guard(_name_of),
+}
+ZOOKEEPER_TABLE: "GuardTable[Broker]" = GuardTable(ZOOKEEPER_GUARDS, ANY_BROKER)

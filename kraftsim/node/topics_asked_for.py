@@ -1,0 +1,32 @@
+"""Topics that a Metadata request names or gives the ids of: which of them count, and which requests are refused.
+
+The handler and the guard that hides topics share these rules: the guard must not answer for rows that Kafka refuses or ignores.
+Source: org.apache.kafka.common.requests.MetadataRequest, kafka.server.KafkaApis.handleTopicMetadataRequest, KAFKA-10774; asked of 3.9.1 and 4.4.0.
+"""
+
+from collections.abc import Sequence
+
+from protocol.errors import ErrorCode
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from protocol.uuids import ZERO_UUID
+
+FIRST_VERSION_WITH_IDS = 10
+FIRST_VERSION_BY_ID = 12
+"""Versions 10 and 11 have a field for topic ids, and a request of these versions that uses it is refused."""
+
+
+def why_refused(version: int, request: MetadataRequest) -> ErrorCode | None:
+    """Return the error of a request that is refused as a whole, whoever asks."""
+    if version < FIRST_VERSION_WITH_IDS or not request.topics:
+        return None
+    if version < FIRST_VERSION_BY_ID:
+        is_by_id = any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics)
+        return ErrorCode.INVALID_REQUEST if is_by_id else None
+    is_without_either = any(topic.name is None and topic.topic_id == ZERO_UUID for topic in looked_up(request.topics))
+    return ErrorCode.UNKNOWN_SERVER_ERROR if is_without_either else None  # a NullPointerException in Kafka
+
+
+def looked_up(topics: Sequence[MetadataRequestTopic]) -> Sequence[MetadataRequestTopic]:
+    """Return the rows that count: where one has an id, those without are ignored."""
+    by_id = [topic for topic in topics if topic.topic_id != ZERO_UUID]
+    return by_id or topics

@@ -1,0 +1,84 @@
+"""Consumers read while followers are slow and leaders fail: no consumer returns a record that is not on all replicas in sync.
+
+A consumer without isolation reads the whole topic again and again while producers write with acks=all. Followers are slow, isolated or paused, so
+that the leader's log is ahead of its high watermark most of the time; leaders are killed right after an append.
+Source: KIP-98, KIP-207; kafka.cluster.Partition.readRecords.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, Ledger
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.faults.trigger import AtTime, OnEvent
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+
+LEDGER = Ledger(partitions=2)
+BROKERS = ("broker-1", "broker-2", "broker-3")
+WORK_SECONDS = 5.0
+OVER_SOCKETS = ("clog", "partition")
+
+
+async def play(stage: Stage) -> None:
+    """Write and read while followers fall behind and leaders fail, and read everything back."""
+    await LEDGER.open(stage)
+    seconds = stage.workload("work_ms") / 1000
+    writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
+    await under_faults(stage, *writers, _read(stage, seconds), seconds=seconds)
+    await LEDGER.audit(stage)
+
+
+async def _read(stage: Stage, seconds: float) -> None:
+    """Read the topic from its beginning to its end again and again. What is read is checked from the events."""
+    reader = stage.reader("reader-at-the-end")
+    ends_at = stage.now_seconds() + seconds
+    while stage.now_seconds() < ends_at:
+        await reader.read_all(TOPIC, range(LEDGER.partitions))
+        await stage.sleep(stage.workload("reads_every_ms") / 1000)
+    await reader.close()
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw two to four slow followers, and in simulation up to two deaths of a leader that has appended."""
+    schedule = [_slow(random, mode) for _ in range(random.randint(2, 4))]
+    if mode is Mode.SIM:
+        schedule += [_death(random) for _ in range(random.randint(0, 2))]
+    return tuple(schedule)
+
+
+def _slow(random: "Random", mode: Mode) -> Fault:
+    one, other = random.sample(BROKERS, 2)
+    kind = random.choice((*OVER_SOCKETS, "pause") if mode is Mode.SIM else OVER_SOCKETS)
+    trigger = AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
+    target = one if kind == "pause" else f"{one}{random.choice(('>', '<>'))}{other}"
+    return Fault(kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(500, 2500)})
+
+
+def _death(random: "Random") -> Fault:
+    params: dict[str, Value] = {"power_loss": False, "after_ms": random.randint(20, 2000)}
+    trigger = OnEvent(kind="BatchAppended", nth=random.randint(1, 120))
+    return Fault(kind="restart", target=AT_THE_TRIGGER, trigger=trigger, params=params)
+
+
+def swarm(random: "Random") -> Mapping[str, str]:
+    """Draw how long a follower may be behind."""
+    return {"replica.lag.time.max.ms": str(random.choice((1000, 3000)))}
+
+
+SCENARIO = Scenario(
+    name="readers_stop_at_the_high_watermark",
+    story="Consumers read while followers are slow and leaders fail; no record is returned that is not on all replicas in sync.",
+    must_exercise=(*MUST_EXERCISE, "reads-below-high-watermark"),
+    play=play,
+    faults=faults,
+    swarm=swarm,
+    settings=SETTINGS,
+    limit_seconds=600.0,
+    workload={**WORKLOAD, "records_per_writer": 60, "work_ms": int(WORK_SECONDS * 1000), "reads_every_ms": 200},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
