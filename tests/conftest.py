@@ -1,7 +1,9 @@
 """What holds for every test: Spark comes last, and a real Apache Kafka is there for those that ask for it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--more-seeds", type=int, default=0, metavar="N", help="play the N seeds behind the usual ones of every test over a range of seeds"
     )
+    parser.addoption("--write-figures", type=Path, metavar="FILE", help="write the figures that tests record for `make claims`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the figures that tests record, or compare them with docs/claims.json."""
+    from claims.recording import Recorder
+
+    config.pluginmanager.register(Recorder(config.getoption("write_figures")), "figures-of-claims")
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Record figures for docs/claims.json: `figures(batches_read=4)`. In a usual run they must be those that stand there."""
+    recorder = request.config.pluginmanager.get_plugin("figures-of-claims")
+    return partial(recorder.record, request.node.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)

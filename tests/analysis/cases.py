@@ -27,9 +27,12 @@ from tests.analysis.happenings import (
     settled,
 )
 from tests.analysis.history import STEP_NS, History
+from tests.analysis.joining_cases import JOINING_ROWS
 from tests.analysis.metadata_log_cases import METADATA_LOG_ROWS
 from tests.analysis.migration_cases import MIGRATION_ROWS
+from tests.analysis.overtaken_cases import OVERTAKEN_ROWS
 from tests.analysis.quorum_cases import QUORUM_ROWS
+from tests.analysis.reading_cases import READING_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
 from tests.analysis.tiered_cases import TIERED_ROWS
 from tests.analysis.transaction_cases import TRANSACTION_ROWS
@@ -365,5 +368,5 @@ CASES = [
     # --- the quorum of controllers
     *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *COORDINATOR_ROWS)),
     *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS, *METADATA_LOG_ROWS, *DURABLE_METADATA_ROWS, *BROKER_ROWS, *ELECTION_ROWS)),
-    *(Case(*row) for row in TURN_ROWS),
+    *(Case(*row) for row in (*TURN_ROWS, *JOINING_ROWS, *READING_ROWS, *OVERTAKEN_ROWS)),
 ]

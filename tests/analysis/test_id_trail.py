@@ -95,7 +95,7 @@ def test_a_place_without_a_metadata_log_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_spark_tells_the_owner_of_each_id_and_what_nobody_has(tmp_path: Path, spark: "SparkSession") -> None:
+def test_spark_tells_the_owner_of_each_id_and_what_nobody_has(tmp_path: Path, spark: "SparkSession", figures) -> None:
     """The longest log is asked; blocks that no event speaks of are found, and those that the log should have."""
     write_log(tmp_path, "controller-101", 0, LOG[:3])
     write_log(tmp_path, "controller-102", 0, LOG)
@@ -105,12 +105,13 @@ def test_spark_tells_the_owner_of_each_id_and_what_nobody_has(tmp_path: Path, sp
     assert (found.extent.node, found.blocks, found.lost_ids) == ("controller-102", 4, 0)
     assert [(each.broker_id, each.lives, each.blocks, each.ids) for each in found.owners] == [(1, 2, 2, 1500), (2, 1, 2, 2000)]
     assert [(each.broker_id, each.broker_epoch, each.offset) for each in found.asked] == [(1, 7, 1), (2, 8, 2), (2, 8, 5), (None, None, None)]
+    figures(blocks_in_the_log=len(blocks), blocks_read=sum(each.blocks for each in found.owners))
     assert found.compared == Compared(same=3, unanswered=1, lost=0, contradicted=1)
     assert found.holes == Holes(never_received=2, never_used=2, ids_used=4, ids_burned=3496)
 
 
 @pytest.mark.spark
-def test_what_a_snapshot_replaced_has_no_owner_any_more(tmp_path: Path, spark: "SparkSession") -> None:
+def test_what_a_snapshot_replaced_has_no_owner_any_more(tmp_path: Path, spark: "SparkSession", figures) -> None:
     """KIP-630 keeps the end of the last block alone; KIP-730's trail is as long as the log."""
     directory = write_log(tmp_path, "controller-101", 3, LOG[3:])
     (directory / "00000000000000000003-0000000003.checkpoint").write_bytes(batch(0, given(-1, -1, 2000)))
@@ -119,6 +120,7 @@ def test_what_a_snapshot_replaced_has_no_owner_any_more(tmp_path: Path, spark: "
     assert (found.blocks, found.lost_ids) == (2, 2000)
     assert found.asked == (OwnerOfId(producer_id=1999), OwnerOfId(producer_id=2000, broker_id=1, broker_epoch=9, offset=3))
     assert [(kept.broker_id, kept.next_producer_id) for kept in found.snapshots] == [(-1, 2000), (-1, 2500)]
+    figures(owner_behind_a_snapshot=found.asked[0].broker_id)
     assert "  ids 0 to 1999: whose they are went with the log that a snapshot replaced" in found.lines()
 
 

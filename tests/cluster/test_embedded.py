@@ -119,7 +119,7 @@ def test_a_killed_controller_gives_no_id_twice(kraftsim_cluster: EmbeddedCluster
     kraftsim_cluster.restart("broker-1")
     kraftsim_cluster.wait_until_ready()
     with asking(kraftsim_cluster.bootstrap) as broker:
-        assert broker.fresh_producer_id() >= first + 1000
+        assert broker.fresh_producer_id() // 1000 > first // 1000, "of a later block"
 
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
@@ -176,3 +176,23 @@ def test_every_start_draws_ids_of_its_own_unless_a_seed_is_set(tmp_path: Path, s
 def test_a_port_in_use_is_said_before_anything_starts(kraftsim_cluster: EmbeddedCluster):
     with pytest.raises(SpecError, match=rf"controller-101 cannot listen on .*:{kraftsim_cluster.spec.port + 100}: Address already in use"):
         EmbeddedCluster(ClusterSpec(brokers=1, port=kraftsim_cluster.spec.port)).start()
+
+
+def test_no_client_of_a_test_waits_for_a_first_block_or_a_first_rebalance(kraftsim_cluster: EmbeddedCluster):
+    """librdkafka retries 500 ms after COORDINATOR_LOAD_IN_PROGRESS; a new group waits group.initial.rebalance.delay.ms."""
+    with asking(kraftsim_cluster.bootstrap) as broker:
+        answer = broker.init_producer_id()
+    assert answer.error_code == ErrorCode.NONE, "at the first time of asking"
+    assert kraftsim_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "0"
+
+
+@pytest.mark.kraftsim(settings={"group.initial.rebalance.delay.ms": "50"})
+def test_a_test_may_say_how_long_a_new_group_waits(kraftsim_cluster: EmbeddedCluster):
+    assert kraftsim_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "50"
+
+
+def test_a_cluster_that_stops_ends_what_still_runs_on_its_loop(kraftsim_cluster: EmbeddedCluster):
+    """asyncio complains of a task that is pending when its loop is closed, long after the test that left it."""
+    left = kraftsim_cluster._submit(asyncio.Event().wait())
+    kraftsim_cluster.stop()
+    assert left.cancelled()

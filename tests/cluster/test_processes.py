@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.cluster.processes import ClusterFailed, ProcessCluster
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.readiness import ClusterFailed
 from kraftsim.cluster.topics import create_topic
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.node.clients import ProducerClient, ReaderClient
@@ -168,9 +169,12 @@ def test_a_clean_stop_is_known_at_the_next_start(tmp_path: Path):
         broker.create_topic("t")
         broker.produce("t", batch_of([b"value"]))
     assert (first.directory.data(BROKER) / ".kafka_cleanshutdown").exists()
+    first.directory.properties(BROKER).chmod(0o644)
     with running_processes(tmp_path / "run") as second:
         with asking(second.bootstrap) as broker:
             assert broker.values("t") == [b"value"]
         recovered = noted(second.directory, "LogRecovered", BROKER, incarnation=2)
         assert [event["clean"] for event in recovered if event["topic"] == "t"] == [True]
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (second.directory.root / "config").glob("*.properties")}
+        assert modes == {f"{name}.properties": 0o600 for name in second.nodes}, "they may hold passwords"
         assert address_of(second, BROKER) == second.bootstrap

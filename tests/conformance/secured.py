@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
+from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
+from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from tests.apache_kafka.harness import ApacheKafka
+from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
+from tests.node.zookeeper_server import running_zookeeper
 
 JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -22,9 +28,12 @@ SECURITY = {
     "controller.listener.names": "CONTROLLER,WATCHED",
     "listener.name.sasl.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
     "listener.name.sasl.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    "listener.name.sasl.scram-sha-512.connections.max.reauth.ms": "60000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin",
+    "group.initial.rebalance.delay.ms": "0",
 }
+ZOOKEEPER_SECONDS = 30.0
 
 
 @contextmanager
@@ -55,6 +64,48 @@ def secured_kraftsim(release: str, brokers: int = 1) -> Iterator[Target]:
     }
     with EmbeddedCluster(ClusterSpec(brokers=brokers, release=release, port=port, settings=SECURITY, node_settings=own)):
         yield _target(plain, control, sasl, watched)
+
+
+@contextmanager
+def secured_zookeeper_mode(release: str) -> Iterator[Target]:
+    """A broker of ours in ZooKeeper mode, which is the controller, too."""
+    port = free_port_range(2)
+    plain, sasl = (f"127.0.0.1:{port + index}" for index in range(2))
+    settings = _of_zookeeper_mode()
+    own = {"broker-1": {"listeners": f"PLAINTEXT://{plain},SASL://{sasl}"}}
+    spec = ClusterSpec(brokers=1, controllers=0, zookeeper=True, release=release, port=port, settings=settings, node_settings=own)
+    with EmbeddedCluster(spec):
+        yield Target(plain, "", sasl)
+
+
+@contextmanager
+def secured_apache_kafka_in_zookeeper_mode() -> Iterator[Target]:
+    """A broker of Apache Kafka 3.9, the last line with ZooKeeper, on a ZooKeeper server of ours."""
+    port = free_port_range(2)
+    plain, sasl = (f"127.0.0.1:{port + index}" for index in range(2))
+    listeners = f"PLAINTEXT://{plain},SASL://{sasl}"
+    with TemporaryDirectory(prefix="kraftsim-secured-") as directory, running_zookeeper(Path(directory)) as zookeeper:
+        named = {"listeners": listeners, "advertised.listeners": listeners, "inter.broker.listener.name": "PLAINTEXT"}
+        broker = broker_of_zookeeper(zookeeper.port, settings={**_of_zookeeper_mode(), **named})
+        broker.port = port
+        with broker:
+            target = Target(plain, "", sasl)
+            settled(lambda: _live_brokers(target), lambda count: count > 0, "a broker that the controller knows", ZOOKEEPER_SECONDS)
+            yield target
+
+
+def _live_brokers(target: Target) -> int:
+    """Return how many brokers Metadata names: none until UpdateMetadata of the controller."""
+    with target.peer() as peer:
+        return len(peer.ask(MetadataRequest(topics=[]), 9, MetadataResponse).brokers)
+
+
+def _of_zookeeper_mode() -> dict[str, str]:
+    """Return the settings without what concerns KRaft controllers."""
+    settings = {key: value for key, value in SECURITY.items() if "watched" not in key and key != "controller.listener.names"}
+    settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT"
+    settings["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
+    return settings
 
 
 def _target(plain: str, control: str, sasl: str, watched: str) -> Target:

@@ -8,9 +8,12 @@ from kraftsim.conformance.requirement import Requirement
 from kraftsim.conformance.runner import judge
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
-from tests.conformance.secured import secured_apache_kafka, secured_kraftsim
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
+from tests.conformance.secured import secured_apache_kafka, secured_kraftsim, secured_zookeeper_mode
 
-APACHE = {"3.9": "3.9.1", "4.1": "4.1.2"}
+NEWEST, NEWEST_LINE = "", "4.4"
+"""All requirements that no release has ended, and the line of the newest release."""
+APACHE = {"3.9": DEFAULT_RELEASE, "4.1": "4.1.2", NEWEST_LINE: NEWEST_RELEASE}
 
 
 def sentence(requirement: Requirement) -> str:
@@ -43,8 +46,39 @@ def test_kraftsim_meets(requirement, kraftsim_secured):
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
+@pytest.fixture(scope="module")
+def newest_kraftsim_secured() -> Iterator[Target]:
+    """A cluster of ours, as the newest release."""
+    with secured_kraftsim(NEWEST_LINE) as target:
+        yield target
+
+
+@pytest.mark.parametrize("requirement", [each for each in of_security(NEWEST) if not each.holds_for("3.9")], ids=sentence)
+def test_kraftsim_as_the_newest_release_meets(requirement, newest_kraftsim_secured):
+    """What later releases are held to beside all that 3.9 is."""
+    finding = judge(requirement, newest_kraftsim_secured)
+    assert finding.is_met, "\n".join([finding.why, *finding.transcript])
+
+
+@pytest.fixture(scope="module")
+def zookeeper_secured() -> Iterator[Target]:
+    """A broker in ZooKeeper mode, where no KRaft controller checks what brokers hand on."""
+    with secured_zookeeper_mode("3.5") as target:
+        yield target
+
+
+DECIDED_BY_CONTROLLER = ("security/2.8", "security/2.9")
+
+
+@pytest.mark.parametrize("requirement", [each for each in of_security("3.5") if each.label in DECIDED_BY_CONTROLLER], ids=sentence)
+def test_kraftsim_in_zookeeper_mode_meets(requirement, zookeeper_secured):
+    """The whole chapter holds there; these two are what the broker that is the controller decides."""
+    finding = judge(requirement, zookeeper_secured)
+    assert finding.is_met, "\n".join([finding.why, *finding.transcript])
+
+
 @pytest.mark.interop
-@pytest.mark.parametrize("requirement", of_security("4.1"), ids=sentence)
+@pytest.mark.parametrize("requirement", of_security(NEWEST), ids=sentence)
 def test_apache_kafka_meets(requirement, apache_secured):
     line, target = apache_secured
     if not requirement.holds_for(line):

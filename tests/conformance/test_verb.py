@@ -115,6 +115,37 @@ def test_a_node_that_dies_of_a_requirement_ends_the_judgement(capsys, monkeypatc
     assert METADATA_COMES_FIRST in found["could_not_be_judged"] and len(found["findings"]) == 1
 
 
+def test_a_node_that_could_not_be_asked_is_an_error_in_junit_xml(tmp_path, monkeypatch):
+    """An empty document without errors is green in every CI system."""
+    monkeypatch.setattr(runner, "ALIVE_SECONDS", 0.3)
+    file = tmp_path / "found.xml"
+    with fake_node(lambda frame: SILENT) as address:
+        assert conformance("--bootstrap", address, "--only", "wire", "--junit", str(file)) == 3
+    root = ElementTree.fromstring(file.read_bytes())
+    assert root.attrib.items() >= {"tests": "1", "failures": "0", "errors": "1"}.items()
+    assert [(suite.get("name"), suite.get("errors")) for suite in root] == [("node", "1")]
+    error = root.find("./testsuite/testcase/error")
+    assert error is not None and "does not answer ApiVersions" in error.attrib["message"]
+
+
+def test_of_several_addresses_the_first_that_answers_is_judged(capsys):
+    with fake_node(advertising(SANE)) as address:
+        assert conformance("--bootstrap", f"127.0.0.1:1, {address}", "--only", RANGES_ARE_SANE) == 0
+    assert f"{address} is judged" in capsys.readouterr().out
+
+
+def test_where_none_of_several_addresses_answers_each_is_named(capsys):
+    assert conformance("--bootstrap", "127.0.0.1:1,127.0.0.1:2", "--only", RANGES_ARE_SANE) == 3
+    said = capsys.readouterr().err
+    assert said.count("it does not answer ApiVersions") == 2 and "127.0.0.1:1: it" in said and "127.0.0.1:2: it" in said
+
+
+def test_a_patch_release_is_judged_as_its_line(capsys):
+    with fake_node(advertising(SANE)) as address:
+        assert conformance("--bootstrap", address, "--only", RANGES_ARE_SANE, "--release", "3.9.2") == 0
+    assert "is judged as Apache Kafka 3.9: as asked" in capsys.readouterr().out
+
+
 def test_what_cannot_be_asked_is_skipped_and_said(capsys):
     with fake_node(advertising(SANE)) as address:
         assert conformance("--bootstrap", address, "--only", "controller/1.1", "--only", "wire/4.15") == 0
@@ -163,19 +194,21 @@ JUNIT_10 = {
     "testsuite": ({"name", "tests", "failures", "errors", "time", "skipped", "timestamp"}, {"properties", "testcase"}),
     "properties": (set(), {"property"}),
     "property": ({"name", "value"}, set()),
-    "testcase": ({"name", "time", "classname"}, {"skipped", "failure"}),
+    "testcase": ({"name", "time", "classname"}, {"skipped", "failure", "error"}),
     "skipped": ({"message"}, set()),
     "failure": ({"message", "type"}, set()),
+    "error": ({"message", "type"}, set()),
 }
 """Element -> attributes and children, of those that junit-10.xsd of Jenkins' xUnit plug-in allows. Each attribute is to be there."""
 
 
 def test_junit_xml_keeps_the_schema_that_readers_share(tmp_path):
-    file = tmp_path / "found.xml"
+    file, lost = tmp_path / "found.xml", tmp_path / "lost.xml"
     with fake_node(advertising(UPSIDE_DOWN)) as address:
         conformance("--bootstrap", address, "--only", "wire/4", "--only", "controller/1", "--junit", str(file))
+    conformance("--bootstrap", address, "--only", "wire/4", "--junit", str(lost))
     seen = set()
-    for element in ElementTree.fromstring(file.read_bytes()).iter():
+    for element in (element for document in (file, lost) for element in ElementTree.fromstring(document.read_bytes()).iter()):
         attributes, children = JUNIT_10[element.tag]
         assert set(element.attrib) == attributes, element.tag
         assert {child.tag for child in element} <= children
@@ -203,6 +236,8 @@ def test_the_list_names_every_requirement_with_its_number_and_source(capsys):
         (("--bootstrap", "127.0.0.1:1", "--controller", "nowhere"), "write an address as HOST:PORT"),
         (("--bootstrap", "127.0.0.1:1", "--only", "no-such-thing"), "no requirement is meant by no-such-thing"),
         (("--bootstrap", "127.0.0.1:1", "--release", "new"), "write a release line like 3.9"),
+        (("--bootstrap", "127.0.0.1:1", "--release", "9.9"), "--release 9.9: this is no known release line of Apache Kafka (2.3, "),
+        (("--bootstrap", "127.0.0.1:1,nowhere"), "write an address as HOST:PORT"),
     ],
 )
 def test_what_cannot_be_understood_ends_with_3(arguments, complaint, capsys):

@@ -129,7 +129,11 @@ class ConsumersLab(GroupsLab):
 
     def read_again(self) -> "ConsumersLab":
         """Another coordinator that has read the same log."""
-        other = ConsumersLab(self.topics, consumer_migration_policy=self.settings.consumer_migration_policy)
+        other = ConsumersLab(
+            self.topics,
+            consumer_migration_policy=self.settings.consumer_migration_policy,
+            consumer_keeps_assignment_epochs=self.settings.consumer_keeps_assignment_epochs,
+        )
         for batch in self.log:
             other.shard.replay(batch)
         other.records, other.log = list(self.records), list(self.log)

@@ -145,7 +145,15 @@ class GroupsLab:
         self.settle()
 
     def commit(
-        self, offset: int, *, member_id: str = "", generation_id: int = -1, partition: int = 0, retention_ms: int = -1, metadata: str = ""
+        self,
+        offset: int,
+        *,
+        member_id: str = "",
+        generation_id: int = -1,
+        partition: int = 0,
+        retention_ms: int = -1,
+        metadata: str = "",
+        version: int = 0,
     ) -> int:
         """Commit an offset of topic t."""
         self._waiters += 1
@@ -153,7 +161,7 @@ class GroupsLab:
         asked = CommitAsked(
             group_id=GROUP, generation_id=generation_id, member_id=member_id, group_instance_id=None, retention_ms=retention_ms, offsets=[row]
         )
-        self.shard.commit(self._waiters, asked, self.now)
+        self.shard.commit(self._waiters, asked, self.now, version)
         self.settle()
         return self._waiters
 

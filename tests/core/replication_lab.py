@@ -30,6 +30,8 @@ NO_LEADER = -1
 LAG_MAX_MS = 400
 STEP_MS = 10
 LATEST_LIST_OFFSETS = 9
+SETTLE_STEPS = 3000
+"""Clients go on appending, so that a follower that is hundreds of batches behind needs its time. Most histories need a few."""
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class ReplicationLab:
         for broker in self.brokers.values():
             if not broker.is_alive:
                 self._restart(broker)
-        for _ in range(600):
+        for _ in range(SETTLE_STEPS):
             self.step(0.0)
             if self._is_settled():
                 return

@@ -4,8 +4,8 @@ import pytest
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.alter_configs import decide_alter_configs, decide_replace_configs
-from kraftsim.core.metadata.config_tables import KAFKA_3_9
-from kraftsim.core.metadata.preprocess_configs import refuse_altered_broker, refuse_common, refuse_replaced_broker, refuse_type
+from kraftsim.core.metadata.config_releases import KAFKA_3_9
+from kraftsim.core.metadata.preprocess_configs import count_resources, refuse_altered_broker, refuse_common, refuse_replaced_broker, refuse_type
 from kraftsim.events.metadata import ConfigChanged
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -219,7 +219,7 @@ def test_what_a_broker_refuses_at_a_glance() -> None:
     once, again = altered(TOPIC, "t", (("a", SET, "1"),)), altered(TOPIC, "t", (("b", SET, "2"),))
     same_key, null = altered(TOPIC, "u", (("a", SET, "1"), ("a", DELETE, None))), altered(TOPIC, "v", (("a", SET, None), ("b", APPEND, None)))
     resources = [once, again, same_key, null, altered(TOPIC, "w", (("a", DELETE, None),))]
-    found = [refusal and refusal.why for refusal in (refuse_common(resources, resource) for resource in resources)]
+    found = [refusal and refusal.why for refusal in (refuse_common(count_resources(resources), resource) for resource in resources)]
     twice = "Each resource must appear at most once."
     assert found == [twice, twice, "Error due to duplicate config keys", "Null value not supported for : a, b", None]
     assert refuse_type(altered(77, "x", ()), frozenset((TOPIC,))) == Refusal(INVALID_REQUEST)

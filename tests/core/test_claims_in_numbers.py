@@ -10,6 +10,8 @@ from kraftsim.core.timeline import Journal
 from protocol.batches import build_batch
 from protocol.compression import Compression, compress
 from protocol.message_codec import compiled
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.records import Record
@@ -35,17 +37,27 @@ def control(kind: type[ProducerIdControl]) -> ProducerIdControl:
     return kind(Journal(), lambda broker_id, epoch: True)
 
 
-def test_the_whole_id_space_in_blocks_of_a_thousand_is_a_matter_of_petabytes():
+def test_the_whole_id_space_in_blocks_of_a_thousand_is_a_matter_of_petabytes(figures):
     """20 bytes a record, as the text counts, or 24 with frame, version and tagged fields."""
     blocks = 2**63 // 1000
     assert [round(blocks * size / PETABYTE) for size in (20, 24)] == [184, 221]
+    figures(
+        petabytes_of_the_text=round(blocks * 20 / PETABYTE),
+        petabytes_as_shipped=round(blocks * 24 / PETABYTE),
+    )
 
 
-def test_a_reader_made_from_the_text_misreads_the_answer_that_shipped():
+def test_a_reader_made_from_the_text_misreads_the_answer_that_shipped(figures):
     """The answer begins with the time for which the client is throttled: the text's reader finds it in the place of error and start."""
     shipped = compiled(AllocateProducerIdsResponse, 0).encode(AllocateProducerIdsResponse(producer_id_start=7000, producer_id_len=1000))
     read, end = compiled(ResponseOfTheText, 0).decode(shipped, 0)
     assert (read.producer_id_start, read.producer_id_len) != (7000, 1000) and end != len(shipped)
+    figures(
+        start_sent=7000,
+        start_read=read.producer_id_start,
+        bytes_sent=len(shipped),
+        bytes_read=end,
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +69,7 @@ def test_a_reader_made_from_the_text_misreads_the_answer_that_shipped():
         (ProducerIdControl, LastIdProducerIdControl, -1),
     ],
 )
-def test_an_end_that_two_controllers_read_differently_repeats_an_id_or_loses_one(writer, reader, overlap):
+def test_an_end_that_two_controllers_read_differently_repeats_an_id_or_loses_one(writer, reader, overlap, figures):
     """The record's end is not said to lie inside or outside of the block; Kafka's is the first id outside."""
     first, second = control(writer), control(reader)
     decided = first.decide_allocate(1, 5)
@@ -66,20 +78,53 @@ def test_an_end_that_two_controllers_read_differently_repeats_an_id_or_loses_one
         assert isinstance(record, ProducerIdsRecord)
         second.replay(record)
     assert decided.result.next_producer_id - second.next_producer_id == overlap
+    if writer is reader:
+        figures(overlap_where_both_agree=overlap)
+    else:
+        figures(**{"ids_repeated" if overlap > 0 else "ids_lost": abs(overlap)})
 
 
-def test_ten_million_sequences_do_not_fit_uncompressed():
+def test_ten_million_sequences_do_not_fit_uncompressed(figures):
     """A buffer full of the smallest records, or five requests of a megabyte, hold less; it would take a compression by more than thirteen to one."""
     assert BUFFER_BYTES // LEAST_RECORD_BYTES == 4_793_490 < SEQUENCES_BEHIND_DEFAULT
     in_five_requests = REQUESTS * REQUEST_BYTES // LEAST_RECORD_BYTES
     assert in_five_requests == 748_982 < SEQUENCES_BEHIND_DEFAULT
     assert SEQUENCES_BEHIND_DEFAULT / in_five_requests == pytest.approx(13.4, abs=0.1)
+    figures(
+        window=SEQUENCES_BEHIND_DEFAULT,
+        in_the_buffer=BUFFER_BYTES // LEAST_RECORD_BYTES,
+        in_five_requests=in_five_requests,
+        ratio_needed=round(SEQUENCES_BEHIND_DEFAULT / in_five_requests, 1),
+    )
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE], ids=lambda codec: codec.name)
-def test_nor_do_they_compressed_for_the_smallest_records_differ_in_their_offsets(codec: Compression):
+def test_nor_do_they_compressed_for_the_smallest_records_differ_in_their_offsets(codec: Compression, figures):
     """Empty records, as many as fit; zstd comes nearest, with 11 to 1."""
     count = 150_000
     plain = build_batch([Record(offset, 0, None, None, ()) for offset in range(count)])
     in_five_requests = REQUESTS * REQUEST_BYTES * count // len(compress(codec, plain))
     assert REQUESTS * REQUEST_BYTES // LEAST_RECORD_BYTES < in_five_requests < SEQUENCES_BEHIND_DEFAULT
+    figures(**{f"in_five_requests_{codec.name.lower()}": in_five_requests})
+
+
+def test_an_initialisation_is_the_same_with_and_without_what_kip_447_adds(figures):
+    """InitProducerId v1 is of 2.0, v2 of 2.4; TxnOffsetCommit went to v3 with KIP-447 in 2.5. v3 is of KIP-360."""
+    before, after = (compiled(InitProducerIdRequest, version).encode(InitProducerIdRequest(transactional_id="t")) for version in (0, 1))
+    assert before == after == b"\x00\x01t\x00\x00\x00\x00"
+    figures(fields_before=["transactional_id", "transaction_timeout_ms"], fields_after=["transactional_id", "transaction_timeout_ms"])
+
+
+def test_a_commit_of_version_3_says_for_whom_it_is(figures):
+    """Generation, member and instance, with defaults that name none."""
+    asked = TxnOffsetCommitRequest(transactional_id="t", group_id="g", producer_id=7, producer_epoch=0)
+    sizes = {version: len(compiled(TxnOffsetCommitRequest, version).encode(asked)) for version in (2, 3)}
+    told, _ = compiled(TxnOffsetCommitRequest, 3).decode(compiled(TxnOffsetCommitRequest, 3).encode(asked), 0)
+    assert (told.generation_id_or_member_epoch, told.member_id, told.group_instance_id) == (-1, "", None)
+    figures(
+        bytes_2=sizes[2],
+        bytes_3=sizes[3],
+        default_generation=told.generation_id_or_member_epoch,
+        default_member=told.member_id,
+        default_instance=told.group_instance_id,
+    )

@@ -4,12 +4,11 @@ import pytest
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.config_control import ConfigControl
-from kraftsim.core.metadata.config_tables import KAFKA_3_9
+from kraftsim.core.metadata.config_releases import KAFKA_3_9
 from kraftsim.core.metadata.controller_node import ControllerNode
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, is_proper_topic_id
 from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.core.metadata.topic_configs import TOPIC_CONFIGS
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.partitions.topic_rules import append_rules, segment_settings
@@ -184,7 +183,7 @@ def test_who_makes_a_topic_is_told_what_holds_for_it_and_where_it_comes_from(nam
     for broker, key, value in [("", "min.insync.replicas", "2"), ("", "log.flush.scheduler.interval.ms", "77"), ("101", "message.max.bytes", "100")]:
         configs.replay(ConfigRecord(resource_type=4, resource_name=broker, name=key, value=value))
     found = configs.told_of_new_topic({"cleanup.policy": " compact "})
-    assert [config.name for config in found] == sorted(TOPIC_CONFIGS)
+    assert [config.name for config in found] == sorted(KAFKA_3_9.topic)
     assert next((config.value, config.source) for config in found if config.name == name) == told
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
-from kraftsim.core.metadata.config_tables import KAFKA_3_9
+from kraftsim.core.metadata.config_releases import KAFKA_3_9
 from kraftsim.core.metadata.described_configs import DescribedConfig, describe_all_brokers, describe_broker, describe_topic
 
 STATIC = static_settings({"node.id": "1", "listeners": "PLAINTEXT://h:9", "kraftsim.seed": "7", "no.such.key": "x"})

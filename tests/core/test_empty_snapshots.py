@@ -5,11 +5,17 @@ from random import Random
 
 import pytest
 
+from kraftsim.core.decision import Refusal
+from kraftsim.core.partitions.append_decision import AppendDecision
+from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy
+from kraftsim.core.producer_state.snapshot import snapshot_file, state_entries
 from kraftsim.core.producer_state.verdict import APPEND, Duplicate, Verdict
 from protocol.batches import RecordBatch
+from protocol.disk.producer_snapshot import parse_producer_rows
 from tests.core.batches import make_batch
+from tests.core.replication_lab import SETTLE_STEPS, Broker, ReplicationLab
 
 HISTORIES = 200
 GIGABYTE, MEGABYTE = 1 << 30, 1 << 20
@@ -23,14 +29,15 @@ def state_of(*batches: RecordBatch, first_offset: int = 0) -> ProducerStateManag
     return state
 
 
-def test_a_retry_is_known_under_its_id_and_another_record_under_any_other():
+def test_a_retry_is_known_under_its_id_and_another_record_under_any_other(figures):
     """TS-10: of three retries two are under the id of the first attempt."""
     state = state_of(make_batch(0), make_batch(1))
     told: list[Verdict] = [state.check(batch) for batch in (make_batch(1), make_batch(0), make_batch(0, producer_id=8))]
     assert [type(each) for each in told] == [Duplicate, Duplicate, type(APPEND)]
+    figures(retries=len(told), known=sum(isinstance(each, Duplicate) for each in told))
 
 
-def test_an_empty_snapshot_and_the_active_segment_know_all_who_wrote_in_it():
+def test_an_empty_snapshot_and_the_active_segment_know_all_who_wrote_in_it(figures):
     """TS-11: it is as if whoever is silent since its beginning had expired; of the others only the batches of that segment are known."""
     for seed in range(HISTORIES):
         draw = Random(seed)
@@ -49,24 +56,123 @@ def test_an_empty_snapshot_and_the_active_segment_know_all_who_wrote_in_it():
             assert (behind.last_sequence, behind.last_offset, behind.producer_epoch) == (whole.last_sequence, whole.last_offset, whole.producer_epoch)
             known = [each.last_offset for each in whole.retained if each.last_offset >= base]
             assert [each.last_offset for each in behind.retained] == known
+    figures(histories=HISTORIES, producers=6, batches=40)
 
 
 CONDITIONS = tuple(product((False, True), repeat=4))
 """A follower began with the empty snapshot; the leader is lost; the producer was silent since; that follower leads afterwards."""
+LEADER, FOLLOWER, SPARE = 1, 2, 3
+SILENT, OTHER = 7, 9
+"""Producer ids: the one whose last record is repeated, and one that keeps writing."""
+
+
+class BoundaryLab(ReplicationLab):
+    """Three replicas of a partition; a follower that starts again has a producer snapshot of its own
+    beside the log: the true one of its boundary, or the empty one that the proposal ships."""
+
+    heir = LEADER
+    snapshot: bytes | None = None
+    boundary = 0
+
+    def _produce(self, broker: Broker) -> None:
+        """Only the test writes."""
+
+    def _elect(self, preferred: int | None = None) -> None:
+        super()._elect(self.heir if preferred is None else preferred)
+
+    def _state_of(self, broker: Broker) -> ProducerStateManager:
+        """Load the snapshot and replay the batches behind it, as a broker that starts does."""
+        state = super()._state_of(broker)
+        if self.snapshot is not None:
+            state.load(state_entries(parse_producer_rows(self.snapshot)), self.now_ms)
+        for batch in broker.log:
+            if batch.base_offset >= self.boundary:
+                state.replay(batch)
+        return state
+
+    def write(self, batch: RecordBatch) -> AppendDecision | Duplicate | Refusal:
+        """Let the present leader judge a batch of a client and append it where it is new."""
+        leader = self.brokers[self.metadata.leader]
+        replica = self._replica(leader)
+        decision = replica.decide_append(batch, ALL_REPLICAS, self.now_ms)
+        if isinstance(decision, AppendDecision):
+            leader.log.append(RecordBatch(b"".join(decision.chunks())))
+            replica.apply_append(decision)
+        return decision
+
+    def settle(self) -> None:
+        """Let every live replica have the same log, be in sync, and know who leads."""
+        alive = [broker for broker in self.brokers.values() if broker.is_alive]
+        for _ in range(SETTLE_STEPS):
+            self.step(0.0)
+            ends = {self._replica(each).log_end_offset for each in alive}
+            is_led = self._replica(self.brokers[self.metadata.leader]).is_leader
+            if is_led and len(ends) == 1 and len(self.metadata.isr) == len(alive):
+                return
+        raise AssertionError(f"not settled: {self.metadata}")
+
+    def restart_follower(self, *, is_empty: bool) -> None:
+        """Let the follower die at the boundary, and begin again with a snapshot of it."""
+        leader = self._replica(self.brokers[LEADER])
+        known = [] if is_empty else leader.producer_state.entries.values()
+        self.boundary = leader.log_end_offset
+        self.snapshot = snapshot_file(known)
+        self._die(self.brokers[FOLLOWER])
+        self._restart(self.brokers[FOLLOWER])
+
+    def lose_leader(self) -> None:
+        """Let the leader die: the controller elects the heir."""
+        self._die(self.brokers[LEADER])
+
+    def move_leadership(self) -> None:
+        """Let the controller elect the heir in good order."""
+        if self.heir != self.metadata.leader:
+            self._elect()
+
+    def times_in_log(self, batch: RecordBatch) -> int:
+        """Count how often the present leader's log has the records of a batch."""
+        wanted = batch.producer_id, batch.base_sequence
+        log = self.brokers[self.metadata.leader].log
+        return sum((each.producer_id, each.base_sequence) == wanted for each in log)
 
 
 @pytest.mark.parametrize(("rebuilt", "lost", "silent", "elected"), CONDITIONS)
-def test_a_duplicate_needs_three_of_four_things(rebuilt: bool, lost: bool, silent: bool, elected: bool):
+def test_a_duplicate_needs_three_of_four_things(rebuilt: bool, lost: bool, silent: bool, elected: bool, figures):
     """TS-18: the leader need not be lost, for leadership moves in good order as well; the other three are needed together."""
-    before = (make_batch(0), make_batch(1))
-    behind = (make_batch(0, producer_id=9), *(() if silent else (make_batch(2),)))
-    retried = make_batch(1) if silent else make_batch(2)
-    leader, other = state_of(*before, *behind), state_of(*before, *behind)
-    follower = state_of(*behind, first_offset=2) if rebuilt else state_of(*before, *behind)
-    judge = follower if elected else other if lost else leader
-    assert (judge.check(retried) is APPEND) is (rebuilt and silent and elected)
+    lab = BoundaryLab(1)
+    lab.settle()
+    last = make_batch(1, producer_id=SILENT)
+    for batch in (make_batch(0, producer_id=SILENT), last):
+        assert isinstance(lab.write(batch), AppendDecision)
+    lab.settle()
+    lab.restart_follower(is_empty=rebuilt)
+    lab.settle()
+    assert isinstance(lab.write(make_batch(0, producer_id=OTHER)), AppendDecision)
+    if not silent:
+        last = make_batch(2, producer_id=SILENT)
+        assert isinstance(lab.write(last), AppendDecision)
+    lab.settle()
+    lab.heir = FOLLOWER if elected else SPARE if lost else LEADER
+    if lost:
+        lab.lose_leader()
+    else:
+        lab.move_leadership()
+    lab.settle()
+    assert lab.metadata.leader == lab.heir and lab.brokers[LEADER].is_alive is not lost
+    repeated = lab.write(last)
+    lab.settle()
+    is_doubled = lab.times_in_log(last) == 2
+    assert is_doubled is isinstance(repeated, AppendDecision)
+    assert is_doubled or isinstance(repeated, Duplicate), "never an error that a client would see"
+    assert is_doubled is (rebuilt and silent and elected)
+    if is_doubled:
+        figures(**{"doubled_leader_lost" if lost else "doubled_leader_moved": is_doubled})
 
 
-def test_a_day_of_five_megabytes_a_second_is_422_segments():
+def test_a_day_of_five_megabytes_a_second_is_422_segments(figures):
     """TS-14: what a follower would fetch where nothing but the last day matters."""
     assert round(86_400 * 5 * MEGABYTE / GIGABYTE) == 422
+    figures(
+        segments_a_day=round(86_400 * 5 * MEGABYTE / GIGABYTE),
+        gigabytes_a_day=round(86_400 * 5 * MEGABYTE / GIGABYTE),
+    )

@@ -51,13 +51,11 @@ from kraftsim.core.producer_state.sequence import LAST_SEQUENCE
 from kraftsim.core.producer_state.verdict import APPEND
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import ACCEPTS_UNKNOWN_PRODUCERS
-from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.records import Record
 from tests.core.batches import make_batch
 
-FIRST_WITH_IDENTITY = 3
 BILLION = 10**9
 
 
@@ -135,7 +133,7 @@ def test_at_the_end_of_the_numbers_the_next_epoch_begins_with_0_and_the_shipped_
     assert sequences[IdempotentProducer] == [(0, LAST_SEQUENCE - 1), (0, LAST_SEQUENCE), (0, 0), (0, 1)]
 
 
-def test_without_numbers_that_come_round_no_window_is_needed():
+def test_without_numbers_that_come_round_no_window_is_needed(figures):
     """Whatever lies below the latest number of its epoch was there: no bound of 2^30 or any other is asked for."""
     talk = Talk(near(99))
     talk.write(*[0] * 1000)
@@ -143,10 +141,15 @@ def test_without_numbers_that_come_round_no_window_is_needed():
     for epoch in range(10):
         sequences = [each.base_sequence for each in talk.leader.batches if each.producer_epoch == epoch]
         assert sequences == list(range(100)), "they only grow within an epoch"
+    figures(
+        records=len(talk.leader.taken),
+        numbers=100,
+        epochs=len({each.producer_epoch for each in talk.leader.batches}),
+    )
 
 
 @pytest.mark.parametrize(("partitions", "hot_share", "bumps"), [(1, 1.0, 19), (10, 0.1, 2), (100, 0.01, 0), (10, 0.9, 18), (100, 0.9, 17)])
-def test_many_partitions_mean_fewer_bumps_and_never_more_than_one_partition_has(partitions: int, hot_share: float, bumps: int):
+def test_many_partitions_mean_fewer_bumps_and_never_more_than_one_partition_has(partitions: int, hot_share: float, bumps: int, figures):
     """Concern 2. The next epoch lets every partition begin at 0: with 2^31 numbers at most 0.47 bumps in a billion records, however many partitions.
 
     2,000 records, 100 numbers; the first partition gets `hot_share` of the records, the others the rest.
@@ -157,6 +160,10 @@ def test_many_partitions_mean_fewer_bumps_and_never_more_than_one_partition_has(
     assert len(talk.leader.taken) == 2000 and not talk.leader.errors
     assert len(talk.identities) - 1 == bumps
     assert round(BILLION / 2**31, 2) == 0.47
+    figures(
+        **{f"bumps_{partitions}_{round(hot_share * 100)}": len(talk.identities) - 1},
+        bumps_in_a_billion=round(BILLION / 2**31, 2),
+    )
 
 
 class Transactions:
@@ -199,7 +206,7 @@ class Transactions:
         self.step(CommitAsked() if self.rules.state is ProducerState.IN_TRANSACTION else AbortAsked())
 
 
-def test_the_transaction_that_crosses_the_end_aborts_and_it_alone():
+def test_the_transaction_that_crosses_the_end_aborts_and_it_alone(figures):
     """Concern 1: of six one, and the five others are in epochs that only grow."""
     work = Transactions(first_sequence=LAST_SEQUENCE - 9)
     for _ in range(6):
@@ -212,16 +219,17 @@ def test_the_transaction_that_crosses_the_end_aborts_and_it_alone():
         (1, 0),
         (1, 1),
     ]
+    figures(transactions=len(work.outcomes), aborted=work.outcomes.count(Outcome.ABORTED))
 
 
-@pytest.mark.parametrize("release", releases(), ids=lambda release: release.name)
-def test_who_cannot_take_the_next_epoch_goes_round_and_leaders_of_every_release_go_along(release):
-    """Concern 3: a transactional id goes on under its next epoch since 2.5 only (KIP-360); up to 2.4 there is nothing but going round."""
-    unknown = UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID
-    state = ProducerStateManager(ProducerStatePolicy(unknown_producer=unknown, verifies_transactions=False))
-    state.apply(make_batch(LAST_SEQUENCE), 0)
-    assert state.check(make_batch(0)) is APPEND, "who goes round is taken"
-    assert state.check(make_batch(0, epoch=1)) is APPEND, "and so is the next epoch of who takes it by itself"
-    ranges = release.broker_apis or release.zookeeper_apis
-    can_ask = ranges[ApiKey.INIT_PRODUCER_ID][1] >= FIRST_WITH_IDENTITY
-    assert can_ask is (release.name not in ("2.3", "2.4"))
+def test_who_cannot_take_the_next_epoch_goes_round_and_leaders_of_every_release_go_along(figures):
+    """Concern 3, the leaders' half; which brokers give a producer its next epoch is played in tests/node/test_ending_producers.py."""
+    refusals = {}
+    for release in releases():
+        unknown = UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID
+        state = ProducerStateManager(ProducerStatePolicy(unknown_producer=unknown, verifies_transactions=False))
+        state.apply(make_batch(LAST_SEQUENCE), 0)
+        verdicts = {"0 in its epoch": state.check(make_batch(0)), "0 in the next epoch": state.check(make_batch(0, epoch=1))}
+        refusals |= {(release.name, sent): verdict for sent, verdict in verdicts.items() if verdict is not APPEND}
+    assert not refusals
+    figures(releases_that_accept=len(releases()) - len({name for name, _ in refusals}))

@@ -35,7 +35,7 @@ def error_of(lab: GroupsLab, waiter: int) -> ErrorCode:
 
 
 @pytest.mark.parametrize("fencing", ["shipped", "document", "none"])
-def test_the_text_fences_by_the_generation_and_what_shipped_by_member_and_instance_as_well(fencing: str):
+def test_the_text_fences_by_the_generation_and_what_shipped_by_member_and_instance_as_well(fencing: str, figures):
     """Four of nine commits pass by the text that what shipped refuses: a stranger's with the present generation among them."""
     for (member_id, generation_id, instance), expected in JUDGED.items():
         lab = GroupsLab(SHARDS[fencing])
@@ -45,13 +45,19 @@ def test_the_text_fences_by_the_generation_and_what_shipped_by_member_and_instan
         lab.sync("c-1", 1, c_1=b"", i_s=b"")
         waiter = lab.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
         assert error_of(lab, waiter) is expected[fencing], (member_id, generation_id, instance)
+    passed = [case for case, answers in JUDGED.items() if answers[fencing] is NONE]
+    refused = [case for case, answers in JUDGED.items() if answers["shipped"] is not NONE]
+    figures(
+        commits=len(JUDGED),
+        **{f"taken_{fencing}": len(passed), f"taken_{fencing}_refused_shipped": sum(each in refused for each in passed)},
+    )
 
 
 @pytest.mark.parametrize(
     ("fencing", "old", "new"),
     [("shipped", 5, ErrorCode.UNSTABLE_OFFSET_COMMIT), ("document", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNSTABLE_OFFSET_COMMIT)],
 )
-def test_old_consumers_are_held_off_by_the_text_and_told_the_former_offset_by_what_shipped(fencing: str, old: object, new: ErrorCode):
+def test_old_consumers_are_held_off_by_the_text_and_told_the_former_offset_by_what_shipped(fencing: str, old: object, new: ErrorCode, figures):
     """447-11, 447-12: the text holds them off until the transaction ends, and nobody else is."""
     lab = GroupsLab(SHARDS[fencing])
     lab.commit(5)
@@ -59,10 +65,11 @@ def test_old_consumers_are_held_off_by_the_text_and_told_the_former_offset_by_wh
     assert (lab.committed(), lab.committed(require_stable=True)) == (old, new)
     lab.end_transaction(commits=True)
     assert (lab.committed(), lab.committed(require_stable=True)) == (7, 7)
+    figures(**{f"old_{fencing}": int(old), f"new_{fencing}": int(new)})
 
 
 @pytest.mark.parametrize(("wait_ms", "former", "present"), [(0, NONE, FENCED), (999, NONE, FENCED), (1000, FENCED, NONE), (5000, FENCED, NONE)])
-def test_a_copy_of_the_assignment_is_wrong_twice_until_it_arrives(wait_ms: int, former: ErrorCode, present: ErrorCode):
+def test_a_copy_of_the_assignment_is_wrong_twice_until_it_arrives(wait_ms: int, former: ErrorCode, present: ErrorCode, figures):
     """447-07: for as long as it is under way, who has lost its partitions is taken, and who has them now is refused."""
     lab = GroupsLab(SHARDS["copied-assignment"])
     assert CopiedAssignment.delay_ms == 1000
@@ -76,6 +83,10 @@ def test_a_copy_of_the_assignment_is_wrong_twice_until_it_arrives(wait_ms: int, 
     lab.pass_time(wait_ms)
     answers = [error_of(lab, lab.commit_in_transaction(2, member_id="c-1", generation_id=generation)) for generation in (1, 2)]
     assert answers == [former, present]
+    figures(
+        delay_ms=CopiedAssignment.delay_ms,
+        **{f"former_after_{wait_ms}": int(former), f"present_after_{wait_ms}": int(present)},
+    )
 
 
 class DocumentScript(Script):
@@ -88,7 +99,7 @@ class DocumentScript(Script):
 
 @pytest.mark.parametrize(("script", "state"), [(DocumentScript, ProducerState.FATAL_ERROR), (Script, ProducerState.ABORTABLE_ERROR)])
 @pytest.mark.parametrize("error", [FENCED, UNKNOWN, OTHER_INSTANCE])
-def test_who_is_fenced_by_its_group_is_at_its_end_by_the_text_and_aborts_by_what_shipped(script, state: ProducerState, error: ErrorCode):
+def test_who_is_fenced_by_its_group_is_at_its_end_by_the_text_and_aborts_by_what_shipped(script, state: ProducerState, error: ErrorCode, figures):
     """447-29."""
     talk = script().begun()
     talk.step(OffsetsGiven(group=GroupIdentity("g", 3, "m"), offsets={HERE: 1}))
@@ -96,10 +107,11 @@ def test_who_is_fenced_by_its_group_is_at_its_end_by_the_text_and_aborts_by_what
     assert isinstance(talk.asked[-1], CommitOffsets)
     talk.step(Answered(error_code=NONE, errors={HERE: error}))
     assert talk.rules.state is state and talk.rules.error_code is error
+    figures(**{f"{script.__name__.lower()}_{int(error)}": talk.rules.state.name})
 
 
 @pytest.mark.parametrize(("script", "asks"), [(DocumentScript, False), (Script, True)])
-def test_offsets_without_a_member_are_refused_by_the_text_and_sent_by_what_shipped(script, asks: bool):
+def test_offsets_without_a_member_are_refused_by_the_text_and_sent_by_what_shipped(script, asks: bool, figures):
     """447-30: nothing leaves the producer, and the transaction must be aborted."""
     talk = script().ready()
     talk.step(BeginAsked())
@@ -107,3 +119,4 @@ def test_offsets_without_a_member_are_refused_by_the_text_and_sent_by_what_shipp
     talk.step(OffsetsGiven(group=GroupIdentity("g"), offsets={HERE: 1}))
     assert (len(talk.asked) > before) is asks
     assert (talk.rules.error_code is ErrorCode.UNSUPPORTED_VERSION) is not asks
+    figures(**{f"asked_{script.__name__.lower()}": len(talk.asked) - before})

@@ -154,18 +154,25 @@ def test_a_log_is_cut_once_however_often_the_leader_was_asked() -> None:
         quorum.effects.clear()
 
 
-def test_an_answer_that_is_not_waited_for_any_more_is_passed_over() -> None:
-    """A replica that has another role since begins anew, in the same epoch, too.   Source: KafkaRaftClient.handleInboundMessage."""
+@pytest.mark.parametrize(("asked_as_follower", "asked_in"), [(False, EPOCH), (False, EPOCH - 1), (True, EPOCH - 1)])
+def test_an_answer_that_is_not_waited_for_any_more_is_passed_over(asked_as_follower: bool, asked_in: int) -> None:
+    """A replica asks again in another role or another epoch; an answer to what it asked before must
+    not cut the log.   Source: RequestManager.resetAll, KafkaRaftClient.handleInboundMessage."""
     found = replica()
     quorum = found.quorum
     quorum.log.append(1, 1)
-    quorum.become_unattached(EPOCH, 0)
-    sent = quorum.peers.send(LEADER, address_of(LEADER), fetch_request(quorum), EPOCH)
+    if asked_as_follower:
+        quorum.see_epoch(asked_in, LEADER, {LISTENER: address_of(LEADER)}, 0)
+    else:
+        quorum.become_unattached(asked_in, 0)
+    sent = quorum.peers.send(LEADER, address_of(LEADER), fetch_request(quorum))
     quorum.see_epoch(EPOCH, LEADER, {LISTENER: address_of(LEADER)}, 0)
     quorum.log.flushed_end_offset = quorum.log.end_offset
     quorum.effects.clear()
     found.on_response(sent.number, answer(diverging=(0, 0)), 0)
     assert (quorum.effects, quorum.log.end_offset) == ([], 1)
+    found.on_response(quorum.peers.send(LEADER, address_of(LEADER), fetch_request(quorum)).number, answer(diverging=(0, 0)), 0)
+    assert quorum.effects == [do.Truncate(0)], "the same answer counts where it is awaited"
 
 
 @pytest.mark.parametrize(

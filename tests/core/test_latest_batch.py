@@ -2,6 +2,22 @@
 
 import pytest
 
+from kraftsim.core.clients.idempotent_producer import IdempotentProducer
+from kraftsim.core.clients.producer_steps import (
+    MetadataArrived,
+    OutgoingRecord,
+    PartitionAnswer,
+    ProduceAnswered,
+    ProducerEffect,
+    ProducerIdArrived,
+    ProducerSettings,
+    RecordDelivered,
+    RecordGiven,
+    SendProduce,
+    Started,
+    TimePassed,
+    TopicPartition,
+)
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
 from kraftsim.core.producer_state.manager import ProducerStateManager
@@ -10,7 +26,7 @@ from kraftsim.core.producer_state.snapshot import snapshot_rows, state_entries
 from kraftsim.core.producer_state.verdict import APPEND, Duplicate, Verdict
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
-from tests.core.batches import make_batch, make_marker
+from tests.core.batches import doctored, make_batch, make_marker
 
 LAST = 2**31 - 1
 BEHIND = 100
@@ -39,6 +55,11 @@ def run(first: int, count: int) -> list[RecordBatch]:
     return [make_batch((first + 10 * each) % 2**31, (first + 10 * each + 9) % 2**31) for each in range(count)]
 
 
+def code_of(verdict: Verdict) -> int | str:
+    """Return 'append', 'offset', or the number of the error."""
+    return int(verdict.error) if isinstance(verdict, Refusal) else "offset" if isinstance(verdict, Duplicate) else "append"
+
+
 @pytest.mark.parametrize(
     ("first", "last", "latest", "five"),
     [
@@ -55,9 +76,10 @@ def run(first: int, count: int) -> list[RecordBatch]:
         (LAST, LAST, OUT_OF_ORDER, OUT_OF_ORDER),
     ],
 )
-def test_what_lies_behind_the_latest_batch_is_there_already(first: int, last: int, latest: Verdict, five: Verdict) -> None:
+def test_what_lies_behind_the_latest_batch_is_there_already(first: int, last: int, latest: Verdict, five: Verdict, figures) -> None:
     """Within the range, without having seen it; the offset is known of the latest batch only."""
     assert tuple(state.check(make_batch(first, last)) for state in states(*run(0, 20))) == (latest, five)
+    figures(**{f"{name}_{first}_{last}": code_of(verdict) for name, verdict in (("range", latest), ("five", five))})
 
 
 @pytest.mark.parametrize(
@@ -72,16 +94,21 @@ def test_what_lies_behind_the_latest_batch_is_there_already(first: int, last: in
         (LAST, 21, OUT_OF_ORDER, OUT_OF_ORDER),  # across both ends
     ],
 )
-def test_the_range_goes_across_the_end_of_the_numbers(first: int, last: int, latest: Verdict, five: Verdict) -> None:
+def test_the_range_goes_across_the_end_of_the_numbers(first: int, last: int, latest: Verdict, five: Verdict, figures) -> None:
     """0 follows 2^31-1, and 2^31-1 lies behind 0."""
     assert tuple(state.check(make_batch(first, last)) for state in states(*run(LAST - 59, 8))) == (latest, five)
+    figures(**{f"{name}_{first}_{last}": code_of(verdict) for name, verdict in (("wrapped_range", latest), ("wrapped_five", five))})
 
 
-def test_a_sequence_that_was_never_seen_is_taken_for_a_duplicate() -> None:
+def test_a_sequence_that_was_never_seen_is_taken_for_a_duplicate(figures) -> None:
     """The harm of it: a producer that lost its way behind the end of the numbers is told that its records are there. They are nowhere."""
     latest, five = states(make_batch(0, 10))
     astray = make_batch(LAST - 5, LAST)
     assert (latest.check(astray), five.check(astray)) == (SOMEWHERE, OUT_OF_ORDER)
+    figures(
+        never_seen_latest=int(latest.check(astray).error),
+        never_seen_five=int(five.check(astray).error),
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,10 +120,15 @@ def test_a_sequence_that_was_never_seen_is_taken_for_a_duplicate() -> None:
         (2, 199, Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)),
     ],
 )
-def test_the_range_is_of_one_epoch(epoch: int, first: int, verdict: Verdict) -> None:
+def test_the_range_is_of_one_epoch(epoch: int, first: int, verdict: Verdict, figures) -> None:
     """Another epoch is judged as ever."""
     latest, five = states(make_batch(0, 9, epoch=3))
     assert latest.check(make_batch(first, epoch=epoch)) == five.check(make_batch(first, epoch=epoch)) == verdict
+    figures(
+        **{
+            f"epoch_{epoch}_sequence_{first}": int(verdict.error) if isinstance(verdict, Refusal) else 0,
+        },
+    )
 
 
 def test_where_nothing_is_remembered_there_is_nothing_behind() -> None:
@@ -108,14 +140,115 @@ def test_where_nothing_is_remembered_there_is_nothing_behind() -> None:
         assert latest.check(make_batch(7)) == five.check(make_batch(7)) == OUT_OF_ORDER
 
 
-def test_at_most_half_of_all_numbers_lie_behind() -> None:
+WHERE = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "unknown", "answers", "log", "lost"),
+    [
+        (LatestBatchStateManager, UnknownProducer.ACCEPTED, [0, 46], ["second"], ["first"]),
+        (ProducerStateManager, UnknownProducer.ACCEPTED, [0, 45, 0], ["second", "first"], []),
+        (LatestBatchStateManager, UnknownProducer.UNKNOWN_PRODUCER_ID, [59, 0, 0], ["first", "second"], []),
+        (ProducerStateManager, UnknownProducer.UNKNOWN_PRODUCER_ID, [59, 0, 0], ["first", "second"], []),
+    ],
+)
+def test_the_first_batch_of_a_producer_is_lost_if_a_later_one_is_appended_before_it(
+    state: type[ProducerStateManager], unknown: UnknownProducer, answers: list[int], log: list[str], lost: list[str], figures
+) -> None:
+    """The shortest history: two batches in flight, the first one is refused until enough replicas are in sync, the second one is not.
+
+    Since 2.5 a leader takes any first sequence of a producer that it does not know, so "at or below the latest" is no proof of being there.
+    The shipped rule answers 45, and the producer sends the batch again in its next epoch. Up to 2.4 the leader refuses the second batch: 59.
+    """
+    leader = state(ProducerStatePolicy(unknown_producer=unknown))
+    producer = IdempotentProducer(ProducerSettings(linger_ms=0, batch_size_bytes=1, retry_backoff_ms=0))
+    effects: list[ProducerEffect] = []
+    for happened in (Started(), ProducerIdArrived(7, 0), MetadataArrived({WHERE: 1})):
+        effects += producer.step(happened, 0)
+    for key in ("first", "second"):
+        effects += producer.step(RecordGiven(OutgoingRecord(where=WHERE, key=key, value=b"", timestamp_ms=0)), 0)
+    effects += producer.step(MetadataArrived({WHERE: 1}), 0)
+    waiting = [each for each in effects if isinstance(each, SendProduce)]
+    assert [request.batches[0].base_sequence for request in waiting] == [0, 1]
+    said, written, acknowledged = [], [], []
+    refused, now_ms = waiting.pop(0), 0
+    waiting.append(refused)  # NOT_ENOUGH_REPLICAS, and nothing is appended; its answer arrives behind that of the second batch
+    while waiting:
+        request, now_ms = waiting.pop(0), now_ms + 1
+        if request is refused:
+            error = ErrorCode.NOT_ENOUGH_REPLICAS
+        else:
+            batch = request.batches[0]
+            assert batch.identity is not None
+            sent = make_batch(batch.base_sequence, producer_id=7, epoch=batch.identity.producer_epoch)
+            verdict = leader.check(sent)
+            error = getattr(verdict, "error", ErrorCode.NONE)
+            said.append(int(error))
+            if verdict is APPEND:
+                leader.apply(sent, len(written))
+                written.append(batch.records[0].key)
+        answer = PartitionAnswer(where=WHERE, error_code=error, base_offset=-1)
+        effects = producer.step(ProduceAnswered(request.request_id, (answer,)), now_ms)
+        effects += producer.step(TimePassed(), now_ms + 1)
+        waiting += [each for each in effects if isinstance(each, SendProduce)]
+        acknowledged += [each.record.key for each in effects if isinstance(each, RecordDelivered)]
+    assert (said, written) == (answers, log)
+    assert sorted(acknowledged) == ["first", "second"], "the application is told so of both"
+    assert [key for key in acknowledged if key not in written] == lost
+    figures(**{f"answers_{state.__name__}_{unknown.name}".lower(): said, f"lost_{state.__name__}_{unknown.name}".lower(): len(lost)})
+
+
+def test_at_most_half_of_all_numbers_lie_behind(figures) -> None:
     """Or what lies ahead would lie behind as well."""
     latest, _ = states(make_batch(0, 9), policy=ProducerStatePolicy(sequences_behind=SEQUENCES_BEHIND_MAX))
     verdicts = [latest.check(make_batch((9 - behind) % 2**31)) for behind in (SEQUENCES_BEHIND_MAX - 1, SEQUENCES_BEHIND_MAX)]
     assert verdicts == [SOMEWHERE, OUT_OF_ORDER]
+    figures(
+        most_behind=SEQUENCES_BEHIND_MAX,
+        duplicate_at=SEQUENCES_BEHIND_MAX - 1,
+        refused_at=SEQUENCES_BEHIND_MAX,
+    )
 
 
-def test_one_batch_is_kept_and_a_restart_changes_nothing() -> None:
+@pytest.mark.parametrize("last", [0, 7, 2**30, LAST])
+@pytest.mark.parametrize(("window", "first_ambiguous"), [(2**30, None), (2**30 + 1, 2**30), (2**30 + 2, 2**30 - 1), (2**31 - 1, 2)])
+def test_past_2_to_the_30_numbers_that_are_under_way_count_as_duplicates(window: int, first_ambiguous: int | None, last: int, figures) -> None:
+    """758-12: numbers up to `window` ahead may be under way; the first of them that lies in the range behind, too, with the limit lifted."""
+    latest, _ = states(make_batch(last), policy=ProducerStatePolicy(sequences_behind=window))
+
+    def is_ambiguous(ahead: int) -> bool:
+        return latest.check(make_batch((last + ahead) % 2**31)) == SOMEWHERE
+
+    edges = [ahead for ahead in (2, 3, 2**30 - 2, 2**30 - 1, 2**30, 2**30 + 1, window) if ahead <= window]
+    found = [ahead for ahead in edges if is_ambiguous(ahead)]
+    assert found == [ahead for ahead in edges if first_ambiguous is not None and ahead >= first_ambiguous]
+    figures(**{f"first_ambiguous_{window}": found[0] if found else None})
+
+
+@pytest.mark.parametrize(("window", "answers", "log"), [(2**30, [OUT_OF_ORDER, APPEND, APPEND], 2), (2**30 + 1, [SOMEWHERE, APPEND], 1)])
+def test_one_number_more_than_2_to_the_30_loses_a_batch_that_is_overtaken(window: int, answers: list[Verdict], log: int, figures) -> None:
+    """758-12: two batches hold the next 2^30 numbers, as many as either window lets a producer have under way; the second one arrives first.
+
+    With 2^30 it is out of order and comes again; with one more it is called a duplicate, is acknowledged, and never in the log.
+    """
+    latest, _ = states(make_batch(0), policy=ProducerStatePolicy(sequences_behind=window))
+    large, small = doctored(make_batch(1), last_offset_delta=2**30 - 2), make_batch(2**30)
+    assert large.last_sequence == 2**30 - 1
+    waiting, said, taken = [small, large], [], 0
+    while waiting:
+        batch = waiting.pop(0)
+        verdict = latest.check(batch)
+        said.append(verdict)
+        if verdict is APPEND:
+            latest.apply(batch, taken)
+            taken += 1
+        elif verdict == OUT_OF_ORDER:
+            waiting.append(batch)
+    assert (said, taken) == (answers, log)
+    figures(**{f"in_the_log_{window}": taken})
+
+
+def test_one_batch_is_kept_and_a_restart_changes_nothing(figures) -> None:
     """A snapshot holds one batch of each, which is all that this variant ever knew."""
     latest, five = states(*run(0, 20))
     assert (len(latest.entries[7].retained), len(five.entries[7].retained)) == (1, 5)
@@ -125,3 +258,4 @@ def test_one_batch_is_kept_and_a_restart_changes_nothing() -> None:
         assert again.check(make_batch(first, first + 9)) == latest.check(make_batch(first, first + 9))
     again.apply(make_batch(200, 209), 300)
     assert len(again.entries[7].retained) == 1
+    figures(kept_latest=len(latest.entries[7].retained), kept_five=len(five.entries[7].retained))

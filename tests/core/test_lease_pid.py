@@ -66,9 +66,11 @@ def lease(made: LeasedPartition, producer_id: int = ASKS_FOR_ONE, *, is_check: b
         (5, 3, 2**30 + 100, Repeated(DUPLICATE)),
     ],
 )
-def test_a_message_is_next_repeated_or_refused(producer_id, generation, sequence, verdict):
+def test_a_message_is_next_repeated_or_refused(producer_id, generation, sequence, verdict, figures):
     """One above the mark, in the known generation or the next; id 0 is never looked at."""
     assert partition((5, 3, 9)).judge(message(producer_id, generation, sequence)) == verdict
+    if producer_id == 5 and sequence == 10:
+        figures(**{f"generation_{generation}": type(verdict).__name__})
 
 
 def test_sequences_and_generations_go_round():
@@ -78,7 +80,7 @@ def test_sequences_and_generations_go_round():
     assert made.judge(message(5, LAST_SEQUENCE, LAST_SEQUENCE - 3)) == Repeated(DUPLICATE)
 
 
-def test_the_first_message_of_a_successor_shuts_the_zombie_out_and_not_its_lease():
+def test_the_first_message_of_a_successor_shuts_the_zombie_out_and_not_its_lease(figures):
     """The zombie writes on between renewal and first message; from then on it is refused."""
     made = partition((5, 3, 9))
     renewed = lease(made, 5)
@@ -90,45 +92,63 @@ def test_the_first_message_of_a_successor_shuts_the_zombie_out_and_not_its_lease
     assert isinstance(again, Lease) and again.sequence_number == 11
     made.apply(message(5, 4, 11), 0)
     assert made.judge(message(5, 3, 12)) == Refusal(EPOCH)
+    figures(zombie_is_told=int(made.judge(message(5, 3, 12)).error))
 
 
-def test_two_that_renew_before_either_writes_have_the_same_generation():
+def test_two_that_renew_before_either_writes_have_the_same_generation(figures):
     """A lease leaves no trace, so neither of them shuts the other out, and the second loses its message."""
     made = partition((5, 3, 9))
     one, other = lease(made, 5), lease(made, 5)
     assert one == other and isinstance(one, Lease)
     made.apply(message(5, one.generation, one.sequence_number), 0)
     assert made.judge(message(5, one.generation, one.sequence_number)) == Repeated(DUPLICATE)
+    figures(
+        generations=[one.generation, other.generation],
+        second_is_told=type(made.judge(message(5, one.generation, one.sequence_number))).__name__,
+    )
 
 
-def test_a_check_changes_nothing_and_tells_how_far_the_log_is():
+def test_a_check_changes_nothing_and_tells_how_far_the_log_is(figures):
     made = partition((5, 3, 9))
     assert lease(made, 5, is_check=True) == Lease(producer_id=5, generation=3, sequence_number=10, expire_ms=86_400_000)
     assert lease(made, 6, is_check=True) == Refusal(UNKNOWN)
+    known = made.entries()
+    figures(
+        generation_told=3,
+        next_told=10,
+        entries_after_the_check=[each.sequence_high_watermark for each in known],
+    )
 
 
-def test_a_new_lease_has_a_drawn_generation_and_sequence_zero():
+def test_a_new_lease_has_a_drawn_generation_and_sequence_zero(figures):
     assert lease(partition()) == Lease(producer_id=101, generation=77, sequence_number=0, expire_ms=86_400_000)
     assert lease(partition(), NOT_IDEMPOTENT) == Refusal(ErrorCode.INVALID_REQUEST)
     assert lease(partition(), 9) == Refusal(UNKNOWN)
     empty = decide_lease(partition(), IdReserve(), producer_id=ASKS_FOR_ONE, expire_ms=0, is_check=False, drawn_generation=lambda: 1)
     assert empty is NEEDS_IDS
+    figures(first_sequence=lease(partition()).sequence_number)
 
 
 @pytest.mark.parametrize(
     "reading, verdict",
     [(AnswerToRepeat.DUPLICATE, DUPLICATE), (AnswerToRepeat.SUCCESS, ErrorCode.NONE), (AnswerToRepeat.OUT_OF_ORDER, ORDER)],
 )
-def test_what_a_repeated_message_is_answered_is_a_reading(reading, verdict):
+def test_what_a_repeated_message_is_answered_is_a_reading(reading, verdict, figures):
     assert partition((5, 3, 9), readings=Readings(repeat=reading)).judge(message(5, 3, 4)) == Repeated(verdict)
+    figures(**{f"repeat_{reading.name.lower()}": int(verdict)})
 
 
 @pytest.mark.parametrize(
     "reading, verdict",
     [(AnswerToUnknown.UNKNOWN, Refusal(UNKNOWN)), (AnswerToUnknown.OUT_OF_ORDER, Refusal(ORDER)), (AnswerToUnknown.TAKEN, NEXT)],
 )
-def test_what_an_unknown_producer_is_answered_is_a_reading(reading, verdict):
+def test_what_an_unknown_producer_is_answered_is_a_reading(reading, verdict, figures):
     assert partition(readings=Readings(unknown=reading)).judge(message(5, 3, 4)) == verdict
+    figures(
+        **{
+            f"unknown_{reading.name.lower()}": int(verdict.error) if isinstance(verdict, Refusal) else 0,
+        },
+    )
 
 
 def test_the_next_generation_may_begin_at_zero():
@@ -149,19 +169,21 @@ def test_the_next_generation_may_begin_at_zero():
         (AskedExpiry.HONOURED, -1, 1000),
     ],
 )
-def test_what_is_made_of_the_asked_time_is_a_reading(reading, asked, granted):
+def test_what_is_made_of_the_asked_time_is_a_reading(reading, asked, granted, figures):
     found = lease(partition(readings=Readings(asked_expiry=reading, expire_ms=1000)), expire_ms=asked)
     assert isinstance(found, Lease) and found.expire_ms == granted
+    figures(**{f"{reading.name.lower()}_{asked}".replace("-", "minus_"): found.expire_ms})
 
 
 @pytest.mark.parametrize("counts_from, is_kept", [(CountsFrom.LAST_SEEN, True), (CountsFrom.FIRST_SEEN, False)])
-def test_a_busy_producer_outlives_its_time_only_if_the_last_message_counts(counts_from, is_kept):
+def test_a_busy_producer_outlives_its_time_only_if_the_last_message_counts(counts_from, is_kept, figures):
     made = LeasedPartition(Readings(expire_ms=1000, counts_from=counts_from))
     for number in range(5):
         made.apply(message(5, 3, number), now_ms=300 * number)
     assert made.expire(999) == []
     assert (made.expire(1300) == []) is is_kept
     assert made.expire(2200) == ([5] if is_kept else [])
+    figures(**{f"kept_{counts_from.name.lower()}": is_kept})
 
 
 # Lists ------------------------------------------------------------------------------------------------------------------------------------
@@ -171,7 +193,7 @@ def entry(producer_id: int, seen_ms: int = 0) -> LeasedProducerEntry:
     return LeasedProducerEntry(producer_id, 1, 0, seen_ms, seen_ms)
 
 
-def test_the_literal_list_loses_who_writes_out_of_order():
+def test_the_literal_list_loses_who_writes_out_of_order(figures):
     """A server hands 101 to 105 out, and 105 writes first; a leader that takes over goes on with smaller ids."""
     literal, repaired = LiteralList(), RepairedList()
     for producer_id in (105, 101, 103):
@@ -179,15 +201,20 @@ def test_the_literal_list_loses_who_writes_out_of_order():
         repaired.add(entry(producer_id))
     assert [producer_id for producer_id in (101, 103, 105) if literal.get(producer_id) is None] == [101, 105]
     assert [producer_id for producer_id in (101, 103, 105) if repaired.get(producer_id) is None] == []
+    figures(
+        lost_literal=[each for each in (101, 103, 105) if literal.get(each) is None],
+        lost_repaired=[each for each in (101, 103, 105) if repaired.get(each) is None],
+    )
 
 
-def test_the_literal_direction_of_expiry_throws_the_youngest_away():
+def test_the_literal_direction_of_expiry_throws_the_youngest_away(figures):
     literal, repaired = LiteralList(), RepairedList()
     for producer_id, seen_ms in ((101, 0), (102, 500), (103, 900)):
         literal.add(entry(producer_id, seen_ms))
         repaired.add(entry(producer_id, seen_ms))
     assert literal.expire(lambda each: each.last_seen_ms == 0) == [101, 102, 103]
     assert repaired.expire(lambda each: each.last_seen_ms == 0) == [101]
+    figures(left_literal=len(list(literal.entries())), left_repaired=len(list(repaired.entries())))
 
 
 def test_the_repaired_list_keeps_some_longer_and_none_shorter_than_a_table():
@@ -214,13 +241,19 @@ def test_the_repaired_list_keeps_some_longer_and_none_shorter_than_a_table():
 # Ids ---------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_ids_come_again_after_all_of_them_and_are_never_zero_or_all_ones():
+def test_ids_come_again_after_all_of_them_and_are_never_zero_or_all_ones(figures):
     ids = [id_of(number, 8) for number in range(600)]
     assert set(ids) == set(range(1, 255)) and ids[:254] == ids[254:508]
     assert id_of(2**32 - 3, 32) == 2**32 - 2 and id_of(2**32 - 2, 32) == 1
+    figures(
+        ids_of_8_bits=len(set(ids)),
+        least=min(ids),
+        greatest=max(ids),
+        ids_of_32_bits=2**32 - 2,
+    )
 
 
-def test_a_reserve_gives_each_number_once_and_wastes_what_is_left():
+def test_a_reserve_gives_each_number_once_and_wastes_what_is_left(figures):
     reserve = IdReserve()
     assert reserve.claim() is None
     reserve.take(NumberBlock(first_number=0, next_number=2))
@@ -229,6 +262,7 @@ def test_a_reserve_gives_each_number_once_and_wastes_what_is_left():
     assert (reserve.claim(), reserve.left, reserve.given_count) == (501, 99, 3)
     with pytest.raises(AssertionError):
         reserve.take(NumberBlock(first_number=500, next_number=600))
+    figures(given_of_reserve=reserve.given_count, left=reserve.left)
 
 
 # Random histories ---------------------------------------------------------------------------------------------------------------------------
@@ -268,7 +302,7 @@ def name_of(verdict: object) -> str:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_histories_are_judged_as_by_one_who_remembers_everything(seed):
+def test_random_histories_are_judged_as_by_one_who_remembers_everything(seed, figures):
     """Producers go on, repeat, skip, come from generations of the past and the future, and after their time; now and then the server starts again."""
     random = Random(seed)
     readings = Readings(expire_ms=1000, lookup=Lookup.TABLE)
@@ -295,6 +329,7 @@ def test_random_histories_are_judged_as_by_one_who_remembers_everything(seed):
             made = LeasedPartition(readings)
             assert restore(stored, ("t", 0), made, end_offset=7) == 7
     assert {"next", "repeated", "fenced", "order"} <= seen
+    figures(messages_a_history=600)
 
 
 def test_a_log_that_was_cut_below_its_place_in_the_snapshot_is_replayed_from_its_beginning():

@@ -14,6 +14,7 @@ from kraftsim.core.producer_ids.source_variants import (
     TerminatingBlockClient,
     UncoordinatedSource,
 )
+from kraftsim.core.producer_ids.zookeeper_blocks import block_behind
 from kraftsim.core.timeline import Journal
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
@@ -43,7 +44,7 @@ def uncoordinated(broker_id: int, disk: list[int]) -> UncoordinatedSource:
     return UncoordinatedSource(broker_id=broker_id, counted=disk[-1], store=disk.append, note=lambda event: None)
 
 
-def test_blocks_of_any_size_follow_each_other_and_controllers_of_other_sizes_go_on_behind_them() -> None:
+def test_blocks_of_any_size_follow_each_other_and_controllers_of_other_sizes_go_on_behind_them(figures) -> None:
     """The size travels in the answer, so that it can change while brokers hold blocks."""
     first = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
     second = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
@@ -55,17 +56,22 @@ def test_blocks_of_any_size_follow_each_other_and_controllers_of_other_sizes_go_
     blocks.append(given(second.decide_allocate(2, 5), first, second))
     assert [each.size for each in blocks] == [1000, 1, 7, 100_000, 10]
     assert [each.next_producer_id for each in blocks[:-1]] == [each.first_producer_id for each in blocks[1:]]
+    figures(
+        sizes=[each.size for each in blocks],
+        next_ids=[each.next_producer_id for each in blocks],
+    )
 
 
-def test_the_last_block_is_the_last_whole_one_of_the_size_that_holds() -> None:
+def test_the_last_block_is_the_last_whole_one_of_the_size_that_holds(figures) -> None:
     control = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
     control.replay(ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=2**63 - 1 - 10))
     assert isinstance(control.decide_allocate(1, 5), Refusal)
     control.resize(10)
     assert given(control.decide_allocate(1, 5), control).next_producer_id == 2**63 - 1
+    figures(ids_left=10, refused_with_blocks_of=1000, given_with_blocks_of=10)
 
 
-def test_a_block_of_any_size_is_spent_and_the_next_one_asked_for_at_nine_tenths() -> None:
+def test_a_block_of_any_size_is_spent_and_the_next_one_asked_for_at_nine_tenths(figures) -> None:
     for size, mark in ((1000, 900), (10, 9), (1, 0)):
         source = client(PrefetchingBlockClient, size)
         asked = []
@@ -74,14 +80,16 @@ def test_a_block_of_any_size_is_spent_and_the_next_one_asked_for_at_nine_tenths(
             if source.take_effects():
                 asked.append(producer_id)
         assert asked == [mark]
+        figures(**{f"asked_at_id_of_{size}": asked[0]})
 
 
-def test_who_asks_only_when_nothing_is_left_sends_a_client_away_for_each_block() -> None:
+def test_who_asks_only_when_nothing_is_left_sends_a_client_away_for_each_block(figures) -> None:
     source = client(OnDemandBlockClient, 10)
     assert [source.claim(0) for _ in range(10)] == list(range(10)) and source.take_effects() == []
     refused = source.claim(0)
     assert isinstance(refused, Refusal) and refused.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert len(source.take_effects()) == 1
+    figures(error_when_nothing_is_left=int(refused.error))
 
 
 def test_who_asks_with_the_first_id_has_the_whole_block_for_waiting() -> None:
@@ -91,7 +99,7 @@ def test_who_asks_with_the_first_id_has_the_whole_block_for_waiting() -> None:
     assert [source.claim(0) for _ in range(19)] == list(range(1, 20))
 
 
-def test_to_have_no_right_ends_the_broker_of_the_text_and_only_that() -> None:
+def test_to_have_no_right_ends_the_broker_of_the_text_and_only_that(figures) -> None:
     for kind, is_fatal in ((TerminatingBlockClient, True), (PrefetchingBlockClient, False)):
         for error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
             source = kind(broker_epoch=lambda: 5, note=lambda event: None)
@@ -100,6 +108,14 @@ def test_to_have_no_right_ends_the_broker_of_the_text_and_only_that() -> None:
             source.on_response(error, 0, 0, 0)
             ends = [effect for effect in source.take_effects() if isinstance(effect, EndBroker)]
             assert len(ends) == (is_fatal and error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                figures(
+                    **{"text_ends": bool(ends)}
+                    if kind is TerminatingBlockClient
+                    else {
+                        "shipped_ends": bool(ends),
+                    },
+                )
             source.claim(60)
             assert len(source.take_effects()) == 1, "the shipped broker asks again after its pause, and so would this one if it lived"
 
@@ -143,19 +159,48 @@ def test_the_size_that_is_set_for_all_brokers_goes_before_the_one_that_a_control
     assert sizes == [50, 7, 50, 50, 50, 100_000]
 
 
-def test_a_broker_that_counts_anew_in_the_same_epoch_is_given_ids_that_it_has_given_away() -> None:
+def test_a_broker_that_counts_anew_in_the_same_epoch_is_given_ids_that_it_has_given_away(figures) -> None:
     """The class of bugs for which KIP-730 rejected it: the shipped controller gives another block."""
     control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
     before = given(control.decide_allocate(1, 5, 1), control)
     after_a_restart = given(control.decide_allocate(1, 5, 1), control)
     assert after_a_restart == before
     assert given(control.decide_allocate(1, 5), control) != before
+    figures(ids_given_again=after_a_restart.size)
+
+
+def test_a_broker_that_asks_in_a_loop_with_one_number_takes_one_block(figures) -> None:
+    control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
+    for _ in range(1000):
+        given(control.decide_allocate(1, 5, 1), control)
+    assert control.next_producer_id == 1000
+    figures(blocks_of_a_loop=control.next_producer_id // 1000)
+
+
+def test_two_machines_with_one_broker_id_and_a_reused_epoch_give_the_same_ids_to_their_clients(figures) -> None:
+    """A broker epoch is an offset of the log: a quorum that lost its log counts epochs again, and its memory of requests says it all."""
+    ids = {}
+    for numbers_each_request, control in (
+        (True, RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)),
+        (False, ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)),
+    ):
+        machines = [PrefetchingBlockClient(broker_epoch=lambda: 5, note=lambda event: None) for _ in range(2)]
+        told = []
+        for machine in machines:
+            machine.claim(0)
+            machine.take_effects()
+            block = given(control.decide_allocate(1, 5, 1 if numbers_each_request else None), control)
+            machine.on_response(ErrorCode.NONE, block.first_producer_id, block.size, 0)
+            told.append({machine.claim(0) for _ in range(500)})
+        ids[numbers_each_request] = len(told[0] & told[1])
+    assert ids == {True: 500, False: 0}
+    figures(ids_of_two_brokers=ids[True], ids_of_two_brokers_shipped=ids[False])
 
 
 # Ids that nobody is asked for ------------------------------------------------------------------------------------------------------------------
 
 
-def test_brokers_that_ask_nobody_never_meet_and_come_back_behind_what_they_have_given() -> None:
+def test_brokers_that_ask_nobody_never_meet_and_come_back_behind_what_they_have_given(figures) -> None:
     disks = {broker_id: [0] for broker_id in (0, 1, 2**BROKER_BITS - 1)}
     ids = []
     for broker_id, disk in disks.items():
@@ -165,20 +210,35 @@ def test_brokers_that_ask_nobody_never_meet_and_come_back_behind_what_they_have_
     assert len(set(ids)) == len(ids)
     assert all(isinstance(each, int) and 0 <= each < 2**63 for each in ids)
     assert disks[1][-1] == 6 * COUNTED_AHEAD
+    figures(ids_of_three_brokers=len(ids), given_twice=len(ids) - len(set(ids)))
 
 
-def test_its_first_trouble_is_the_range_that_zookeeper_has_given_away() -> None:
-    assert uncoordinated(0, [0]).claim(0) == 0
-    assert uncoordinated(1, [0]).claim(0) == 1 << COUNTER_BITS, "only a broker with id 0 begins within it, and one may be called so"
+def test_its_first_trouble_is_the_range_that_zookeeper_has_given_away(figures) -> None:
+    """Only a broker with id 0 begins within it, and one may be called so."""
+    given_away = range(block_behind(b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}').first_producer_id)
+    again = []
+    for broker_id in (0, 1):
+        source = uncoordinated(broker_id, [0])
+        again.append(sum(source.claim(0) in given_away for _ in range(6000)))
+    assert again == [len(given_away), 0] == [5000, 0]
+    figures(given_by_zookeeper_again=again[0])
 
 
-def test_its_second_trouble_is_a_broker_that_does_not_fit() -> None:
-    for broker_id in (-1, 2**BROKER_BITS):
-        assert isinstance(uncoordinated(broker_id, [0]).claim(0), Refusal)
-    assert isinstance(uncoordinated(1, [1 << COUNTER_BITS]).claim(0), Refusal)
+def test_its_second_trouble_is_a_broker_that_does_not_fit(figures) -> None:
+    """An id beyond the bits, no id at all, and a counter that has used up its own bits."""
+    misfits = ((-1, [0]), (2**BROKER_BITS, [0]), (1, [1 << COUNTER_BITS]))
+    told = [uncoordinated(broker_id, disk).claim(0) for broker_id, disk in misfits]
+    assert all(isinstance(each, Refusal) for each in told)
+    assert uncoordinated(2**BROKER_BITS - 1, [0]).claim(0) == (2**BROKER_BITS - 1) << COUNTER_BITS
+    figures(refused_without_an_id=len(told))
 
 
-def test_its_third_trouble_is_a_disk_that_is_lost() -> None:
+def test_its_third_trouble_is_a_disk_that_is_lost(figures) -> None:
+    """The same ids once more, and nobody notices; a disk that stays lets it go on behind what it has given."""
     disk = [0]
-    before = uncoordinated(3, disk).claim(0)
-    assert uncoordinated(3, [0]).claim(0) == before, "the same id once more, and nobody notices"
+    lives = [uncoordinated(3, told) for told in (disk, [0])]
+    before, after_a_loss = ({life.claim(0) for _ in range(1000)} for life in lives)
+    goes_on = uncoordinated(3, disk)
+    after_a_restart = {goes_on.claim(0) for _ in range(1000)}
+    assert after_a_loss == before and not after_a_restart & before
+    figures(given_again_after_a_lost_disk=len(before & after_a_loss))

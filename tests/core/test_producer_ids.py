@@ -26,15 +26,20 @@ def control(next_producer_id: int | None = None) -> tuple[ProducerIdControl, Jou
     return producer_ids, journal
 
 
-def test_the_first_block_begins_at_zero_and_the_record_names_the_next_one() -> None:
+def test_the_first_block_begins_at_zero_and_the_record_names_the_next_one(figures) -> None:
     """The record holds the first id that is *not* given away.   Source: KAFKA-15552 is what happens otherwise."""
     decision = control()[0].decide_allocate(1, 5)
     assert decision == Decision(
         [ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000)], ProducerIdBlock(first_producer_id=0, size=1000)
     )
+    figures(
+        first=decision.result.first_producer_id,
+        size=decision.result.size,
+        record_names=decision.records[0].next_producer_id,
+    )
 
 
-def test_deciding_changes_nothing_and_replaying_moves_on() -> None:
+def test_deciding_changes_nothing_and_replaying_moves_on(figures) -> None:
     """Two decisions without a replay propose the same block; afterwards comes the next one."""
     producer_ids, _ = control()
     assert producer_ids.decide_allocate(1, 5) == producer_ids.decide_allocate(1, 5)
@@ -43,6 +48,7 @@ def test_deciding_changes_nothing_and_replaying_moves_on() -> None:
         assert isinstance(decision, Decision)
         assert decision.result == ProducerIdBlock(first_producer_id=first_producer_id, size=1000)
         producer_ids.replay(decision.records[0])
+    figures(next_after_three=producer_ids.next_producer_id)
 
 
 @pytest.mark.parametrize(
@@ -54,15 +60,20 @@ def test_deciding_changes_nothing_and_replaying_moves_on() -> None:
         (1, 5, LAST_PRODUCER_ID - 999, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_block_is_refused(broker_id: int, broker_epoch: int, next_producer_id: int, error: ErrorCode) -> None:
+def test_a_block_is_refused(broker_id: int, broker_epoch: int, next_producer_id: int, error: ErrorCode, figures) -> None:
     """To whoever is not the broker's present life, and when no block is left."""
     assert control(next_producer_id)[0].decide_allocate(broker_id, broker_epoch) == Refusal(error)
+    if broker_id == 1 and next_producer_id:
+        figures(error_at_exhaustion=int(error))
+    else:
+        figures(error_of_strangers_and_the_past=int(error))
 
 
-def test_the_last_block_of_all_is_given_away() -> None:
+def test_the_last_block_of_all_is_given_away(figures) -> None:
     """Exhausted means: no whole block is left."""
     decision = control(LAST_PRODUCER_ID - 1000)[0].decide_allocate(1, 5)
     assert isinstance(decision, Decision) and decision.result.next_producer_id == LAST_PRODUCER_ID
+    figures(last_id_from_the_end=LAST_PRODUCER_ID - (decision.result.next_producer_id - 1))
 
 
 @pytest.mark.parametrize("next_producer_id", [1000, 999, 0])
@@ -73,13 +84,14 @@ def test_a_record_that_does_not_grow_kills_the_controller(next_producer_id: int)
         producer_ids.replay(ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=next_producer_id))
 
 
-def test_what_was_not_committed_is_given_away_again() -> None:
+def test_what_was_not_committed_is_given_away_again(figures) -> None:
     """A leader that loses its leadership forgets the block; nobody was told of it."""
     producer_ids, journal = control()
     journal.mark(10)
     producer_ids.replay(ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000))
     journal.revert_to(10)
     assert producer_ids.next_producer_id == 0
+    figures(next_after_revert=producer_ids.next_producer_id)
     producer_ids.replay(ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=700))
 
 
@@ -177,19 +189,22 @@ def _source(kind: str) -> ProducerIdSource:
         (b'{"version":1,"broker":-1,"block_start":"5000","block_end":"5999"}', 6000),
     ],
 )
-def test_the_next_block_begins_behind_the_one_that_the_znode_names(data: bytes | None, first_producer_id: int) -> None:
+def test_the_next_block_begins_behind_the_one_that_the_znode_names(data: bytes | None, first_producer_id: int, figures) -> None:
     """Both ends that stand there are inside: a mix-up was KAFKA-15552."""
     block = block_behind(data)
     assert block == ProducerIdBlock(first_producer_id=first_producer_id, size=1000)
     last = first_producer_id + 999
     assert block_text(block, 7).decode() == f'{{"version":1,"broker":7,"block_start":"{first_producer_id}","block_end":"{last}"}}'
+    if first_producer_id == 5000:
+        figures(znode=block_text(block, 7).decode())
 
 
 @pytest.mark.parametrize("data", [b"no text", b'{"version":1,"broker":1,"block_start":"0","block_end":"9223372036854775000"}'])
-def test_no_block_is_taken_behind_what_cannot_be_read_or_is_the_end(data: bytes) -> None:
+def test_no_block_is_taken_behind_what_cannot_be_read_or_is_the_end(data: bytes, figures) -> None:
     """Ids are never guessed."""
     refused = block_behind(data)
     assert isinstance(refused, Refusal) and refused.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    figures(error_of_unreadable_or_full=int(refused.error))
 
 
 def test_whoever_waits_for_a_znode_that_cannot_be_set_is_told_so() -> None:

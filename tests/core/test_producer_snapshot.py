@@ -36,13 +36,17 @@ def through_a_file(state: ProducerStateManager, now_ms: int = 1000) -> ProducerS
     return again
 
 
-def test_the_last_batch_of_a_producer_comes_back_and_the_four_before_it_do_not() -> None:
+def test_the_last_batch_of_a_producer_comes_back_and_the_four_before_it_do_not(figures) -> None:
     """A file holds one batch of each: an older one that comes again is out of order after a restart, and no duplicate."""
     state = state_of(make_batch(0, 4), make_batch(5, 9), make_batch(10))
     again = through_a_file(state)
     assert state.check(make_batch(5, 9)) == Duplicate(first_offset=105, last_offset=109, log_append_time_ms=1000)
     assert again.check(make_batch(5, 9)) == OUT_OF_ORDER
     assert again.check(make_batch(10)) == Duplicate(first_offset=110, last_offset=110, log_append_time_ms=1000)
+    figures(
+        batches_before=len(state.entries[7].retained),
+        batches_in_the_file=len(again.entries[7].retained),
+    )
     assert again.check(make_batch(11)) == APPEND
     assert stored(again) == stored(state)
 

@@ -94,11 +94,12 @@ def test_the_epoch_is_judged_with_the_sequence(epoch: int, first: int, verdict: 
     assert manager(make_batch(0, 1, epoch=3)).check(make_batch(first, last, epoch=epoch)) == verdict
 
 
-def test_five_batches_are_remembered_and_the_sixth_oldest_is_forgotten() -> None:
+def test_five_batches_are_remembered_and_the_sixth_oldest_is_forgotten(figures) -> None:
     """A copy of a batch that dropped out is out of order, not a duplicate.   Source: NUM_BATCHES_TO_RETAIN."""
     state = manager(*(make_batch(sequence) for sequence in range(6)))
     verdicts = [state.check(make_batch(sequence)) for sequence in range(7)]
     assert verdicts == [OUT_OF_ORDER, *(duplicate(100 + sequence, 100 + sequence) for sequence in range(1, 6)), APPEND]
+    figures(remembered=sum(isinstance(each, Duplicate) for each in verdicts), older=int(verdicts[0].error))
 
 
 def test_a_new_epoch_forgets_the_batches_of_the_old_one() -> None:
@@ -128,11 +129,16 @@ def test_sequences_wrap(taken: tuple[int, int], first: int, last: int, verdict: 
     ("policy", "verdict"),
     [(UnknownProducer.ACCEPTED, APPEND), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN), (UnknownProducer.OUT_OF_ORDER, OUT_OF_ORDER)],
 )
-def test_a_producer_nobody_knows_may_begin_anywhere_since_2_5(policy: UnknownProducer, verdict: Verdict) -> None:
+def test_a_producer_nobody_knows_may_begin_anywhere_since_2_5(policy: UnknownProducer, verdict: Verdict, figures) -> None:
     """Error 59 until 2.4, error 45 in 0.11; a batch that begins at 0 was always taken.   Source: KIP-360."""
     state = ProducerStateManager(ProducerStatePolicy(unknown_producer=policy))
     assert state.check(make_batch(7)) == verdict
     assert state.check(make_batch(0)) == APPEND
+    figures(
+        **{
+            f"unknown_{policy.name.lower()}": int(verdict.error) if isinstance(verdict, Refusal) else 0,
+        },
+    )
 
 
 @pytest.mark.parametrize(("policy", "verdict"), [(UnknownProducer.ACCEPTED, OUT_OF_ORDER), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN)])
@@ -217,7 +223,7 @@ def test_a_log_that_is_read_back_gives_the_same_answers() -> None:
     assert state.check(make_batch(10, epoch=1)) == APPEND
 
 
-def test_a_producer_is_forgotten_a_day_after_its_last_batch() -> None:
+def test_a_producer_is_forgotten_a_day_after_its_last_batch(figures) -> None:
     """What counts is the batch's own timestamp; an open transaction keeps its producer.   Source: KIP-854."""
     state = manager(
         make_batch(0, timestamp=1000), make_batch(0, producer_id=8, timestamp=2000, transactional=True), make_batch(0, producer_id=9, timestamp=2000)
@@ -226,6 +232,7 @@ def test_a_producer_is_forgotten_a_day_after_its_last_batch() -> None:
     assert state.expire(1000 + DAY_MS) == [7]
     assert state.expire(2000 + DAY_MS) == [9]
     assert list(state.entries) == [8]
+    figures(forgotten_after_ms=DAY_MS, known_with_an_open_transaction=list(state.entries) == [8])
 
 
 def test_the_time_of_the_append_counts_where_the_topic_keeps_it() -> None:

@@ -7,7 +7,8 @@ import hmac
 import pytest
 
 from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.authorizer import Authorizer
+from kraftsim.core.security import authorizer as security_authorizer
+from kraftsim.core.security.authorizer import Authorizer, Verdicts
 from kraftsim.core.security.jaas import parse_jaas
 from kraftsim.core.security.plain import PlainServer
 from kraftsim.core.security.principal import Principal
@@ -175,3 +176,29 @@ def test_a_rule_that_is_removed_holds_no_longer():
     assert node.allows(ALICE, "h", READ, TOPIC, "t")
     registries.replay(RemoveAccessControlEntryRecord(id=given.id))
     assert not node.allows(ALICE, "h", READ, TOPIC, "t")
+
+
+def test_verdicts_are_evaluated_once_until_rules_change():
+    """A session of 1,000 topics costs 1,000 look-ups in a dict, not 1,000 evaluations."""
+    registries = Registries(dict)
+    registries.replay(rule("t", READ))
+    node = Authorizer("", allows_without_rules=False, registries=lambda: registries)
+    first = node.verdicts(ALICE, "h", READ, TOPIC)
+    assert [first["t"], first["u"], dict(first)] == [True, False, {"t": True, "u": False}]
+    assert node.verdicts(ALICE, "h", READ, TOPIC) is first
+    registries.replay(rule("u", READ))
+    assert node.verdicts(ALICE, "h", READ, TOPIC)["u"]
+
+
+def test_names_that_clients_choose_do_not_fill_the_cache_of_verdicts(monkeypatch):
+    monkeypatch.setattr(security_authorizer, "VERDICTS_MAX", 100)
+    registries = Registries(dict)
+    node = Authorizer("", allows_without_rules=True, registries=lambda: registries)
+    cached = 0
+    for number in range(1000):
+        assert node.allows(Principal("User", f"u{number % 7}"), "h", READ, TOPIC, f"t{number}")
+    for number in range(7):
+        verdicts = node.verdicts(Principal("User", f"u{number}"), "h", READ, TOPIC)
+        assert isinstance(verdicts, Verdicts)
+        cached += len(verdicts)
+    assert 0 < cached <= 100

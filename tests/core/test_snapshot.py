@@ -187,3 +187,15 @@ def test_what_a_controller_keeps_for_others_can_be_undone() -> None:
     assert registries.scram_credentials.records() == []
     journal.revert_to(1)
     assert registries.scram_credentials.records() == [kept]
+
+
+def test_any_number_of_blocks_is_one_record_of_a_snapshot(figures) -> None:
+    """KIP-730: a snapshot needs the latest block only."""
+    level = FeatureLevelRecord(name="metadata.version", feature_level=7)
+    found = {}
+    for count in (1, 100_000):
+        blocks = [ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000 * (number + 1)) for number in range(count)]
+        found[count] = [record for record in contents(replayed([level, *blocks])) if isinstance(record, ProducerIdsRecord)]
+        assert [record.next_producer_id for record in found[count]] == [1000 * count]
+    (few, records_few), (many, records_many) = found.items()
+    figures(blocks_few=few, records_few=len(records_few), blocks_many=many, records_many=len(records_many))

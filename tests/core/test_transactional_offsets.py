@@ -30,7 +30,7 @@ RETENTION_MS = 10080 * 60_000
         ("i-s", 1, "other", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_names_a_member_must_be_it_in_the_present_generation(member_id, generation_id, instance, error):
+def test_who_names_a_member_must_be_it_in_the_present_generation(member_id, generation_id, instance, error, figures):
     """KIP-447. Whoever names none is not fenced: old clients, and producers without a group."""
     lab = GroupsLab()
     waiters = [lab.join(fresh="1"), lab.join(fresh="s", instance="i")]
@@ -40,6 +40,8 @@ def test_who_names_a_member_must_be_it_in_the_present_generation(member_id, gene
     waiter = lab.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
     assert lab.answers[waiter] == CommitAnswer((error,))
     assert lab.committed(require_stable=True) == (UNSTABLE if error is ErrorCode.NONE else None)
+    if member_id == "c-1" and instance is None:
+        figures(**{f"member_in_generation_{generation_id}".replace("-", "minus_"): int(error)})
 
 
 @pytest.mark.parametrize(
@@ -51,11 +53,12 @@ def test_who_names_a_member_must_be_it_in_the_present_generation(member_id, gene
         ("x", 3, None, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_an_empty_group_takes_what_names_no_generation_from_anybody(member_id, generation_id, instance, error):
+def test_an_empty_group_takes_what_names_no_generation_from_anybody(member_id, generation_id, instance, error, figures):
     lab = GroupsLab()
     waiter = lab.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
     assert lab.answers[waiter] == CommitAnswer((error,))
     assert GROUP in lab.shard.groups, "the coordinator of 3.9 makes the group before it refuses"
+    figures(**{f"generation_{generation_id}".replace("-", "minus_"): int(error)})
 
 
 def test_a_rebalance_that_is_not_over_refuses_nobody():
@@ -82,7 +85,7 @@ def test_metadata_that_is_too_long_is_refused():
 
 
 @pytest.mark.parametrize(("commits", "expected"), [(True, 7), (False, 5)])
-def test_the_marker_decides_and_until_then_only_who_wants_any_offset_is_told_one(commits, expected):
+def test_the_marker_decides_and_until_then_only_who_wants_any_offset_is_told_one(commits, expected, figures):
     lab = GroupsLab()
     lab.commit(5)
     lab.commit_in_transaction(7)
@@ -92,6 +95,10 @@ def test_the_marker_decides_and_until_then_only_who_wants_any_offset_is_told_one
     for each in (lab, other):
         each.end_transaction(commits=commits)
     assert [each.committed(require_stable=True) for each in (lab, other, lab.reloaded())] == [expected] * 3
+    figures(
+        offset_told=told[0][0],
+        **{"after_commit" if commits else "after_abort": lab.committed(require_stable=True)},
+    )
 
 
 @pytest.mark.parametrize("commits", [True, False])

@@ -167,7 +167,7 @@ def test_a_commit_waits_for_its_records_and_sequences_go_on_after_it():
     assert script.sent[-1].batches[0].base_sequence == 2
 
 
-def test_offsets_are_added_once_and_committed_at_the_groups_coordinator():
+def test_offsets_are_added_once_and_committed_at_the_groups_coordinator(figures):
     """AddOffsetsToTxn once per group and transaction, then TxnOffsetCommit (KIP-447 names the member)."""
     script = Script().begun()
     for offset in (5, 6):
@@ -176,6 +176,11 @@ def test_offsets_are_added_once_and_committed_at_the_groups_coordinator():
             script.say()
     assert script.kinds[2:] == ["AddOffsets", "CommitOffsets", "CommitOffsets"]
     assert isinstance(script.asked[2], AddOffsets) and script.finds == [CoordinatorKind.TRANSACTION, CoordinatorKind.GROUP]
+    figures(
+        sent_offsets=2,
+        added=script.kinds.count("AddOffsets"),
+        committed=script.kinds.count("CommitOffsets"),
+    )
 
 
 def test_a_transaction_of_which_nobody_heard_ends_without_a_question():
@@ -210,7 +215,7 @@ def test_an_answer_to_end_txn_decides_the_state(error, state):
 
 
 @pytest.mark.parametrize("error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID])
-def test_a_fenced_member_aborts_and_lives_on(error):
+def test_a_fenced_member_aborts_and_lives_on(error, figures):
     """CommitFailedException: what KIP-447 calls fenced does not end the producer."""
     script = Script().begun()
     script.step(OffsetsGiven(group=GROUP, offsets={HERE: 5}))
@@ -221,6 +226,7 @@ def test_a_fenced_member_aborts_and_lives_on(error):
     script.say()
     assert script.rules.state is ProducerState.READY
     assert [each.outcome for each in script.settled] == [Outcome.ABORTED]
+    figures(state_after_abort=script.rules.state.name)
 
 
 def test_a_lost_sequence_costs_the_transaction_and_brings_the_next_epoch():

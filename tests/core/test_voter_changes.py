@@ -2,8 +2,10 @@
 
 import pytest
 
+from kraftsim.core.raft.effects import Reply, Send
 from kraftsim.core.raft.roles import Follower, Leader
 from protocol.errors import ErrorCode
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from protocol.schema import Message
@@ -112,6 +114,32 @@ def test_a_voter_that_cannot_be_reached_is_not_added() -> None:
     lab.nodes[4].crash(power_loss=False)
     assert add(lab, 4, timeout_ms=1_000).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert set(voters(lab)) == {(1, 2, 3)}
+
+
+def test_a_new_voter_that_answers_after_the_addition_has_timed_out_is_passed_over() -> None:
+    """The tool has its error 7 by then, and the leader goes on leading.   Source: AddVoterHandler."""
+    lab = running(5, size=4, formatted=(1, 2, 3))
+    leader = leader_of(lab).replica
+    assert leader is not None
+    newcomer = lab.nodes[4]
+    request = AddRaftVoterRequest(
+        cluster_id=CLUSTER,
+        timeout_ms=100,
+        voter_id=4,
+        voter_directory_id=newcomer.key.directory_id,
+        listeners=[Listener(name=LISTENER, host="lab", port=9004)],
+    )
+    leader.take_effects()
+    leader.on_request(request, "the tool", lab.now_ms)
+    [asked_voter] = leader.take_effects()
+    assert isinstance(asked_voter, Send) and isinstance(asked_voter.body, ApiVersionsRequest)
+    leader.poll(lab.now_ms + 100)
+    [reply] = [effect for effect in leader.take_effects() if isinstance(effect, Reply)]
+    assert isinstance(reply.body, AddRaftVoterResponse) and reply.body.error_code == ErrorCode.REQUEST_TIMED_OUT
+    feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+    leader.on_response(asked_voter.number, ApiVersionsResponse(supported_features=[feature]), lab.now_ms + 101)
+    assert leader.take_effects() == [] and leader.is_leader
+    assert leader.quorum.peers.is_ready(4, lab.now_ms + 101)
 
 
 def test_a_change_that_no_majority_has_is_answered_with_a_time_out_and_undone_with_its_leader() -> None:

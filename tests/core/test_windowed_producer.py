@@ -66,18 +66,20 @@ class Talk:
         self.take(self.producer.step(ProduceAnswered(request.request_id, (said,)), 0))
 
 
-def test_five_requests_leave_until_a_window_is_announced_and_then_as_many_sequences_as_fit():
+def test_five_requests_leave_until_a_window_is_announced_and_then_as_many_sequences_as_fit(figures):
     talk = Talk()
-    assert talk.send(60) == 5
+    before = talk.send(60)
+    assert before == 5
     assert talk.hear(1, 20) == 20
     assert talk.hear(1, 50) == 50, "a window may grow while producers run"
     assert talk.hear(1, 10) == 50, "and shrink: what is under way stays so"
     for request in list(talk.sent):
         talk.answer(request)
     assert len(talk.sent) == 60
+    figures(sent_before_a_window=before)
 
 
-def test_the_next_leader_is_sent_five_until_it_has_announced_a_window():
+def test_the_next_leader_is_sent_five_until_it_has_announced_a_window(figures):
     talk = Talk()
     talk.send(8)
     talk.hear(1, 1000)
@@ -89,10 +91,11 @@ def test_the_next_leader_is_sent_five_until_it_has_announced_a_window():
         talk.take(talk.producer.step(RecordGiven(OutgoingRecord(where=WHERE, key=str(number), value=b"", timestamp_ms=0)), 0))
     assert len(talk.sent) == 8 + 5
     assert talk.hear(2, 1000) == 8 + 20
+    figures(sent_in_the_end=len(talk.sent))
 
 
 @pytest.mark.parametrize(("rules", "sent"), [(WindowedProducer, 5), (LiteralProducer, 1)])
-def test_five_are_five_requests_and_to_the_letter_five_sequence_numbers(rules: type[WindowedProducer], sent: int):
+def test_five_are_five_requests_and_to_the_letter_five_sequence_numbers(rules: type[WindowedProducer], sent: int, figures):
     """Eight batches of three records at a leader that announces nothing."""
     talk = Talk(rules, linger_ms=1000)
     for _ in range(8):
@@ -102,6 +105,7 @@ def test_five_are_five_requests_and_to_the_letter_five_sequence_numbers(rules: t
         talk.take(talk.producer.step(FlushAsked(), 0))
     talk.take(talk.producer.step(MetadataArrived({WHERE: 1}), 0))
     assert len(talk.sent) == sent
+    figures(**{f"sent_{rules.__name__}": len(talk.sent)})
 
 
 @pytest.mark.parametrize(("rules", "sent"), [(WindowedProducer, 5), (UncheckedProducer, 20)])
@@ -128,7 +132,7 @@ def test_a_broker_that_announces_nothing_any_more_is_sent_five_again():
     assert len(talk.sent) == 13
 
 
-def test_a_duplicate_is_done_with_and_what_is_out_of_order_goes_out_again():
+def test_a_duplicate_is_done_with_and_what_is_out_of_order_goes_out_again(figures):
     talk = Talk()
     talk.send(8)
     talk.hear(1, 100)
@@ -137,6 +141,7 @@ def test_a_duplicate_is_done_with_and_what_is_out_of_order_goes_out_again():
     assert talk.delivered == [-1]
     talk.take(talk.producer.step(TimePassed(), 1))
     assert talk.sent[8].batches[0].base_sequence == 1 and talk.sent[8].batches[0].attempts == 2
+    figures(offset_delivered=talk.delivered[0], attempts=talk.sent[8].batches[0].attempts)
 
 
 @pytest.mark.parametrize("window", [1, 500, 2**30])
@@ -150,7 +155,7 @@ def test_an_answer_of_produce_carries_the_window_beside_all_else(window):
 
 @pytest.mark.parametrize(("state", "doubled"), [(ProducerStateManager, 7), (LatestBatchStateManager, 0)])
 @pytest.mark.parametrize("rules", [WindowedProducer, LiteralProducer, UncheckedProducer])
-def test_what_was_under_way_beyond_five_is_doubled_by_an_old_leader_whoever_falls_back(rules, state, doubled: int):
+def test_what_was_under_way_beyond_five_is_doubled_by_an_old_leader_whoever_falls_back(rules, state, doubled: int, figures):
     """20 batches leave under a window, 12 of them are in the log when the leader dies: one that knows five takes 0 to 6 for out of order."""
     talk, leader = Talk(rules), state(ProducerStatePolicy())
     talk.hear(1, 1000)
@@ -175,6 +180,7 @@ def test_what_was_under_way_beyond_five_is_doubled_by_an_old_leader_whoever_fall
         talk.take(talk.producer.step(TimePassed(), 1000))
     assert set(keys) == {str(number) for number in range(20)}
     assert len(keys) - 20 == doubled
+    figures(under_way=12, **{f"doubled_by_{state.__name__}": len(keys) - 20})
 
 
 def as_batch(sent: OutgoingBatch) -> RecordBatch:

@@ -7,6 +7,7 @@ import pytest
 
 from kraftsim.catalogue import Catalogue, CatalogueError
 from kraftsim.cli.kinds import KINDS, catalogue_of
+from kraftsim.cluster.scenario import SCENARIOS
 
 KIND = "class Shape:\n    def __init__(self, name):\n        self.name = name\n"
 ENTRY = "from {package}.shape import Shape\nSHAPE = Shape({name!r})\n"
@@ -44,6 +45,17 @@ def test_an_unknown_name_is_answered_with_the_names_there_are_the_nearest_first(
     catalogue, _ = shapes
     with pytest.raises(KeyError, match=r"no shape is called KAFKA-22 \(there are: KAFKA-2, KAFKA-1\)"):
         catalogue.named("KAFKA-22")
+
+
+def test_where_names_are_many_the_nearest_is_named_and_how_to_list_the_rest():
+    """All of them would be one line of 1,800 characters."""
+    with pytest.raises(KeyError) as unknown:
+        SCENARIOS.named("quorum_under_fault")
+    said = str(unknown.value.args[0])
+    assert said.startswith("no scenario is called quorum_under_fault; did you mean quorum_under_faults")
+    assert said.endswith(f"? `kraftsim list scenarios` names all {len(SCENARIOS.names())}") and len(said) < 200
+    with pytest.raises(KeyError, match=r"no scenario is called xyz; `kraftsim list scenarios` names all \d+"):
+        SCENARIOS.named("xyz")
 
 
 @pytest.mark.parametrize(

@@ -1,64 +1,127 @@
-"""The page of claims leaves none out, and names nothing that is not there."""
+"""The page of claims leaves none out, names nothing that is not there, and holds no verdict and no figure that a hand has typed."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from bench.__main__ import BENCHES
-from docs.claims_page import COUNTS, PLAYS, VERDICTS, claims, document_of
-from kraftsim.bugs.bug import BUGS
-from kraftsim.cli.main import VERBS
-from kraftsim.cluster.scenario import SCENARIOS
-from kraftsim.conformance.selection import sections
+from claims.play import AGAIN, PLAYS
+from claims.record import read_record
+from claims.row import FAILED, HOLDS, REFUTED, VERDICTS, Row
+from claims.rows import COUNTS, ROWS
+from claims.told import told
 
 HOUSE = Path(__file__).parents[2]
-CLAIMS = claims()
-COMMANDS = re.compile(r"(kraftsim scenario |make bench ARGS=\"?|kraftsim )(?!scenario )([a-z_0-9]+)")
-INVARIANTS = {file.stem for file in (HOUSE / "kraftsim" / "invariants").glob("*.py")}
+RECORD = read_record()
+NAMES = (
+    r"`[^`]*`",
+    r"\{[^}]*\}",
+    r"\b[0-4]\.\d+(\.\d+)?(-IV\d)?\b",  # releases, and seconds of a setting
+    r"(KIP|KAFKA)-\d+",
+    r"\b(730|TS|758|LP|447)-\d\d\b",
+    r"2\^\d\d(-1)?",
+)
+"""What may have digits in a sentence and is no figure that was measured: code, figures in braces, releases, tickets, rows, powers of two."""
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?<!,)")
+TERMS = {
+    "730-17": "3 100 10 1 10 100 1,000 100,000",
+    "730-20": "20 24",
+    "730-21": "64",
+    "730-25": "99 1",
+    "730-26": "1,000 5,000 90",
+    "730-27": "20 20",
+    "730-28": "3 0 1 2 3",
+    "730-31": "100,000",
+    "730-33": "20 100 4 50",
+    "TS-14": "5 1",
+    "TS-29": "2 3",
+    "758-06": "99 100",
+    "758-08": "20",
+    "758-09": "99 100 10 11",
+    "758-11": "0",
+    "758-13": "32 1",
+    "758-18": "10 20 50",
+    "758-19": "20",
+    "758-24": "1",
+    "758-28": "2,000 99 1 10 100 0",
+    "758-29": "0",
+    "758-30": "0 45",
+    "LP-04": "0 8",
+    "LP-05": "5,000",
+    "LP-07": "3 3 4 2 5",
+    "LP-08": "0",
+    "LP-09": "0",
+    "LP-10": "1",
+    "LP-15": "8 0 255",
+    "LP-16": "1,000 5 5,000",
+    "LP-17": "8",
+    "LP-19": "105 101 103",
+    "LP-21": "10 10,000",
+    "LP-24": "10",
+    "LP-27": "1,000",
+    "447-08": "1",
+    "447-15": "1 10 60",
+    "447-16": "5 30 1 10 60",
+    "447-26": "2 3",
+    "447-28": "1 0 3",
+}
+"""The numbers in a sentence that are terms of what was played (how many brokers, how long, which sizes), or of the claim: none was measured."""
 
 
-def exists(player: str) -> bool:
+def exists(check: str) -> bool:
     """Whether what plays a claim is there."""
-    kind, _, name = player.partition(" ")
-    if kind not in PLAYS:
-        file, _, test = player.partition("::")
-        place = HOUSE / file
-        return place.is_file() and (not test or re.search(rf"^(async )?def {test}\(", place.read_text(), flags=re.M) is not None)
-    known = {
-        "scenario": lambda: name in SCENARIOS.files(),
-        "bug": lambda: name in BUGS.names(),
-        "invariant": lambda: name in INVARIANTS,
-        "bench": lambda: name in BENCHES,
-        "requirement": lambda: any(section.label == name for section in sections()),
-        "kraftsim": lambda: name in VERBS,
-    }
-    return known[kind]()
+    if not check.startswith("tests/"):
+        return check in PLAYS
+    file, _, test = check.partition("::")
+    place = HOUSE / file
+    return place.is_file() and (not test or re.search(rf"^(async )?def {test}\(", place.read_text(), flags=re.M) is not None)
 
 
 def test_every_claim_of_every_document_has_a_row():
     expected = [f"{document}-{number:02}" for document, count in COUNTS.items() for number in range(1, count + 1)]
-    assert [row["id"] for row in CLAIMS] == expected and len(expected) == 169
+    assert [row.id for row in ROWS] == expected and len(expected) == 169
 
 
 @pytest.mark.parametrize("document", COUNTS)
 def test_everything_that_is_said_to_play_a_claim_is_there(document):
-    missing = [(row["id"], player) for row in CLAIMS if document_of(row) == document for player in row["played_by"] if not exists(player)]
-    assert not missing
+    assert not [(row.id, check) for row in ROWS if row.document == document for check in row.checks if not exists(check)]
 
 
 def test_a_name_that_is_nobodys_is_noticed():
-    assert not exists("tests/core/test_lease_pid.py::test_that_is_not_there") and not exists("scenario of_nobody") and not exists("bug KAFKA-1")
+    assert not exists("tests/core/test_lease_pid.py::test_that_is_not_there") and not exists("kraftsim scenario of_nobody")
 
 
-def test_every_claim_is_played_and_has_a_verdict_and_something_that_was_seen():
-    assert not [row["id"] for row in CLAIMS if row["verdict"] not in VERDICTS]
-    assert not [row["id"] for row in CLAIMS if not (row["played_by"] and row["measured"] and row["claim"] and row["shipped"])]
-    assert not [row["id"] for row in CLAIMS if len(set(row["played_by"])) < len(row["played_by"])]
+def test_every_play_is_named_by_a_row_and_played_again_by_a_verb():
+    named = {check for row in ROWS for check in row.checks}
+    assert not [name for name in PLAYS if name not in named]
+    assert not [name for name, play in PLAYS.items() if play.again not in AGAIN]
 
 
-def test_every_command_that_a_figure_names_is_there():
-    named = [(row["id"], kind, name) for row in CLAIMS for kind, name in COMMANDS.findall(row["measured"])]
-    players = {"kraftsim scenario": "scenario", "make bench ARGS=": "bench", "kraftsim": "kraftsim"}
-    assert len(named) > 10
-    assert not [(row_id, name) for row_id, kind, name in named if not exists(f"{players[kind.strip().rstrip(chr(34))]} {name}")]
+def test_the_record_is_what_follows_from_rows_and_figures():
+    """Whoever types a verdict or a figure into docs/claims.json, or changes a row, is told to run `make claims`."""
+    assert RECORD["rows"] == [told(row, RECORD["checks"]) for row in ROWS], 'run: make claims ARGS="--write-only"'
+    assert sorted(RECORD["checks"]) == sorted({check for row in ROWS for check in row.checks}), 'run: make claims ARGS="--missing"'
+
+
+def test_every_row_is_shown():
+    assert not [(row["id"], row["measured"]) for row in RECORD["rows"] if row["verdict"] not in VERDICTS or row["verdict"] == FAILED]
+    assert all(each["date"] and each["commit"] for each in RECORD["checks"].values())
+
+
+def test_a_verdict_follows_from_the_figures():
+    row = Row(id="730-01", kind="rule", claim="", shipped="", checks=("a",), says="{twice} ids twice", holds="twice == 0")
+    assert [row.verdict({"twice": count}, passed=True) for count in (0, 1)] == [HOLDS, REFUTED]
+    assert row.verdict({"twice": 0}, passed=False) == FAILED
+    measured = {"passed": True, "figures": {"thrice": 0}, "again": AGAIN[0], "date": "", "commit": ""}
+    assert told(row, {"a": measured})["verdict"] == FAILED, "a figure that no check returns"
+
+
+def test_a_row_without_figures_has_no_condition_and_one_that_is_argued_has_a_reason():
+    assert not [row.id for row in ROWS if row.argued and (row.conditions or len(row.argued) < 20)]
+    assert not [row.id for row in ROWS if "{" in row.says and not row.conditions and not row.argued]
+
+
+def test_no_sentence_types_a_figure():
+    """A number outside of braces is a name, or one of the terms above: what was measured stands in braces."""
+    typed = {row.id: " ".join(NUMBER.findall(re.sub("|".join(NAMES), "", row.says))) for row in ROWS}
+    assert {row_id: numbers for row_id, numbers in typed.items() if numbers} == TERMS

@@ -1,5 +1,6 @@
 """The command line: quick to start, clear when something is wrong, and each verb with examples."""
 
+import ast
 import json
 import os
 import subprocess
@@ -14,6 +15,9 @@ from kraftsim.cli.kinds import ALL_KINDS
 from kraftsim.cli.main import VERBS, kraftsim
 from kraftsim.cli.properties import read_properties
 
+HOUSE = Path(__file__).parents[2]
+TAKES_MARKUP = {"Console": "markup", "TextColumn": "markup", "Status": None, "Spinner": None, "SpinnerColumn": None}
+"""What of rich reads brackets as markup -> the argument that forbids it; None: it is given Text, or nothing."""
 REPORTING_VERBS = (
     *("scenario", "sweep", "replay", "shrink", "diff", "ingest", "analyze", "report", "list", "doctor", "decode", "dump", "conformance"),
     "trail",
@@ -140,6 +144,25 @@ def test_doctor_finds_no_java_where_there_is_none(tmp_path: Path, monkeypatch: p
     assert run("doctor", "--require", "java").returncode == 3
     old.write_text("#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\n")
     assert run("doctor", "--require", "java").returncode == 0
+
+
+def test_nothing_printed_by_rich_loses_what_is_in_brackets():
+    """File names, package extras and messages of others hold brackets; rich drops them where it may read them as markup."""
+    told = []
+    for file in (*sorted((HOUSE / "kraftsim").rglob("*.py")), *sorted((HOUSE / "demo").rglob("*.py"))):
+        for call in (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            name = call.func.id
+            if name not in TAKES_MARKUP:
+                continue
+            given = {each.arg: each.value for each in call.keywords}
+            value = given.get(TAKES_MARKUP[name] or "")
+            is_off = isinstance(value, ast.Constant) and value.value is False
+            texts = [*call.args, *(value for key, value in given.items() if key in ("text", "finished_text"))]
+            has_text_only = all(isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "Text" for each in texts)
+            if not (is_off if TAKES_MARKUP[name] else has_text_only):
+                told.append(f"{file.relative_to(HOUSE)}:{call.lineno} {name}")
+        assert "from_markup" not in file.read_text() and ".print_json(" not in file.read_text(), file
+    assert not told, "give Console and TextColumn markup=False, and Text to what has no such argument"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HOUSE = Path(__file__).parents[2]
-ROOMS = ("protocol", "kraftsim", "scenarios", "bench", "demo", "tests", "docs")
+ROOMS = ("protocol", "kraftsim", "scenarios", "bench", "demo", "tests", "docs", "claims")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 NO_NOUNS = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
@@ -24,11 +24,15 @@ def python_files() -> Iterator[Path]:
 
 
 def text_files() -> Iterator[Path]:
-    """Every text that is ours, sorted."""
+    """Every text that is ours, sorted. A linked worktree has a file named .git, which git wrote."""
     yield from python_files()
     for place in (HOUSE, HOUSE / ".ci", *(HOUSE / room for room in ROOMS)):
         found = place.iterdir() if place in (HOUSE, HOUSE / ".ci") else place.rglob("*")
-        yield from sorted(file for file in found if file.is_file() and (file.suffix in {".md", ".toml", ".yml", ".lock", ".txt", ".html", ""}))
+        yield from sorted(
+            file
+            for file in found
+            if file.is_file() and file.name != ".git" and (file.suffix in {".md", ".toml", ".yml", ".lock", ".txt", ".html", ""})
+        )
 
 
 def name_of(file: Path) -> str:

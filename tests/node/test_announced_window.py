@@ -18,8 +18,10 @@ from kraftsim.events.event import Event
 from kraftsim.node.clients import ProducerClient, ReaderClient
 from kraftsim.world.simulated import Simulation
 from protocol.announced_window import PRODUCE_VERSION, announced_window
+from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from tests.node.brokers import Client, batch, running_cluster
 
 RECORDS = 200
@@ -40,38 +42,44 @@ def test_only_a_broker_that_is_told_so_announces_its_window() -> None:
             cluster.run(work)
 
 
-def test_a_broker_says_what_it_is_by_a_version_of_produce_of_its_own() -> None:
-    """758-21: before anything is sent; requests stay in Kafka's versions, and the answer to Produce says nothing more."""
-    for carrier, last, window in (("produce", 11, None), ("api-versions", PRODUCE_VERSION, 500)):
+def test_each_carrier_puts_the_window_into_its_own_answer(figures) -> None:
+    """758-15, 758-21: requests stay in Kafka's versions; a broker that announces its window before Produce offers a version of Produce of its own."""
+    for carrier, last, windows in (
+        ("produce", 11, (None, None, 500)),
+        ("api-versions", PRODUCE_VERSION, (500, None, None)),
+        ("init-producer-id", PRODUCE_VERSION, (None, 500, None)),
+    ):
         told = {"kraftsim_producer_state": "latest-batch-announced", "max_in_flight_sequence_number_per_connection": "500"}
         with running_cluster(**told, kraftsim_window_carrier=carrier) as cluster:
 
-            async def work(client: Client, last: int = last, window: int | None = window) -> None:
+            async def work(client: Client, last: int = last, windows: tuple[int | None, ...] = windows, carrier: str = carrier) -> None:
                 await client.create_topic("t")
                 offer = await client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
                 produce = next(row for row in offer.api_keys if row.api_key == 0)
-                assert (produce.max_version, announced_window(offer._tags)) == (last, window)
+                asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+                taken = await client.ask(asked, 4)
+                while taken.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    assert announced_window(taken._tags) is None, "an error announces nothing"
+                    taken = await client.ask(asked, 4)
                 data = PartitionProduceData(index=0, records=batch(1))
                 answer = await client.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])]), 9)
-                assert announced_window(answer._tags) == (500 if window is None else None)
+                assert tuple(announced_window(each._tags) for each in (offer, taken, answer)) == windows
+                assert produce.max_version == last
+                figures(**{f"offered_{carrier}": produce.max_version})
+                old = await client.ask(asked, 1)
+                assert old.error_code == 0, "a version without tagged fields is answered as ever"
 
             cluster.run(work)
 
 
-@pytest.mark.parametrize(("carrier", "most"), [("produce", 5), ("api-versions", 40)])
-def test_a_window_in_the_offer_is_known_before_the_first_request(carrier: str, most: int) -> None:
-    """758-15: with the answers to Produce five requests leave first, and more when one is answered."""
+def under_way_before_the_first_answer(node_settings: dict[str, dict[str, str]], brokers: int = 1) -> int:
+    """Let a producer of the second phase write 40 batches to a partition of broker 1; return how many requests leave before an answer comes."""
     with Simulation(4) as simulation:
-        settings = {
-            **SETTINGS,
-            "default.replication.factor": "1",
-            "kraftsim.producer.state": "latest-batch-announced",
-            "kraftsim.window.carrier": carrier,
-        }
-        cluster = SimulatedCluster(ClusterSpec(brokers=1, settings=settings, seed=4), simulation)
+        settings = {**SETTINGS, "default.replication.factor": "1", "kraftsim.producer.state": "latest-batch-announced"}
+        cluster = SimulatedCluster(ClusterSpec(brokers=brokers, settings=settings, node_settings=node_settings, seed=4), simulation)
         cluster.start()
         simulation.run_until(cluster.wait_until_ready())
-        simulation.run_until(create_topic(cluster.addresses, "t", 1, 1))
+        simulation.run_until(create_topic(cluster.addresses, "t", brokers, 1))
         under_way: list[int] = []
         count = 0
 
@@ -85,7 +93,7 @@ def test_a_window_in_the_offer_is_known_before_the_first_request(carrier: str, m
         host = simulation.add_host("writer")
         client = ProducerClient(
             simulation.world_of(host),
-            bootstrap=cluster.addresses,
+            bootstrap=cluster.addresses[-1:],
             client_id="writer",
             settings=ProducerSettings(linger_ms=0, batch_size_bytes=1),
             rules=WindowedProducer,
@@ -100,7 +108,28 @@ def test_a_window_in_the_offer_is_known_before_the_first_request(carrier: str, m
 
         assert simulation.run_until(simulation.spawn(host, write()), 100) == 0
         first_answer = next(place for place, many in enumerate(under_way) if place and many < under_way[place - 1])
-        assert max(under_way[:first_answer]) == most
+        return max(under_way[:first_answer])
+
+
+@pytest.mark.parametrize(("carrier", "most"), [("produce", 5), ("api-versions", 40), ("init-producer-id", 40)])
+def test_a_window_announced_at_the_start_is_known_before_the_first_request(carrier: str, most: int, figures) -> None:
+    """758-15: with the answers to Produce five requests leave first, and more when one is answered."""
+    found = under_way_before_the_first_answer({"broker-1": {"kraftsim.window.carrier": carrier}})
+    assert found == most
+    figures(**{f"before_the_first_answer_{carrier}": found})
+
+
+@pytest.mark.parametrize(("carrier", "most"), [("api-versions", 10), ("init-producer-id", 40)])
+def test_a_window_of_init_producer_id_is_that_of_the_broker_that_gave_the_id(carrier: str, most: int) -> None:
+    """758-15: brokers 1 and 2 have windows of 10 and 1,000; 2 gives the id, 1 leads. The value that goes with the id fits one of them only."""
+    window, common = "max.in.flight.sequence.number.per.connection", {"kraftsim.window.carrier": carrier}
+    assert under_way_before_the_first_answer({"broker-1": {window: "10", **common}, "broker-2": {window: "1000", **common}}, 2) == most
+
+
+def test_a_leader_without_a_window_is_sent_five_whatever_the_id_was_announced_with() -> None:
+    """758-21, 758-22: its offer ends with Kafka's version of Produce, so the window of another broker is not for it."""
+    kinds = {"broker-1": {"kraftsim.producer.state": "five-batches"}, "broker-2": {"kraftsim.window.carrier": "init-producer-id"}}
+    assert under_way_before_the_first_answer(kinds, 2) == 5
 
 
 def keys_after_the_leader_died(rules: type[IdempotentProducer], kinds: Sequence[str]) -> list[str]:
@@ -145,9 +174,10 @@ def keys_after_the_leader_died(rules: type[IdempotentProducer], kinds: Sequence[
         ("latest-batch", "five-batches", "latest-batch-announced"),
     ],
 )
-def test_leadership_moves_between_kinds_and_every_record_is_there(rules: type[IdempotentProducer], kinds: Sequence[str]) -> None:
+def test_leadership_moves_between_kinds_and_every_record_is_there(rules: type[IdempotentProducer], kinds: Sequence[str], figures) -> None:
     """Its leader is killed while many are under way. From a window to five batches some may be doubled; none is lost."""
     keys = keys_after_the_leader_died(rules, kinds)
     assert set(keys) == {str(number) for number in range(RECORDS)}
     if rules is IdempotentProducer or "five-batches" not in kinds:
         assert len(keys) == RECORDS
+    figures(records=RECORDS, lost=RECORDS - len(set(keys)))

@@ -11,7 +11,7 @@ from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.events.metadata import BrokerEpochReceived, BrokerFenced, BrokerRegistered, MetadataApplied
 from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
 from kraftsim.events.partitions import LeaderElected, LeadershipLost
-from kraftsim.events.raft import MetadataTruncated
+from kraftsim.events.raft import MetadataTruncated, OtherClusterAnswered
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.lifecycle import RegistrationTimedOut
 from kraftsim.node.identity import ForeignDirectory
@@ -19,9 +19,12 @@ from kraftsim.world.simulated import FileClass, Simulation
 from kraftsim.world.simulated.disk_faults import FlushRefusal, Full
 from protocol.batches import split_batches
 from protocol.disk.clean_shutdown import parse_clean_shutdown
+from protocol.errors import ErrorCode
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
 from tests.node.brokers import CONTROLLER_HOST, Client, Cluster, batch, broker_config, running_cluster
 from tests.node.controllers import parts
+
+OTHER_CLUSTER = "b3RoZXItY2x1c3Rlci1pZA"
 
 
 async def create_and_fill(client: Client) -> None:
@@ -211,10 +214,11 @@ def test_a_broker_that_nobody_registers_gives_up_and_says_so() -> None:
 
 
 def test_a_broker_of_another_cluster_gives_up_and_says_so() -> None:
-    """The quorum refuses its Fetch, so it never learns who leads."""
+    """The quorum refuses its Fetch, so it never learns the leader. One event says so at once, and
+    makes one line of its log; Kafka repeats its line with each request."""
     with running_cluster() as cluster:
         world = cluster.simulation.world_of("client")
-        config = broker_config(2, "client", initial_broker_registration_timeout_ms="5000", kraftsim_cluster_id="b3RoZXItY2x1c3Rlci1pZA")
+        config = broker_config(2, "client", initial_broker_registration_timeout_ms="5000", kraftsim_cluster_id=OTHER_CLUSTER)
         broker = Broker(world, config, cluster.parts)
 
         async def live() -> BaseException:
@@ -224,6 +228,8 @@ def test_a_broker_of_another_cluster_gives_up_and_says_so() -> None:
         failure = cluster.simulation.run_until(cluster.simulation.spawn("client", live()), limit_s=10)
         assert isinstance(failure, RegistrationTimedOut)
         assert str(failure).endswith("within 5000 ms: the quorum answered Fetch with INCONSISTENT_CLUSTER_ID")
+        (refusal,) = cluster.noted(OtherClusterAnswered)
+        assert (refusal.own_cluster_id, refusal.error_code) == (OTHER_CLUSTER, ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
 def test_a_broker_registers_again_only_when_the_cluster_learns_of_directories() -> None:

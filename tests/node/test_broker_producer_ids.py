@@ -36,7 +36,7 @@ def test_the_first_request_finds_no_block_and_then_ids_come_in_order() -> None:
         assert [event.error_code for event in cluster.noted(InitProducerIdRefused)] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
-def test_the_next_block_is_fetched_before_the_first_is_used_up() -> None:
+def test_the_next_block_is_fetched_before_the_first_is_used_up(figures) -> None:
     """The 901st id asks for it: a client that is not too fast never notices the border."""
     with running_cluster() as cluster:
 
@@ -48,6 +48,11 @@ def test_the_next_block_is_fetched_before_the_first_is_used_up() -> None:
 
         cluster.run(work)
         assert len(cluster.noted(ProducerIdBlockRequested)) == 3
+        figures(
+            asked_one_after_the_other=2500,
+            sent_away=0,
+            requests=len(cluster.noted(ProducerIdBlockRequested)),
+        )
 
 
 def test_brokers_have_blocks_of_their_own() -> None:

@@ -8,7 +8,8 @@ import pytest
 from kraftsim.cluster.launch import build_node
 from kraftsim.events.nodes import NodeStarted
 from kraftsim.node.config import DEFAULT_CLUSTER_ID, NodeConfig
-from kraftsim.node.identity import ForeignDirectory
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.identity import ForeignDirectory, check_formattable
 from protocol.disk.meta_properties import KRAFT_VERSION, ZOOKEEPER_VERSION, MetaProperties, build_meta_properties, parse_meta_properties
 from tests.node.conftest import MakeWorld
 
@@ -72,3 +73,43 @@ async def test_what_cannot_be_read_is_told_when_the_directory_is_loaded(make_wor
     (tmp_path / "data" / "meta.properties").write_bytes(b"version=what")
     with pytest.raises(ValueError, match=r"meta\.properties cannot be read"):
         await build_node(controller(tmp_path), make_world()).start()
+
+
+@pytest.mark.parametrize(
+    ("role", "files", "line"),
+    [
+        ("controller", {"t-0/00000000000000000000.log": b""}, "data holds t-0 and no meta.properties"),
+        ("broker", {"t-0/00000000000000000000.log": b""}, "data holds t-0 and no meta.properties"),
+        ("controller", {"__cluster_metadata-0/quorum-state": b"{}"}, "holds __cluster_metadata-0 and no"),
+        ("broker", {"meta.properties": b""}, r"meta.properties names no node \(broker.id\)"),
+        ("broker", {"meta.properties": bytes(range(100, 250)) * 2}, "meta.properties names no node"),
+        ("controller", {"meta.properties": b"version=0\nbroker.id=101\n"}, "meta.properties names no cluster"),
+        ("broker", {"meta.properties": b"version=2\nnode.id=101\n"}, "cannot be read"),
+        ("broker", {"../second/t-0/x.log": b""}, "second holds t-0 and no meta.properties"),
+    ],
+)
+async def test_a_directory_that_lost_its_identity_is_not_formatted(
+    make_world: MakeWorld, tmp_path: Path, role: str, files: dict[str, bytes], line: str
+) -> None:
+    """Apache Kafka 3.9.1 and 4.4.0 end the start in each of these cases (MetaPropertiesEnsemble)."""
+    for name, content in files.items():
+        path = tmp_path / "data" / name
+        (tmp_path / "data").mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    told = {"process_roles": role}
+    if role == "broker":
+        told |= {"listeners": "PLAINTEXT://127.0.0.1:0", "controller_quorum_voters": "7@127.0.0.1:9193"}
+    before = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match=line):
+        await build_node(controller(tmp_path, **told), make_world()).start()
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("name", ["__cluster_metadata-0/00000000000000000000-0000000000.checkpoint", "meta.properties.tmp", "bootstrap.checkpoint"])
+def test_what_comes_before_formatting_is_no_data(make_world: MakeWorld, tmp_path: Path, name: str) -> None:
+    """A crash may end the formatting: the next start formats again."""
+    world = make_world()
+    (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "data" / name).write_bytes(b"")
+    check_formattable(world, controller(tmp_path), "log.dirs")

@@ -2,9 +2,11 @@
 
 import pytest
 
-from kraftsim.node.config import NodeConfig, keys_without_effect
+from kraftsim.core.metadata.config_releases import all_broker_settings
+from kraftsim.node.config import NodeConfig, keys_without_effect, unknown_keys
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.endpoints import Endpoint, Voter
+from kraftsim.node.security.listener_settings import listener_keys
 
 BROKER = {
     "process.roles": "broker",
@@ -100,3 +102,48 @@ def test_keys_of_kafka_that_change_nothing_are_accepted_and_named() -> None:
     properties = {**BROKER, "num.io.threads": "8", "background.threads": "4"}
     NodeConfig.parse(properties)
     assert keys_without_effect(properties) == ["num.io.threads", "background.threads"]
+
+
+def test_all_unknown_keys_are_named_at_once_with_what_is_close() -> None:
+    """A property file of another product shows in one attempt what is not Kafka's."""
+    wrong = {"log4j.foo": "1", "confluent.metadata.topic": "x", "offset.topic.num.partitions": "3"}
+    with pytest.raises(ConfigError) as refused:
+        NodeConfig.parse({**BROKER, **wrong, "listener.name.plaintext.ssl.client.auht": "required"})
+    assert str(refused.value).split("; ") == [
+        "log4j.foo is not a known setting",
+        "confluent.metadata.topic is not a known setting",
+        "offset.topic.num.partitions is not a known setting",
+        "did you mean offsets.topic.num.partitions?",
+        "listener.name.plaintext.ssl.client.auht is not a known setting",
+        "did you mean listener.name.plaintext.ssl.client.auth?",
+    ]
+
+
+def test_every_setting_of_every_release_is_accepted() -> None:
+    """With its own default as the value; `unknown_keys` is empty for all of them, and for those of a listener."""
+    names = [*all_broker_settings(), *(f"listener.name.internal.{name}" for name in listener_keys())]
+    assert unknown_keys(dict.fromkeys(names, "")) == []
+    assert {"group.share.max.size", "group.consumer.min.session.timeout.ms", "advertised.port"} <= all_broker_settings()
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ({"num.io.threads": "many"}, "Invalid value many for configuration num.io.threads: Not a number of type INT"),
+        ({"group.share.max.size": "0"}, "Invalid value 0 for configuration group.share.max.size: Value must be at least 10"),
+        ({"super.users": "User:a;bob"}, r"super.users: expected principalType:principalName \(User:bob\), got 'bob'"),
+        ({"listener.name.plaintext.ssl.client.auth": "often"}, "String must be one of: required, requested, none"),
+    ],
+)
+def test_values_are_checked_by_the_definition_of_the_release(told: dict[str, str], complaint: str) -> None:
+    """ConfigDef.parse; also of settings without effect."""
+    with pytest.raises(ConfigError, match=complaint):
+        NodeConfig.parse({**BROKER, **told})
+
+
+def test_older_names_say_the_same() -> None:
+    """log.dir stands in for log.dirs; up to 2.8 host and port stand in for listeners."""
+    old = {name: value for name, value in BROKER.items() if name not in ("listeners", "log.dirs", "advertised.listeners")}
+    config = NodeConfig.parse({**old, "log.dir": "/d", "host.name": "127.0.0.1", "port": "9777", "advertised.host.name": "a"})
+    assert config.log_dirs == ("/d",)
+    assert [str(each) for each in (*config.listeners, *config.advertised_listeners)] == ["PLAINTEXT://127.0.0.1:9777", "PLAINTEXT://a:9777"]

@@ -37,7 +37,7 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k58_envelope import EnvelopeRequest
 from protocol.messages.k62_broker_registration import Feature
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.requests import decode_response, request_chunks
 from tests.node.conftest import MakeWorld
 from tests.node.controllers import (
@@ -98,7 +98,7 @@ async def test_a_fresh_log_begins_with_a_leader_change_and_the_bootstrap_records
     assert world.noted_of(NodeReady) == [NodeReady()]
 
 
-async def test_a_block_of_producer_ids_is_the_bytes_of_kafka(make_world: MakeWorld, tmp_path: Path) -> None:
+async def test_a_block_of_producer_ids_is_the_bytes_of_kafka(make_world: MakeWorld, tmp_path: Path, figures) -> None:
     """Facts 1.1: answer and record of the first block, for broker 1 at epoch 6."""
     world = make_world()
     async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
@@ -108,6 +108,10 @@ async def test_a_block_of_producer_ids_is_the_bytes_of_kafka(make_world: MakeWor
         assert compiled(AllocateProducerIdsResponse, 0).encode(answer) == bytes.fromhex("00000000 0000 0000000000000000 000003e8 00")
         [record] = batches_of(tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000.log")[-1].records()
         assert record.value == bytes.fromhex("01 0f 00 00000001 0000000000000006 00000000000003e8 00")
+        figures(
+            value_bytes=len(record.value),
+            answer_bytes=len(compiled(AllocateProducerIdsResponse, 0).encode(answer)),
+        )
         second = await broker.allocate()
         assert (second.producer_id_start, second.producer_id_len) == (1000, 1000)
     assert world.noted_of(ProducerIdBlockAllocated) == [
@@ -129,13 +133,18 @@ async def test_a_controller_of_an_older_release_writes_an_older_log(make_world: 
 
 
 @pytest.mark.parametrize("epoch_change", [-1, +1, -1 - FIRST_BROKER_EPOCH])
-async def test_only_the_present_epoch_of_a_broker_gets_a_block(make_world: MakeWorld, epoch_change: int) -> None:
+async def test_only_the_present_epoch_of_a_broker_gets_a_block(make_world: MakeWorld, epoch_change: int, figures) -> None:
     """STALE_BROKER_EPOCH for an older, a newer and no epoch; the other fields of the answer stay 0 (facts 1.3, 1.4)."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.register()
         broker.broker_epoch += epoch_change
         answer = await broker.allocate()
         assert answer == AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        figures(
+            request_bytes=len(compiled(AllocateProducerIdsRequest, 0).encode(AllocateProducerIdsRequest())),
+            epoch_by_default=AllocateProducerIdsRequest().broker_epoch,
+            error_in_kraft=int(answer.error_code),
+        )
         broker.broker_id = 2
         assert (await broker.allocate()).error_code == ErrorCode.STALE_BROKER_EPOCH
 
@@ -447,6 +456,7 @@ async def test_a_directory_that_is_not_this_nodes_is_refused(make_world: MakeWor
     """One clear line, and nothing is left open."""
     file = tmp_path / "data" / path
     file.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "data" / "meta.properties").write_text(f"version=1\nnode.id=101\ncluster.id={CLUSTER_ID}\n")
     file.write_text(text)
     controller = Controller(make_world(), controller_config(), parts())
     with pytest.raises(ConfigError, match=complaint):

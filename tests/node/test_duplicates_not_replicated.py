@@ -26,7 +26,7 @@ def request(sequence: int) -> ProduceRequest:
 
 
 @pytest.mark.parametrize("kind, answered", [("five-batches", None), ("latest-batch", ErrorCode.DUPLICATE_SEQUENCE_NUMBER)])
-def test_a_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | None) -> None:
+def test_a_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | None, figures) -> None:
     with Simulation(5) as simulation:
         spec = ClusterSpec(brokers=3, settings={**SETTINGS, "kraftsim.producer.state": kind}, seed=5)
         cluster = SimulatedCluster(spec, simulation)
@@ -72,11 +72,13 @@ def test_a_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | N
         simulation.run_for(0.2)
         assert not {"1", "2", "3"} & told.keys(), "nobody has copied them; the first is on its way to who stands still"
         again = told.get("2 again")
-        assert (again and again.responses[0].partition_responses[0].error_code) == answered
+        told_again = again and int(again.responses[0].partition_responses[0].error_code)
+        assert told_again == answered
         simulation.kill(leader)
         for name in followers:
             simulation.resume(name)
         simulation.run_for(15)
         sizes = {name: len(data) for name, data in cluster.segment_files().items() if "/t-0/" in name}
-        one, other = (sizes[f"{name}/t-0/00000000000000000000.log"] for name in followers)
-        assert sizes[f"{leader}/t-0/00000000000000000000.log"] == 2 * one == 2 * other
+        led, one, other = (sizes[f"{name}/t-0/00000000000000000000.log"] for name in (leader, *followers))
+        assert led == 2 * one == 2 * other
+        figures(**{f"told_{kind}": told_again, f"leader_bytes_{kind}": led, f"survivor_bytes_{kind}": one})

@@ -7,7 +7,7 @@ from protocol.errors import ErrorCode
 from tests.node.brokers import Client, batch, broker_config, running_cluster
 
 
-def test_the_state_of_producers_is_chosen_for_each_node() -> None:
+def test_the_state_of_producers_is_chosen_for_each_node(figures) -> None:
     """An old batch is DUPLICATE_SEQUENCE_NUMBER without an offset, and nothing is written; the latest one has its offset."""
     expected = {
         "latest-batch": {11: (0, 11), 6: (46, -1), 1: (46, -1)},
@@ -29,6 +29,9 @@ def test_the_state_of_producers_is_chosen_for_each_node() -> None:
                 assert (await client.fetch(0)).high_watermark == 12
 
             cluster.run(work)
+    figures(
+        **{f"{kind}_{11 - number}_behind": list(told) for kind, answers in expected.items() for number, told in answers.items()},
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +42,19 @@ def test_the_state_of_producers_is_chosen_for_each_node() -> None:
         {"max_in_flight_sequence_number_per_connection": str(2**30 + 1)},
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: dict[str, str]) -> None:
+def test_what_makes_no_sense_is_refused(wrong: dict[str, str], figures) -> None:
     """The range is from 1 to 2^30."""
     with pytest.raises(ConfigError):
         broker_config(1, "host", **wrong)
+    accepted = [str(2**exponent) for exponent in range(32) if is_accepted(max_in_flight_sequence_number_per_connection=str(2**exponent))]
+    default = broker_config(1, "host").max_in_flight_sequence_number_per_connection
+    figures(least=int(accepted[0]), greatest=int(accepted[-1]), default_window=default)
+
+
+def is_accepted(**settings: str) -> bool:
+    """Whether a broker starts with these."""
+    try:
+        broker_config(1, "host", **settings)
+    except ConfigError:
+        return False
+    return True

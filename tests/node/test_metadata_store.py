@@ -17,7 +17,13 @@ from kraftsim.core.raft.voter_set import VoterSet
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.raft.metadata_store import MetadataStore, Recovered
-from kraftsim.node.raft.snapshot_files import SnapshotFiles, snapshot_batches
+from kraftsim.node.raft.snapshot_files import (
+    DamagedSnapshot,
+    SnapshotFiles,
+    path_of,
+    snapshot_batches,
+)
+from kraftsim.world.interface import File
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.disk.quorum_state import QuorumState
@@ -294,3 +300,78 @@ def test_a_snapshot_gets_its_name_when_it_is_whole(make_world: MakeWorld) -> Non
     assert files.timestamp_of(SnapshotId(3, 1)) == 7
     assert [record.value for batch in files.read(SnapshotId(3, 1)) if not batch.is_control for record in batch.records()] == [b"a", b"b"]
     files.close()
+
+
+SNAPSHOT = SnapshotId(3, 1)
+BASE_OFFSET, LEADER_EPOCH = range(8), range(12, 16)
+"""The bytes of a batch that its checksum does not cover, and that a reader of snapshots has no use for."""
+
+
+def written_snapshot(make_world: MakeWorld, tmp_path: Path) -> tuple[SnapshotFiles, Path]:
+    """Write a snapshot of two batches on a real disk; return the files and the path of it."""
+    files = SnapshotFiles(make_world().disk)
+    asyncio.run(files.write(SNAPSHOT, [[Record(value=b"a")], [Record(value=b"b")]], timestamp=7))
+    [path] = (tmp_path / "data").rglob("*.checkpoint")
+    return files, path
+
+
+def test_a_snapshot_that_ends_too_early_is_refused(make_world: MakeWorld, tmp_path: Path) -> None:
+    """Wherever it was cut, between two batches, too: without its footer it is not whole."""
+    files, path = written_snapshot(make_world, tmp_path)
+    data = path.read_bytes()
+    ends = [batch.position for batch in split_batches(data)]
+    assert len(ends) == 4, "header, two batches, footer"
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(DamagedSnapshot):
+            files.check(SNAPSHOT)
+    path.write_bytes(data)
+    files.check(SNAPSHOT)
+
+
+def test_a_snapshot_with_a_flipped_bit_is_refused(make_world: MakeWorld, tmp_path: Path) -> None:
+    """Bit rot: every byte that says something is covered by a checksum, or by how batches follow."""
+    files, path = written_snapshot(make_world, tmp_path)
+    data = path.read_bytes()
+    starts = [batch.position for batch in split_batches(data)]
+    unused = {start + byte for start in starts for byte in (*BASE_OFFSET, *LEADER_EPOCH)}
+    for position in (each for each in range(len(data)) if each not in unused):
+        damaged = bytearray(data)
+        damaged[position] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedSnapshot):
+            files.check(SNAPSHOT)
+
+
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_a_replica_does_not_come_up_on_a_damaged_snapshot(make_world: MakeWorld, tmp_path: Path, is_torn: bool) -> None:
+    """It would serve metadata that lack what the snapshot had."""
+    _, path = written_snapshot(make_world, tmp_path)
+    data = path.read_bytes()
+    footer = [batch.position for batch in split_batches(data)][-1]
+    path.write_bytes(data[:footer] if is_torn else data[:-1] + bytes([data[-1] ^ 1]))
+    store = MetadataStore(make_world(), CONFIG, has_recovery_point=True)
+    with pytest.raises(ConfigError, match="is damaged"):
+        asyncio.run(store.load(VoterSet()))
+
+
+def test_a_snapshot_that_has_its_name_is_not_kept_open(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica writes them for years: each would keep a descriptor, and its blocks when deleted."""
+    disk = make_world().disk
+    opened: list[File] = []
+    open_file = disk.open
+
+    def noting(path: str) -> File:
+        opened.append(open_file(path))
+        return opened[-1]
+
+    monkeypatch.setattr(disk, "open", noting)
+    files = SnapshotFiles(disk)
+    asyncio.run(files.write(SNAPSHOT, [[Record(value=b"a")]], timestamp=7))
+    content = disk.read(path_of(SNAPSHOT))
+    files.write_piece(SnapshotId(9, 1), 0, content)
+    asyncio.run(files.finish_fetched(SnapshotId(9, 1)))
+    assert len(opened) == 2
+    for each in opened:
+        with pytest.raises(OSError, match="the file is closed"):
+            each.read(0, 1)

@@ -78,7 +78,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "data" / "t-0"
 
 
-def test_a_segment_begins_with_a_snapshot_and_a_clean_stop_leaves_one_at_the_end(make_world: MakeWorld, directory: Path) -> None:
+def test_a_segment_begins_with_a_snapshot_and_a_clean_stop_leaves_one_at_the_end(make_world: MakeWorld, directory: Path, figures) -> None:
     """They are Kafka's files: what each producer did last before the offset in the name."""
     written = Written(make_world()).fill(40).close()
     bases = written.log.base_offsets
@@ -86,6 +86,12 @@ def test_a_segment_begins_with_a_snapshot_and_a_clean_stop_leaves_one_at_the_end
     for offset in snapshot_files(directory):
         entries = parse_producer_snapshot((directory / f"{offset:020d}.snapshot").read_bytes())
         assert {each.producer_id: each.last_offset for each in entries} == {IDS[last % 3]: last for last in range(offset - 3, offset)}
+    figures(
+        end_offset=40,
+        newest_file=snapshot_files(directory)[-1],
+        segments=len(bases),
+        files=len(snapshot_files(directory)),
+    )
 
 
 def test_after_a_clean_stop_only_the_last_batch_of_each_is_known(make_world: MakeWorld) -> None:
@@ -137,13 +143,14 @@ def test_a_broken_snapshot_is_deleted_and_the_one_before_it_says_the_same(make_w
     assert parse_producer_snapshot((directory / f"{newest:020d}.snapshot").read_bytes()), "it was written anew"
 
 
-def test_without_any_sound_snapshot_the_whole_log_is_replayed(make_world: MakeWorld, directory: Path) -> None:
+def test_without_any_sound_snapshot_the_whole_log_is_replayed(make_world: MakeWorld, directory: Path, figures) -> None:
     """Their files are there, so the log is not from before there were any."""
     before = Written(make_world()).fill(40).close()
     for offset in snapshot_files(directory):
         damaged(directory / f"{offset:020d}.snapshot")
     again = Written(make_world())
     assert (again.last_sequences(), again.depths()) == (before.last_sequences(), [5, 5, 5])
+    figures(depth_after_replay=again.depths()[0])
     assert snapshot_files(directory) == [*before.log.base_offsets[-2:], 40]
 
 

@@ -15,6 +15,7 @@ from kraftsim.core.raft.voter_set import Address, VoterNode
 from kraftsim.node.raft.metadata_store import MetadataStore
 from kraftsim.node.raft.quorum_settings import static_voters
 from kraftsim.node.raft.raft_node import APPLY_BYTES, RaftNode
+from kraftsim.node.raft.snapshot_files import DIRECTORY, path_of
 from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.node.raft.waiting_fetches import WaitingFetches
 from kraftsim.node.shell import NodeShell
@@ -76,11 +77,12 @@ class Ears:
 class Lab:
     """One replica on a host of its own. Use as a context manager; `up` in the host's process."""
 
-    def __init__(self, voters: str) -> None:
+    def __init__(self, voters: str, **settings: str) -> None:
         self.sim = Simulation(1)
         self.sim.add_host(HOST)
         self.ears = Ears()
-        self.shell = NodeShell(self.sim.world_of(HOST), controller_config(HOST, 9193, controller_quorum_voters=voters), lambda: self.raft.abort())
+        config = controller_config(HOST, 9193, controller_quorum_voters=voters, **settings)
+        self.shell = NodeShell(self.sim.world_of(HOST), config, lambda: self.raft.abort())
         self.raft = RaftNode(
             self.shell,
             directory_id=bytes(16),
@@ -315,5 +317,32 @@ def test_no_snapshot_is_written_of_a_log_that_a_snapshot_of_the_leader_has_repla
 
             written = await Snapshotting(lab.shell, raft, Image).write()
             assert (written is None) is is_installed
+
+        lab.run(story())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize(("max_bytes", "stays"), [("0", 1), ("-1", 5)])
+def test_of_a_log_that_is_too_large_only_the_newest_snapshot_stays(count: int, max_bytes: str, stays: int) -> None:
+    """However many are too many; the others are set aside, and the log begins at the newest one.
+    Source: KafkaMetadataLog.maybeClean."""
+    retention = {"metadata_max_retention_bytes": max_bytes, "metadata_max_retention_ms": "-1"}
+    with Lab(OF_THREE, **retention) as lab:
+
+        async def story() -> None:
+            raft = await lab.up_as_follower(*(no_op(offset) for offset in range(count)))
+            snapshotting = Snapshotting(lab.shell, raft, MetadataImage)
+            written = []
+            for high_watermark in range(1, count + 1):
+                answer(raft, high_watermark=high_watermark)
+                written.append(await snapshotting.write())
+            assert raft.quorum.log.snapshots == written
+            await snapshotting.clean()
+            kept = [each for each in written if each is not None][-stays:]
+            assert raft.quorum.log.snapshots == kept
+            names = list(lab.shell.world.disk.list(DIRECTORY))
+            found = [f"{DIRECTORY}/{name}" for name in names if name.endswith(".checkpoint")]
+            assert found == [path_of(each) for each in kept]
+            assert raft.quorum.log.start_offset == (kept[0].end_offset if len(kept) < count else 0)
 
         lab.run(story())

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.core.security.principal import ANONYMOUS
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.call import Call, Closing, Encoded, Handler, NoAnswer
 from kraftsim.releases.catalogue import release
@@ -30,6 +31,12 @@ SERVED = [
     for handler in handlers
     if handler.refuse is not None and handler.key in ranges
 ]
+
+
+class Connection:
+    """As much of a connection as a refusal looks at: delegation tokens name who asked."""
+
+    principal = ANONYMOUS
 
 
 def errors_in(message: Any) -> set[int]:
@@ -68,7 +75,7 @@ def test_every_refusal_can_be_read_and_says_why(handler, range_):
         for _ in range(20):
             body = example(layout, dice, unknown_tags=False)
             head = RequestHead(api_key=int(handler.key), api_version=version, correlation_id=7, client_id=None, body_position=0)
-            answer = handler.refuse(Call(head, body, None), ErrorCode.NOT_CONTROLLER)
+            answer = handler.refuse(Call(head, body, Connection()), ErrorCode.NOT_CONTROLLER)
             if isinstance(answer, Encoded | Closing | NoAnswer):
                 assert handler.key is ApiKey.PRODUCE, "nobody else may be left without a word"
                 continue

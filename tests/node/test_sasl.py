@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kraftsim.core.security.plain import PlainClient
+from kraftsim.events.connections import AuthenticationRefused
 from kraftsim.node.outbound import Disconnected, PeerConnection
 from kraftsim.node.security.login import AuthenticationFailed, LinkSecurity
 from protocol.errors import ErrorCode
@@ -71,6 +72,9 @@ def test_a_wrong_password_is_answered_after_100_ms():
             return asyncio.get_running_loop().time() - begun
 
         assert 0.1 <= in_cluster(cluster, work()) < 0.2
+        (refused,) = cluster.noted(AuthenticationRefused)
+        assert (refused.sasl_mechanism, refused.listener) == ("PLAIN", "PLAINTEXT")
+        assert "guess" not in refused.reason
 
 
 def test_a_session_that_is_over_ends_with_the_next_request_unless_the_client_authenticates_again():

@@ -101,12 +101,16 @@ def snapshot_files(directory: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(("kind", "kept"), [(NewestSnapshots, 2), (ProducerSnapshots, 10)])
-def test_a_snapshot_is_written_at_each_roll_and_before_2_8_two_are_kept(make_world: MakeWorld, directory: Path, kind, kept: int) -> None:
+def test_a_snapshot_is_written_at_each_roll_and_before_2_8_two_are_kept(make_world: MakeWorld, directory: Path, kind, kept: int, figures) -> None:
     """TS-05: what 2.8 began is to keep them (KAFKA-9393)."""
     opened = Log(make_world(), kind)
     while len(opened.log.base_offsets) < 11:
         opened.fill(1)
     assert snapshot_files(directory) == opened.log.base_offsets[1:][-kept:]
+    figures(
+        rolls=len(opened.log.base_offsets) - 1,
+        **{f"files_{kind.__name__}": len(snapshot_files(directory))},
+    )
 
 
 READ = {
@@ -121,7 +125,9 @@ READ = {
 
 
 @pytest.mark.parametrize(("there", "cleanly"), READ)
-def test_snapshots_make_a_start_short_and_without_any_a_clean_one_forgets_everybody(make_world, directory: Path, there: str, cleanly: bool) -> None:
+def test_snapshots_make_a_start_short_and_without_any_a_clean_one_forgets_everybody(
+    make_world, directory: Path, there: str, cleanly: bool, figures
+) -> None:
     """TS-07."""
     before = Log(make_world()).fill(40).stop(cleanly=cleanly)
     offsets = snapshot_files(directory)
@@ -130,6 +136,13 @@ def test_snapshots_make_a_start_short_and_without_any_a_clean_one_forgets_everyb
         (directory / f"{offset:020d}.snapshot").unlink()
     again = Log(make_world(), recovery_point=None if cleanly else before.log.base_offsets[-1])
     assert (again.replayed, again.known()) == READ[there, cleanly]
+    figures(
+        batches=40,
+        **{
+            f"replayed_{there}_{'clean' if cleanly else 'killed'}": again.replayed,
+            f"known_{there}_{'clean' if cleanly else 'killed'}": len(again.known()),
+        },
+    )
 
 
 def lose_snapshots(directory: Path) -> None:
@@ -138,7 +151,7 @@ def lose_snapshots(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
-def test_who_reads_back_what_matters_only_knows_whom_the_whole_log_knows(make_world: MakeWorld, directory: Path, cleanly: bool) -> None:
+def test_who_reads_back_what_matters_only_knows_whom_the_whole_log_knows(make_world: MakeWorld, directory: Path, cleanly: bool, figures) -> None:
     """TS-13, over 20 logs: most producers are idle for a while, times go forward, back, and ahead of the clock."""
     read = 0
     for seed in range(20):
@@ -165,6 +178,11 @@ def test_who_reads_back_what_matters_only_knows_whom_the_whole_log_knows(make_wo
             file.unlink()
     assert read < 20 * 60 * 0.9, "else nothing was spared"
     print(f"{read} of {20 * 60} batches were read")
+    figures(
+        logs=20,
+        batches=20 * 60,
+        **{"read_after_clean_stops" if cleanly else "read_after_kills": read},
+    )
 
 
 def test_who_has_a_transaction_open_for_longer_than_that_is_forgotten(make_world: MakeWorld, directory: Path) -> None:
@@ -181,7 +199,7 @@ def test_who_has_a_transaction_open_for_longer_than_that_is_forgotten(make_world
     assert sorted(Log(make_world(), BoundedReplay).stop(cleanly=False).known()) == [2]
 
 
-def test_an_empty_snapshot_is_ten_bytes_at_the_next_segments_beginning_and_stays(make_world: MakeWorld, directory: Path) -> None:
+def test_an_empty_snapshot_is_ten_bytes_at_the_next_segments_beginning_and_stays(make_world: MakeWorld, directory: Path, figures) -> None:
     """TS-15: one that is not aligned with a segment is swept away when the log is loaded."""
     opened = Log(make_world()).fill(40)
     base = opened.log.base_offsets[1]
@@ -190,7 +208,13 @@ def test_an_empty_snapshot_is_ten_bytes_at_the_next_segments_beginning_and_stays
     stray = base + 1
     (directory / f"{stray:020d}.snapshot").write_bytes((directory / f"{base:020d}.snapshot").read_bytes())
     opened.stop()
-    assert (directory / f"{base:020d}.snapshot").stat().st_size == 10
+    size = (directory / f"{base:020d}.snapshot").stat().st_size
+    assert size == 10
     again = Log(make_world())
     assert base in again.snapshots.offsets and stray not in snapshot_files(directory)
     assert again.known() == {0: 13, 1: 12, 2: 12}, "a newer one says who is known"
+    figures(
+        empty_bytes=size,
+        stray_is_kept=stray in snapshot_files(directory),
+        aligned_is_kept=base in again.snapshots.offsets,
+    )

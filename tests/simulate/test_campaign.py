@@ -128,9 +128,11 @@ def test_a_campaign_with_other_work_is_replayed_with_it(tmp_path):
     command = next(line.split("replay: ")[1] for line in done.output.splitlines() if "replay: " in line)
     assert " --work askers=1 " in command
     again = command.split()[1:]
-    again[again.index("--out") + 1] = str(tmp_path / "again")
+    place = Path(again[again.index("--out") + 1])
+    assert place == tmp_path / "found" / f"{NAME}-1-again", "beside the run that was kept"
+    assert "was never exercised" not in done.output, "the campaign ended at what it found"
     assert "violated: " in CliRunner().invoke(kraftsim, again).output
-    assert read_replay(tmp_path / "again").request().work()["askers"] == 1
+    assert read_replay(place).request().work()["askers"] == 1
     assert "other work" in CliRunner().invoke(kraftsim, [*words, "--resume", str(journal)]).output
 
 

@@ -17,7 +17,6 @@ from kraftsim.core.clients.document_producer import DocumentProducer
 from kraftsim.core.clients.producer_steps import TopicPartition
 from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
-from kraftsim.core.clients.version_probing import OF_TASKS, OF_THREADS, ProbingMember, has_producers_per_thread, settle
 from kraftsim.events.clients import ClientStarted
 from kraftsim.node.clients import TransactionalClient
 from kraftsim.node.clients.generic_consumer import CoordinatorUnavailable, GenericConsumer, OffsetsPending
@@ -26,20 +25,28 @@ SESSION_MS, SCAN_MS = 6000, 1000
 
 
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 0), ("document", 0), ("none", 20)])
-def test_a_member_that_wakes_up_too_late_is_fenced_by_its_generation_or_doubles_everything(fencing: str, doubled: int):
+def test_a_member_that_wakes_up_too_late_is_fenced_by_its_generation_or_doubles_everything(fencing: str, doubled: int, figures):
     """447-06, 447-08, 447-27: partitions move between producers that never initialise again."""
     found = awakening(fencing=fencing)
     assert (found.doubled, found.refused) == (doubled, int(not doubled))
+    figures(
+        records=20,
+        **{f"doubled_{fencing or 'shipped'}": found.doubled, f"refused_{fencing or 'shipped'}": found.refused},
+    )
 
 
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 20), ("document", 0)])
-def test_an_old_consumer_is_told_an_offset_that_is_about_to_change_unless_it_is_held_off(fencing: str, doubled: int):
+def test_an_old_consumer_is_told_an_offset_that_is_about_to_change_unless_it_is_held_off(fencing: str, doubled: int, figures):
     """447-12, 447-09: who stands still has sent its offsets and commits when it wakes up, which its generation does not forbid."""
     found = awakening(point=Point.OFFSETS_SENT, old_successor=True, fencing=fencing)
     assert found.doubled == doubled and (found.held_off > 10) is not bool(doubled)
+    figures(
+        records=20,
+        **{f"old_doubled_{fencing or 'shipped'}": found.doubled, f"held_off_{fencing or 'shipped'}": found.held_off},
+    )
 
 
-def test_who_dies_is_waited_for_as_long_as_its_transaction_lasts_and_who_ends_it_is_not():
+def test_who_dies_is_waited_for_as_long_as_its_transaction_lasts_and_who_ends_it_is_not(figures):
     """447-10, 447-15: a timeout and what the coordinator takes to see it; or a session, where that is longer."""
     dead, short, good = (
         takeover(dies=True, transaction_ms=10_000),
@@ -49,54 +56,84 @@ def test_who_dies_is_waited_for_as_long_as_its_transaction_lasts_and_who_ends_it
     assert 10_000 <= dead.milliseconds <= 10_000 + SCAN_MS + 500 and dead.times_told_to_wait > 10
     assert SESSION_MS - SESSION_MS // 4 <= short.milliseconds <= SESSION_MS + 500 and not short.times_told_to_wait
     assert good.milliseconds < 1000 and not good.times_told_to_wait
+    figures(
+        timeout_ms=10_000,
+        session_ms=SESSION_MS,
+        dead_ms=dead.milliseconds,
+        asked_meanwhile=dead.times_told_to_wait,
+        short_timeout_ms=short.milliseconds,
+        ended_ms=good.milliseconds,
+    )
 
 
-def test_who_waits_for_offsets_for_longer_than_its_session_stays_a_member():
+def test_who_waits_for_offsets_for_longer_than_its_session_stays_a_member(figures):
     """447-17: heartbeats go on beside it."""
     found = takeover(dies=True, transaction_ms=20_000, session_ms=5000)
     assert found.milliseconds > 3 * 5000 and found.memberships_lost == 0
+    figures(
+        blocked_ms=found.milliseconds,
+        blocked_session_ms=5000,
+        told_to_wait=found.times_told_to_wait,
+        memberships_lost=found.memberships_lost,
+    )
 
 
-def test_a_short_timeout_aborts_who_only_stood_still_for_a_while():
+def test_a_short_timeout_aborts_who_only_stood_still_for_a_while(figures):
     """447-16."""
     found = {(pause, timeout): aborted_needlessly(pause, timeout) for pause, timeout in ((500, 1000), (5000, 1000), (5000, 10_000), (30_000, 10_000))}
     assert [each for each, is_aborted in found.items() if is_aborted] == [(5000, 1000), (30_000, 10_000)]
+    figures(**{f"aborted_{pause}_{timeout}": is_aborted for (pause, timeout), is_aborted in found.items()})
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_each_condition_that_is_dropped_doubles_records(condition: str):
+def test_each_condition_that_is_dropped_doubles_records(condition: str, figures):
     """447-21, 447-20."""
-    assert doubled_where(condition) == (0 if condition == CONDITIONS[0] else 20)
+    doubled = doubled_where(condition)
+    assert doubled == (0 if condition == CONDITIONS[0] else 20)
+    figures(
+        records=20,
+        **{"doubled_with_all" if condition == CONDITIONS[0] else f"doubled_without_{CONDITIONS.index(condition)}": doubled},
+    )
 
 
 @pytest.mark.parametrize(("downgrades", "outcome"), [(True, "committed"), (False, "UNSUPPORTED_VERSION")])
-def test_a_broker_of_before_is_committed_to_for_nobody_in_particular_or_not_at_all(downgrades: bool, outcome: str):
+def test_a_broker_of_before_is_committed_to_for_nobody_in_particular_or_not_at_all(downgrades: bool, outcome: str, figures):
     """447-31: the producer finds out by itself; nobody is fenced by version."""
     assert first_commit_to_old_brokers(downgrades=downgrades) == outcome
+    figures(**{"downgrading" if downgrades else "not_downgrading": outcome})
 
 
-def test_brokers_fence_since_2_5_whatever_they_say_to_each_other():
+def test_brokers_fence_since_2_5_whatever_they_say_to_each_other(figures):
     """447-35: inter.broker.protocol.version makes no difference, the release does."""
     older = {"inter.broker.protocol.version": "2.3"}
     found = [awakening(release_name=name, zookeeper=True, settings=older).doubled for name in ("2.4", "2.5")]
     assert found == [20, 0]
+    figures(records=20, doubled_2_4=found[0], doubled_2_5=found[1])
 
 
-def test_producers_of_tasks_beside_producers_of_threads_double_records_unless_they_name_their_member():
+def test_producers_of_tasks_beside_producers_of_threads_double_records_unless_they_name_their_member(figures):
     """447-33, 447-38: the first bounce makes them say it, the second one changes whose they are."""
     variants = (Variant.PER_TASK, Variant.PER_THREAD)
-    assert awakening(old_zombie=True, variants=variants).doubled == 20
-    assert awakening(variants=variants).doubled == 0
+    unnamed, named = (awakening(old_zombie=is_old, variants=variants).doubled for is_old in (True, False))
+    assert (unnamed, named) == (20, 0)
+    figures(records=20, doubled_naming_none=unnamed, doubled_naming_their_member=named)
 
 
 @pytest.mark.parametrize(("assignor", "asks_for_all"), [("range", True), ("cooperative-sticky", False)])
-def test_offsets_are_asked_for_after_a_rebalance_and_cooperative_members_ask_for_what_is_new(assignor: str, asks_for_all: bool):
+def test_offsets_are_asked_for_after_a_rebalance_and_cooperative_members_ask_for_what_is_new(assignor: str, asks_for_all: bool, figures):
     """447-23: who keeps a partition all the time asks for it no more."""
     found = fetched_after_rebalances(assignor)
     assert found.followed >= 2 and bool(found.kept_asked) is asks_for_all
+    figures(
+        **{
+            f"assignments_{assignor}".replace("-", "_"): found.assignments,
+            f"followed_{assignor}".replace("-", "_"): found.followed,
+            f"kept_{assignor}".replace("-", "_"): found.kept_asked,
+        }
+    )
 
 
-def test_who_is_fenced_starts_again_by_the_text_and_lives_on_by_what_shipped():
+def test_who_is_fenced_starts_again_by_the_text_and_lives_on_by_what_shipped(figures):
     """447-29: one producer more for each time."""
     started = {}
     for rules in (DocumentProducer, TransactionalProducer):
@@ -110,12 +147,13 @@ def test_who_is_fenced_starts_again_by_the_text_and_lives_on_by_what_shipped():
             lab.wait(3)
             started[rules] = sum(event.client_id.startswith("zombie") for _, event in lab.of(ClientStarted))
     assert started[DocumentProducer] > started[TransactionalProducer] == 2
+    figures(**{f"clients_{rules.__name__}": count for rules, count in started.items()})
 
 
 # The consumer that was left open ------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_application_with_a_consumer_of_its_own_comes_again_where_offsets_are_pending():
+def test_an_application_with_a_consumer_of_its_own_comes_again_where_offsets_are_pending(figures):
     """447-39, 447-40: generation, offsets of all partitions, and waiting for rebalances are its own business; so are both errors."""
     with FencingLab() as lab:
         dying = Member(lab, "first", Terms(transaction_ms=5000, session_ms=2000))
@@ -162,26 +200,12 @@ def test_an_application_with_a_consumer_of_its_own_comes_again_where_offsets_are
         assert {"OffsetsPending", "CoordinatorUnavailable"} <= set(told)
         lab.wait(10)
         assert sorted(lab.copies().values()) == [1] * 20
+        figures(
+            records=20,
+            copied_once=sum(count == 1 for count in lab.copies().values()),
+            pending=told.count("OffsetsPending") > 0,
+            unavailable="CoordinatorUnavailable" in told,
+        )
 
 
 # Version probing --------------------------------------------------------------------------------------------------------------------------------
-
-
-def test_members_of_two_versions_agree_on_the_older_one_until_all_are_new():
-    """447-34: three members are restarted one by one; nobody has a producer per thread beside a member of before, whoever leads."""
-    group = [ProbingMember(OF_TASKS) for _ in range(3)]
-    rounds = []
-    for place in (2, 0, 1):
-        group[place] = ProbingMember(OF_THREADS)
-        rounds.append(settle(group))
-        assert len({member.used for member in group}) == 1
-        assert has_producers_per_thread(group[0]) is all(member.latest == OF_THREADS for member in group)
-    assert rounds == [2, 2, 2]
-
-
-def test_a_setting_can_be_changed_too_early_and_probing_cannot():
-    """What shipped: whoever is restarted with processing.guarantee=exactly_once_v2 begins at once, beside members of before."""
-    by_setting = [OF_THREADS, OF_TASKS, OF_TASKS]
-    group = [ProbingMember(latest) for latest in by_setting]
-    settle(group)
-    assert len(set(by_setting)) == 2 and len({has_producers_per_thread(member) for member in group}) == 1

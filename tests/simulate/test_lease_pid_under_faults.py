@@ -63,7 +63,7 @@ async def write(client: LeasingProducerClient, first: int, end: int, pause_s: fl
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_every_message_is_there_once_whatever_dies(seed: int) -> None:
+def test_every_message_is_there_once_whatever_dies(seed: int, figures) -> None:
     chance = Random(seed)
     with Simulation(seed) as simulation:
         lab = Lab(simulation, lease_expire_ms="600000", lease_snapshot_interval_ms="700")
@@ -94,9 +94,10 @@ def test_every_message_is_there_once_whatever_dies(seed: int) -> None:
         maps = [server.replicas[TOPIC, 0].leased.entries() for server in lab.cluster.servers.values()]
         marks = [[(each.producer_id, each.generation, each.sequence_high_watermark) for each in known] for known in maps]
         assert marks[0] == marks[1] == marks[2] != [], "leader and followers know the same"
+    figures(messages_a_run=300)
 
 
-def test_a_successor_goes_on_where_the_log_is_and_shuts_the_zombie_out() -> None:
+def test_a_successor_goes_on_where_the_log_is_and_shuts_the_zombie_out(figures) -> None:
     with Simulation(3) as simulation:
         lab = Lab(simulation)
         old_host, zombie = lab.producer("zombie")
@@ -111,9 +112,13 @@ def test_a_successor_goes_on_where_the_log_is_and_shuts_the_zombie_out() -> None
         simulation.run_for(2)
         assert zombie.rules.is_shut_out
         assert lab.keys() == [str(number) for number in range(40)]
+    figures(
+        next_of_the_successor=lease.sequence_number,
+        generations_on=lease.generation - first.generation,
+    )
 
 
-def test_a_producer_that_slept_longer_than_its_lease_is_not_known_and_doubles_what_it_was_not_told() -> None:
+def test_a_producer_that_slept_longer_than_its_lease_is_not_known_and_doubles_what_it_was_not_told(figures) -> None:
     """Its answer was lost, its lease has ended: under the next id it sends everything again. The draft has nothing against that."""
     with Simulation(4) as simulation:
         lab = Lab(simulation, lease_expire_ms="2000")
@@ -128,8 +133,10 @@ def test_a_producer_that_slept_longer_than_its_lease_is_not_known_and_doubles_wh
         simulation.run_for(5)
         simulation.resume(host)
         assert lab.run(host, client.flush(30)) == 0
-        assert Counter(lab.keys())["10"] == 2
+        copies = Counter(lab.keys())["10"]
+        assert copies == 2
         assert [each.lease.producer_id for each in client.leases] == [1, 2]
+    figures(copies=copies, leases=len(client.leases))
 
 
 async def produced(lab: Lab, *messages: LeasedMessage) -> LeasedProduceResponse:
@@ -170,7 +177,7 @@ def test_bad_messages_are_refused_one_by_one_and_those_before_them_taken() -> No
         assert len(lab.keys()) == 5
 
 
-def test_ids_are_never_given_twice_by_the_next_leader_and_a_crash_wastes_a_block() -> None:
+def test_ids_are_never_given_twice_by_the_next_leader_and_a_crash_wastes_a_block(figures) -> None:
     """Nobody has written with the first ones, so no map knows them: the counter in ZooKeeper does."""
     with Simulation(6) as simulation:
         lab = Lab(simulation)
@@ -186,9 +193,10 @@ def test_ids_are_never_given_twice_by_the_next_leader_and_a_crash_wastes_a_block
             simulation.restart(leader)
             simulation.run_for(3)
         assert given == [1, 2, 3, 101, 102, 103, 201, 202, 203]
+    figures(given=given, crashes=3)
 
 
-def test_clocks_that_jump_ahead_end_leases_early() -> None:
+def test_clocks_that_jump_ahead_end_leases_early(figures) -> None:
     """The time of disuse is measured by the server's wall clock: the least that is promised holds only while that clock does."""
     with Simulation(7) as simulation:
         lab = Lab(simulation, lease_expire_ms="60000")
@@ -199,10 +207,11 @@ def test_clocks_that_jump_ahead_end_leases_early() -> None:
         simulation.world_of(name).clock.jump(61_000_000_000)
         told = simulation.run_until(produced(lab, message(9, 5, 1)))
         assert told is not None and told.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
+    figures(lease_ms=60_000, jump_ms=61_000, told_after_the_jump=int(told.error_code))
 
 
 @pytest.mark.parametrize(("ends_with", "copies"), [("disuse", 1), ("connection", 2)])
-def test_an_id_that_ends_with_its_connection_doubles_what_had_no_answer(ends_with: str, copies: int) -> None:
+def test_an_id_that_ends_with_its_connection_doubles_what_had_no_answer(ends_with: str, copies: int, figures) -> None:
     """The draft rejects that: to outlive a broken connection is what ids are for."""
     with Simulation(8) as simulation:
         lab = Lab(simulation, lease_ends_with=ends_with)
@@ -220,6 +229,7 @@ def test_an_id_that_ends_with_its_connection_doubles_what_had_no_answer(ends_wit
         simulation.run_for(1)
         assert Counter(lab.keys()) == Counter(map(str, range(11))) + Counter({"10": copies - 1})
         assert len(client.leases) == copies
+    figures(messages=11, **{f"copies_{ends_with}": copies})
 
 
 def test_a_lease_of_a_generation_that_is_over_is_of_no_use() -> None:

@@ -129,7 +129,7 @@ def test_a_controller_without_the_setting_is_waited_for(release: str, why: str) 
     played(play, controllers=3, release=release)
 
 
-def test_a_broker_of_another_level_is_refused_and_serves_on() -> None:
+def test_a_broker_of_another_level_is_refused_and_serves_on(figures) -> None:
     """inter.broker.protocol.version must be the metadata.version of the quorum: UNSUPPORTED_VERSION, for as long as the broker asks."""
 
     async def play(story: Story) -> None:
@@ -137,6 +137,7 @@ def test_a_broker_of_another_level_is_refused_and_serves_on() -> None:
         await asyncio.sleep(20)
         refused = [event for _, event in story.noted if isinstance(event, BrokerRegistrationRefused)]
         assert {(each.broker_id, each.error_code) for each in refused} == {(1, ErrorCode.UNSUPPORTED_VERSION)}
+        figures(refusals=len(refused), refusal=int(refused[0].error_code), records=30)
         assert 2 <= len(refused) <= 12, "it asks again after a while that doubles"
         assert waits(story)[-1] == "no brokers are known to KRaft"
         await story.produce("meanwhile", 15)

@@ -48,7 +48,7 @@ def test_a_numbered_request_keeps_its_number_on_the_wire_and_any_controller_can_
     assert number_of(read) is None
 
 
-def test_a_broker_that_asks_too_often_is_told_for_how_long_to_be_silent_and_others_are_served():
+def test_a_broker_that_asks_too_often_is_told_for_how_long_to_be_silent_and_others_are_served(figures):
     clock = Hand()
     limits = BlockLimits(NodeConfig.parse({**PROPERTIES, "kraftsim.producer.id.blocks.per.second": "10"}), clock)
     pauses = [limits.pause_ms(1) for _ in range(12)]
@@ -58,6 +58,7 @@ def test_a_broker_that_asks_too_often_is_told_for_how_long_to_be_silent_and_othe
     assert [limits.pause_ms(1), limits.pause_ms(1)] == [0, 100]
     unlimited = BlockLimits(NodeConfig.parse(PROPERTIES), clock)
     assert not any(unlimited.pause_ms(1) for _ in range(1000))
+    figures(limit=10, pause_of_the_twelfth_ms=pauses[11])
 
 
 @pytest.mark.parametrize(

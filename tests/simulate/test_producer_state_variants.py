@@ -72,9 +72,12 @@ def test_memory_is_saved_where_producers_write_often():
     assert 1.3 < often[0] / often[1] < 1.8
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 40])
 def test_two_brokers_of_different_kinds_have_the_same_records(seed, tmp_path):
-    """The range is asked in these runs, and answers 46; whoever remembers five batches never does."""
+    """The range is asked in these runs, and answers 46; a broker with five batches never does.
+
+    With seed 40 the first batches of a producer overtake each other, and the range loses them: KIP-758 as written, and told from any other loss.
+    """
     result = play_scenario("producer_state_variants", seed=seed, out=tmp_path)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
     lines = [line for file in sorted((tmp_path / "events").iterdir()) for line in file.read_text().splitlines() if ProduceRefused.__name__ in line]

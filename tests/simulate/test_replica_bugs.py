@@ -11,6 +11,7 @@ FINDINGS = [
     ("librdkafka-forgotten-sequence", "topic_vanishes_from_metadata", 3, "acknowledged-records-in-final-log"),
     ("KAFKA-6683", "producers_are_remembered", 1, "producer-snapshot-of-appended-only"),
     ("KAFKA-6683", "old_leader_cuts_and_leads_again", 2, "acknowledged-records-in-final-log"),
+    ("KAFKA-7128", "leaders_fail_under_idempotent_load", 1, "replicas-join-beyond-epoch-start"),
     ("KAFKA-7692", "producers_are_remembered", 2, "records-in-final-log-once"),
 ]
 

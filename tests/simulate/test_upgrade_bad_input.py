@@ -79,12 +79,12 @@ async def is_itself_again(story: Story, name: str, told: Mapping[str, str]) -> N
 )
 def test_a_node_of_kraft_refuses_a_version_of_before_it_as_long_as_its_release_looks_at_it(line: str, version: str, why: str | None) -> None:
     """Asked of Apache Kafka 3.9.1 and 4.0.2: the one does not start, the other does not know the setting any more."""
-    config = NodeConfig.parse({**KRAFT, RELEASE: line, VERSION: version})
+    properties = {**KRAFT, RELEASE: line, VERSION: version}
     if why is None:
-        parts_of(config)
+        parts_of(NodeConfig.parse(properties))
         return
     with pytest.raises(ConfigError) as refused:
-        parts_of(config)
+        parts_of(NodeConfig.parse(properties))
     assert why in str(refused.value)
 
 

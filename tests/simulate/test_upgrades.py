@@ -19,12 +19,13 @@ def test_whoever_goes_back_is_refused() -> None:
     assert result.trouble is None and not result.violations
 
 
-def test_a_single_bounce_copies_twice_what_two_bounces_copy_once() -> None:
+def test_a_single_bounce_copies_twice_what_two_bounces_copy_once(figures) -> None:
     """A member of before KIP-447 that stands still is fenced by nobody if ids change in the same bounce (KIP-447, its upgrade path)."""
     harm = play("kip_447_upgrade", seed=2, work={"bounces": 1})
     assert harm.violations and all(each.startswith("every-input-copied-once") for each in harm.violations)
     none = play("kip_447_upgrade", seed=2)
     assert none.trouble is None and not none.violations
+    figures(twice_by_one_bounce=len(harm.violations), twice_by_two=len(none.violations))
 
 
 def test_a_producer_is_told_of_ids_that_do_not_come_as_each_release_tells_it(tmp_path: Path) -> None:

@@ -174,7 +174,9 @@ def test_what_znodes_configure_holds_and_a_corrupted_one_is_told_and_changes_not
 @pytest.mark.parametrize(
     ("version", "by_znode", "features", "ids_in_zookeeper"), [("2.7-IV1", True, 5, True), ("2.6", True, 4, True), ("3.9", False, 5, False)]
 )
-def test_the_protocol_between_brokers_decides_how_they_do_things(version: str, by_znode: bool, features: int, ids_in_zookeeper: bool) -> None:
+def test_the_protocol_between_brokers_decides_how_they_do_things(
+    version: str, by_znode: bool, features: int, ids_in_zookeeper: bool, figures
+) -> None:
     """By inter.broker.protocol.version: replicas in sync by znode below 2.7-IV2, features in the znode since 2.7-IV0, blocks by RPC since 3.0-IV0."""
 
     async def play(story: Story) -> None:
@@ -196,6 +198,7 @@ def test_the_protocol_between_brokers_decides_how_they_do_things(version: str, b
         assert story.mode("broker-1").protocol.allocates_producer_ids != ids_in_zookeeper
 
     Story(settings={"inter.broker.protocol.version": version}).play(play)
+    figures(**{f"asks_zookeeper_{version}".replace(".", "_").replace("-", "_"): ids_in_zookeeper})
 
 
 def test_a_topic_that_is_deleted_leaves_no_files() -> None:

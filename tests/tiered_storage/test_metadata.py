@@ -4,11 +4,11 @@ import base64
 
 import pytest
 
-from kraftsim.core.metadata.config_tables import KAFKA_3_9
+from kraftsim.core.metadata.config_releases import KAFKA_3_9
 from kraftsim.core.partitions.retention import RetentionRules
 from kraftsim.core.tiered_storage.copying import epochs_within, highest_copied_offset
 from kraftsim.core.tiered_storage.metadata_records import metadata_partition, parse_metadata, segment_record, update_record
-from kraftsim.core.tiered_storage.remote_retention import expired_remotely
+from kraftsim.core.tiered_storage.remote_retention import FORGOTTEN_EPOCHS, expired_remotely
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue, is_within
 from protocol.disk.leader_epoch_checkpoint import EpochStart
@@ -174,6 +174,35 @@ def test_what_a_dead_leader_left_goes_with_its_offsets() -> None:
         local_only_bytes=0,
     )
     assert sorted(chr(each.segment.segment_id[0]) for each in expiry.going) == ["a", "x"]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "gone"),
+    [
+        ({0: 0, 2: 5, 3: 30}, ""),
+        ({2: 5, 3: 30}, "a"),
+        ({3: 30}, "ab"),
+        ({3: 0}, "ab"),
+        ({4: 40}, "abc"),
+    ],
+)
+def test_segments_of_epochs_that_the_log_has_forgotten_go(epochs: dict[int, int], gone: str) -> None:
+    """An unclean leader's log may begin in a later epoch: what was copied before belongs to no log any more, and nothing else would delete it.
+
+    Source: KIP-405, RLMExpirationTask.deleteLogSegmentsDueToLeaderEpochCacheTruncation.
+    """
+    known = catalogue(segment("a", 0, 9, {0: 0}), segment("b", 10, 19, {0: 10, 2: 15}), segment("c", 20, 39, {2: 20, 3: 30}))
+    expiry = expired_remotely(
+        known.segments,
+        RetentionRules(retention_ms=-1),
+        epochs=[EpochStart(*each) for each in epochs.items()],
+        now_ms=0,
+        log_start_offset=0,
+        log_end_offset=50,
+        local_only_bytes=0,
+    )
+    assert sorted(chr(each.segment.segment_id[0]) for each in expiry.going) == sorted(gone)
+    assert {each.reason for each in expiry.going} <= {FORGOTTEN_EPOCHS}
 
 
 BROKER = {"remote.log.storage.system.enable": "true"}

@@ -68,7 +68,7 @@ def test_deleted_records_and_deleted_topics_leave_nothing_in_the_store() -> None
         assert lab.store.contents == {}
 
 
-def test_a_follower_begins_behind_what_is_remote_only() -> None:
+def test_a_follower_begins_behind_what_is_remote_only(figures) -> None:
     """It takes the leader epochs and the producers from the store, and can lead afterwards."""
     with TieredLab() as lab:
         lab.create_topic()
@@ -89,6 +89,7 @@ def test_a_follower_begins_behind_what_is_remote_only() -> None:
         assert lab.produce(2, producer_id=0, sequence=2) == (ErrorCode.NONE, 6), "its copy of producer 0's last batch is known"
         assert offsets(lab.read_all(2)) == list(range(9))
         assert lab.list_offset(2, LATEST_TIMESTAMP).offset == 9
+    figures(producers_on_both=len(known))
 
 
 def test_readers_of_committed_data_are_told_what_was_aborted_remotely() -> None:

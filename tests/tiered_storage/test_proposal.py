@@ -60,7 +60,7 @@ def copied_files(lab: TieredLab, ending: str) -> list[str]:
     return sorted(key for key in lab.store.contents if key.endswith(ending))
 
 
-def test_a_leader_and_a_follower_step_by_step():
+def test_a_leader_and_a_follower_step_by_step(figures):
     """TS-20 to TS-25: whom the leader knows, what its four snapshots name, whom the follower knows, and where the repeated record goes."""
     with lab_with("empty-at-archive") as lab:
         come_to_the_boundary(lab)
@@ -70,43 +70,66 @@ def test_a_leader_and_a_follower_step_by_step():
         assert sorted(len(lab.store.contents[key]) for key in copied_files(lab, ".snapshot"))[:2] == [10, 10]
         assert lab.hosted(1).replica.local_start_offset == 4
         follow(lab)
-        assert (known(lab, 2), lab.hosted(2).replica.local_start_offset) == ((2, 3), 4)
+        follower_knew, begins_at = known(lab, 2), lab.hosted(2).replica.local_start_offset
+        assert (follower_knew, begins_at) == ((2, 3), 4)
         lab.simulation.kill("broker-1")
         lab.wait(5)
-        assert repeats(lab) == (ErrorCode.NONE, 9)
+        error, offset = repeats(lab)
+        assert (error, offset) == (ErrorCode.NONE, 9)
         values = [batch.producer_id for batch in lab.read_all(2)]
         assert values.count(0) == 3, "two records of producer 0, and one of them again"
+        figures(
+            leader_knows=len(PRODUCERS),
+            segments_copied=len(copied),
+            producers_in_snapshots=[event.producer_count for event in copied],
+            empty_bytes=sorted(len(lab.store.contents[key]) for key in copied_files(lab, ".snapshot"))[0],
+            follower_knows=list(follower_knew),
+            follower_begins_at=begins_at,
+            repeated_at=offset,
+            copies=values.count(0) - 1,
+        )
 
 
 @pytest.mark.parametrize(("remedy", "announced"), [("shipped", True), ("shipped-before-3.7.1", False)])
-def test_nothing_is_copied_and_nothing_goes(remedy: str, announced: bool):
+def test_nothing_is_copied_and_nothing_goes(remedy: str, announced: bool, figures):
     """TS-02: since 3.7.1 each attempt leaves an announced segment behind as well (KAFKA-16209); what is not copied stays here, whatever its age."""
     with lab_with(remedy) as lab:
         come_to_the_boundary(lab)
         lab.alter(1, retention_ms="2000")
         lab.wait(8)
+        name = remedy.replace("-", "_").replace(".", "_")
         failed = [event for event in lab.of(RemoteCopyFailed) if isinstance(event, RemoteCopyFailed)]
         started = [event for event in lab.of(RemoteCopyStarted) if isinstance(event, RemoteCopyStarted)]
         assert {event.first_offset for event in failed} == {0} and len(failed) > 20, "every half second, and always the oldest"
         assert lab.store.contents == {} and len({event.segment_id for event in started}) == (len(failed) if announced else 0)
         assert lab.hosted(1).log.base_offsets == [0, 2, 4, 6, 8]
+        figures(
+            **{f"failures_{name}": len(failed), f"segment_ids_{name}": len({event.segment_id for event in started})},
+            in_the_store=len(lab.store.contents),
+            segments_kept=len(lab.hosted(1).log.base_offsets),
+        )
 
 
-def test_the_first_upload_may_never_come_where_uploads_are_held():
+def test_the_first_upload_may_never_come_where_uploads_are_held(figures):
     """TS-29: as shipped nothing expires that is not copied, so nobody waits long enough; DeleteRecords ends it."""
     with lab_with("hold-uploads") as lab:
         come_to_the_boundary(lab)
         lab.alter(1, retention_ms="2000")
         lab.wait(8)
-        assert lab.store.contents == {} and lab.of(RemoteCopyFailed) == [], "without a word"
+        copied_before = len(lab.store.contents)
+        assert copied_before == 0 and lab.of(RemoteCopyFailed) == [], "without a word"
         wanted = DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=4)])
         lab.alter(1, retention_ms="-1")
         lab.ask(1, DeleteRecordsRequest(topics=[wanted], timeout_ms=5000))
         lab.wait(3)
         assert len(copied_files(lab, ".log")) == 2
+        figures(
+            copied_in_the_wait=copied_before,
+            copied_after_deletion=len(copied_files(lab, ".log")),
+        )
 
 
-def test_whoever_is_asked_looks_at_its_own_disk_only():
+def test_whoever_is_asked_looks_at_its_own_disk_only(figures):
     """TS-30: the leader has segments without snapshots, the broker that is asked has all of them."""
     with lab_with("refuse-topics") as lab:
         lab.create_topic(replicas=(1, 2), configs=UNTIERED)
@@ -114,15 +137,18 @@ def test_whoever_is_asked_looks_at_its_own_disk_only():
             lab.produce(1, producer_id=index % 3)
         lab.restart_without_snapshots(1, before=5)
         lab.wait(3)
-        assert lab.alter(1, remote_storage_enable="true") is ErrorCode.INVALID_CONFIG
-        assert lab.alter(2, remote_storage_enable="true") is ErrorCode.NONE
+        told_by_leader, told_by_other = (lab.alter(broker_id, remote_storage_enable="true") for broker_id in (1, 2))
+        assert (told_by_leader, told_by_other) == (ErrorCode.INVALID_CONFIG, ErrorCode.NONE)
         if not lab.hosted(1).replica.is_leader:
             lab.simulation.kill("broker-2")
         lab.wait(8)
         assert lab.hosted(1).replica.is_leader and lab.of(RemoteCopyFailed, "broker-1")
+    figures(
+        told_by_the_leader=int(told_by_leader), told_by_the_other=int(told_by_other), failures_afterwards=bool(lab.of(RemoteCopyFailed, "broker-1"))
+    )
 
 
-def test_only_what_is_young_is_read_where_the_rest_has_expired():
+def test_only_what_is_young_is_read_where_the_rest_has_expired(figures):
     """TS-14 and TS-31: of two segments one, and the same producers are known that a replay of everything leaves after expiry."""
     read = {}
     for remedy in ("replay-younger", "no-snapshots"):
@@ -133,18 +159,20 @@ def test_only_what_is_young_is_read_where_the_rest_has_expired():
             read[remedy] = event.replayed_bytes
             assert known(lab, 2) == (1, 2, 3)
     assert read["no-snapshots"] == 2 * read["replay-younger"] > 0
+    figures(bytes_young=read["replay-younger"], bytes_all=read["no-snapshots"], known=[1, 2, 3])
 
 
-def test_times_that_are_out_of_order_end_a_replay_too_early():
+def test_times_that_are_out_of_order_end_a_replay_too_early(figures):
     """TS-13: it stops at the first segment that is too old, though a younger one lies behind it: a producer that has not expired is forgotten."""
     with lab_with("replay-younger") as lab:
         come_to_the_boundary(lab, ages_ms=(0, 25 * HOUR_MS, 0, 0))
         assert known(lab, 1) == (0, 2, 3)
         follow(lab)
         assert known(lab, 2) == (2, 3)
+        figures(leader_knew=list(known(lab, 1)), follower_knew=list(known(lab, 2)))
 
 
-def test_a_proposal_changes_one_place():
+def test_a_proposal_changes_one_place(figures):
     """TS-16: what is done where a snapshot is missing when a segment is copied; the follower's half is what is shipped."""
     names = [name for name in vars(SnapshotRemedy) if not name.startswith("__")]
     assert [name for name in names if getattr(EmptyAtArchive, name) != getattr(SnapshotRemedy, name)] == [
@@ -152,10 +180,14 @@ def test_a_proposal_changes_one_place():
         "at_archive",
         "promises_equal_state",
     ]
+    figures(
+        decisions=len([name for name in names if name not in ("name", "promises_equal_state")]),
+        changed=[name for name in names if getattr(EmptyAtArchive, name) != getattr(SnapshotRemedy, name) and name.startswith("at_")],
+    )
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_whoever_wrote_before_the_boundary_only_has_expired(transactional: bool):
+def test_whoever_wrote_before_the_boundary_only_has_expired(transactional: bool, figures):
     """TS-17: idle producers and ended transactions; the epoch that fenced a zombie is forgotten with them."""
     with lab_with("empty-at-archive") as lab:
         lab.create_topic(configs=UNTIERED)
@@ -171,9 +203,10 @@ def test_whoever_wrote_before_the_boundary_only_has_expired(transactional: bool)
         assert known(lab, 1) == (0, 1, 7)
         follow(lab)
         assert (known(lab, 2), len(rebuilt(lab))) == ((0, 1), 1)
+        figures(leader_knew=list(known(lab, 1)), follower_knew=list(known(lab, 2)))
 
 
-def test_an_open_transaction_is_never_behind_a_boundary():
+def test_an_open_transaction_is_never_behind_a_boundary(figures):
     """TS-17: what is not decided is not copied, so that nothing of it is forgotten."""
     with lab_with("empty-at-archive") as lab:
         lab.create_topic(configs=UNTIERED)
@@ -184,6 +217,7 @@ def test_an_open_transaction_is_never_behind_a_boundary():
         lab.alter(1, remote_storage_enable="true")
         lab.wait(6)
         assert lab.of(RemoteCopyFinished) == []
+        figures(copied_with_an_open_transaction=len(lab.of(RemoteCopyFinished)))
         follow(lab)
         assert (known(lab, 2), rebuilt(lab)) == ((0, 1, 7), [])
 
@@ -203,7 +237,7 @@ class Later:
 
 
 @pytest.mark.parametrize("later", [Later(0, (2, 3)), Later(1, (0, 1, 2, 3)), Later(3, (0, 1, 2, 3))], ids=lambda later: f"{later.rolls} rolls")
-def test_the_danger_is_over_with_the_first_local_segment_that_goes_with_a_true_snapshot(later: Later):
+def test_the_danger_is_over_with_the_first_local_segment_that_goes_with_a_true_snapshot(later: Later, figures):
     """TS-19: one roll after the boundary the newest segment that went has a snapshot that names everybody."""
     with lab_with("empty-at-archive") as lab:
         come_to_the_boundary(lab)
@@ -212,10 +246,11 @@ def test_the_danger_is_over_with_the_first_local_segment_that_goes_with_a_true_s
         lab.wait(6)
         follow(lab)
         assert known(lab, 2) == later.known
+        figures(**{f"known_after_{later.rolls}_rolls": len(known(lab, 2))})
 
 
 @pytest.mark.parametrize(("remedy", "begins"), [("empty-on-read", True), ("empty-at-archive", False), ("shipped", False)])
-def test_a_snapshot_that_vanished_is_noticed_unless_it_is_made_up_on_read(remedy: str, begins: bool):
+def test_a_snapshot_that_vanished_is_noticed_unless_it_is_made_up_on_read(remedy: str, begins: bool, figures):
     """TS-32: nobody can say any more whether an upgrade, a plugin or somebody's hand was the cause."""
     with lab_with(remedy) as lab:
         lab.create_topic()
@@ -227,19 +262,25 @@ def test_a_snapshot_that_vanished_is_noticed_unless_it_is_made_up_on_read(remedy
         follow(lab)
         assert bool(rebuilt(lab)) is begins
         assert known(lab, 2) == ((2,) if begins else ())
+        figures(
+            producers=3,
+            **{f"begins_{remedy}".replace("-", "_"): bool(rebuilt(lab)), f"known_{remedy}".replace("-", "_"): len(known(lab, 2))},
+        )
 
 
-def test_a_leader_that_moves_in_good_order_is_enough_for_a_duplicate():
+def test_a_leader_that_moves_in_good_order_is_enough_for_a_duplicate(figures):
     """TS-18: it need not be lost."""
     with lab_with("empty-at-archive") as lab:
         come_to_the_boundary(lab)
         follow(lab)
         lab.set_replicas(2)
         lab.wait(5)
-        assert lab.hosted(2).replica.is_leader and repeats(lab) == (ErrorCode.NONE, 9)
+        error, repeats_at = repeats(lab)
+        assert lab.hosted(2).replica.is_leader and (error, repeats_at) == (ErrorCode.NONE, 9)
+        figures(repeated_at_after_a_move=repeats_at)
 
 
-def test_the_right_snapshot_costs_a_reading_of_all_that_lies_before_it(monkeypatch: pytest.MonkeyPatch):
+def test_the_right_snapshot_costs_a_reading_of_all_that_lies_before_it(monkeypatch: pytest.MonkeyPatch, figures):
     """TS-28: for each segment without one the log is read from its beginning, so that k of them cost k(k+1)/2; the leader's own depth is lost."""
     read: list[tuple[int, int | None]] = []
     replay = PartitionLog.replay
@@ -254,3 +295,7 @@ def test_the_right_snapshot_costs_a_reading_of_all_that_lies_before_it(monkeypat
         assert [each for each in read if each in ((0, 2), (0, 4))] == [(0, 2), (0, 4)]
         copied = [event for event in lab.of(RemoteCopyFinished) if isinstance(event, RemoteCopyFinished)]
         assert [event.producer_count for event in copied] == [1, 2, 3, 4]
+        figures(
+            read_from_the_beginning=[list(each) for each in read if each in ((0, 2), (0, 4))],
+            right_producers=[event.producer_count for event in copied],
+        )

@@ -45,7 +45,7 @@ def test_every_remedy_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("remedy", RESULTS)
-def test_a_remedy_decides_what_becomes_of_a_repeated_record(remedy: str) -> None:
+def test_a_remedy_decides_what_becomes_of_a_repeated_record(remedy: str, figures) -> None:
     """Segments 1 and 2 have no snapshot behind them; a follower begins behind 2, leads, and producer 0 repeats its last record."""
     expected = RESULTS[remedy]
     with TieredLab(settings={"kraftsim.tiering.remedy": remedy}) as lab:
@@ -73,9 +73,16 @@ def test_a_remedy_decides_what_becomes_of_a_repeated_record(remedy: str) -> None
         lab.simulation.kill("broker-1")
         lab.wait(5)
         assert lab.produce(2, producer_id=0, sequence=1) == (ErrorCode.NONE, expected.repeated_at)
+    figures(
+        **{
+            f"{remedy}_copies".replace("-", "_").replace(".", "_"): bool(expected.copied),
+            f"{remedy}_empties".replace("-", "_").replace(".", "_"): expected.empties,
+            f"{remedy}_doubles".replace("-", "_").replace(".", "_"): expected.repeated_at != 1,
+        }
+    )
 
 
-def test_the_rule_of_old_says_that_the_producer_is_not_known() -> None:
+def test_the_rule_of_old_says_that_the_producer_is_not_known(figures) -> None:
     """1.0 to 2.4: UNKNOWN_PRODUCER_ID; the producer takes another id, and its record is there twice."""
     with TieredLab(settings={"kraftsim.tiering.remedy": "empty-at-archive", "kraftsim.unknown.producer": "unknown-producer-id"}) as lab:
         lab.create_topic(configs={"remote.storage.enable": "false", "local.retention.bytes": "2000"})
@@ -91,6 +98,7 @@ def test_the_rule_of_old_says_that_the_producer_is_not_known() -> None:
         lab.wait(5)
         assert lab.produce(2, producer_id=0, sequence=1)[0] is ErrorCode.UNKNOWN_PRODUCER_ID
         assert lab.produce(2, producer_id=3, sequence=3)[0] is ErrorCode.NONE
+    figures(answer_until_2_4=int(ErrorCode.UNKNOWN_PRODUCER_ID))
 
 
 SEED = Setting(ingest_bytes_per_second=5 << 20, segment_bytes=1 << 30, expiration_ms=86_400_000, failover_ms=0)

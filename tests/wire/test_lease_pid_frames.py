@@ -1,7 +1,9 @@
 """The bytes of lease_pid: the fields of the draft in its order, and frames that are none of ours.   Source: the lease_pid draft."""
 
 import pytest
+from crc32c import crc32c
 
+from bench.bench_leases import message_bytes
 from protocol.lease_pid.frames import (
     REQUESTS,
     LeaseApi,
@@ -14,7 +16,7 @@ from protocol.lease_pid.frames import (
 )
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, GrantedLease, LeasePidRequest, LeasePidResponse, WantedLease
 from protocol.lease_pid.reading import FoundMessage
-from protocol.lease_pid.stored import StoredMessage, StoredPartition, StoredSnapshot, build_stored, parse_snapshot, split_stored
+from protocol.lease_pid.stored import SIZE_AND_CHECKSUM, StoredMessage, StoredPartition, StoredSnapshot, build_stored, parse_snapshot, split_stored
 from protocol.lease_pid.writing import LeasedMessage
 from protocol.malformed import MalformedMessage
 
@@ -60,6 +62,32 @@ def test_a_frame_that_is_cut_or_too_long_is_refused(api):
     for size in range(len(whole)):
         with pytest.raises(MalformedMessage):
             parse_request(whole[:size])
+
+
+def test_a_message_in_the_log_names_its_producer_in_three_ints(figures):
+    """LP-03: 12 bytes in each message, between the leadership that wrote it and its time; the next message follows at once."""
+    content = LeasedMessage(producer_id=0xA1A2A3A4, generation=0x11121314, sequence_number=0x21222324, timestamp_ms=0x31, key=b"k", value=b"vw")
+    stored = build_stored(StoredMessage(arrived_ms=0x41, found=FoundMessage(offset=0x51, leader_epoch=0x61, content=content)))
+    fields = {
+        "arrived_ms": "0000000000000041",
+        "offset": "0000000000000051",
+        "leader_epoch": "00000061",
+        "pid": "a1a2a3a4",
+        "generation": "11121314",
+        "sequence_number": "21222324",
+        "timestamp_ms": "0000000000000031",
+        "key": "00000001" + b"k".hex(),
+        "value": "00000002" + b"vw".hex(),
+    }
+    assert stored[SIZE_AND_CHECKSUM.size :].hex() == "".join(fields.values())
+    assert int.from_bytes(stored[:4]) == len(stored) - SIZE_AND_CHECKSUM.size
+    assert int.from_bytes(stored[4:8]) == crc32c(stored[8:])
+    sizes = {name: len(text) // 2 for name, text in fields.items()}
+    assert sizes["pid"] + sizes["generation"] + sizes["sequence_number"] == 12
+    assert {**sizes, "key": 4, "value": 4, "size and checksum": 8} == message_bytes()
+    assert [end for _, end in split_stored(stored + stored)] == [len(stored), 2 * len(stored)]
+    ints = [name for name in fields if name in ("pid", "generation", "sequence_number")]
+    figures(producer_fields=", ".join(ints), producer_bytes=sum(sizes[name] for name in ints), fixed_bytes=len(stored) - len(b"kvw"))
 
 
 def test_a_log_ends_where_it_is_torn_or_damaged():

@@ -130,3 +130,22 @@ async def test_a_directory_gets_another_name_with_all_that_is_in_it(open_world):
     disk.move_directory("t-0.x-future", "t-0")
     await disk.flush_directory("")
     assert disk.read("t-0/a") == b"abc" and disk.list("t-0.x-future") == [] and disk.list("t-0") == ["a"]
+
+
+async def test_each_wait_for_the_disk_is_reported_with_its_length(open_world):
+    world = open_world()
+    reported: list[tuple[str, str, float]] = []
+    world.watch({}, lambda *flush: reported.append(flush))
+    file = world.disk.open("a/log")
+    file.append([b"x"])
+    await file.flush()
+    await world.disk.replace("a/state", b"1")
+    await world.disk.rename("a/state", "a/other")
+    await world.disk.flush_directory("a")
+    assert [(path, operation) for path, operation, _ in reported] == [
+        ("a/log", "flush"),
+        ("a/state", "replace"),
+        ("a/state", "rename"),
+        ("a", "flush of the directory"),
+    ]
+    assert all(0 <= seconds < 60 for *_, seconds in reported)

@@ -1,0 +1,137 @@
+"""Histories of replicas that join the replicas in sync, clean and violating: rows for the table in `cases.py`."""
+
+from collections.abc import Callable
+from random import Random
+
+from msgspec.structs import replace
+
+from kraftsim.events.event import Event
+from kraftsim.events.partitions import IsrChangeAsked
+from tests.analysis.happenings import appended
+from tests.analysis.history import History
+from tests.analysis.replica_cases import OK, ONE, THREE, TWO, VACUOUS, VIOLATED, Row, agreed, copied, follows, leads, on, truncated
+
+JOINS = "replicas-join-beyond-epoch-start"
+
+
+def asks(isr: str, *, epoch: int = 0) -> Event:
+    return IsrChangeAsked(topic="t", partition=0, leader_epoch=epoch, partition_epoch=0, isr=isr)
+
+
+JOINING_ROWS: list[Row] = [
+    ("it has what the leader began with", JOINS, [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))], OK, 1),
+    (
+        "it lacks something of that",
+        JOINS,
+        [*on(TWO, copied(0, 3)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))],
+        VIOLATED,
+        1,
+        ("broker-1.1.2/broker-2",),
+        (("broker-1.1.2",),),
+    ),
+    (
+        "two that join, one of which truncated its log",
+        JOINS,
+        [
+            *on(TWO, copied(0, 4), truncated(4)),
+            *on(THREE, follows(1, 1, 5)),
+            *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2,3", epoch=1)),
+        ],
+        VIOLATED,
+        2,
+        ("broker-1.1.2/broker-2",),
+        (("broker-1.1.2",),),
+    ),
+    (
+        "what was appended in this epoch need not be there",
+        JOINS,
+        [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), appended(5, 9), asks("1,2", epoch=1))],
+        OK,
+        1,
+    ),
+    (
+        "the replica was in sync before, or leaves",
+        JOINS,
+        [*on(TWO, follows(1, 1)), *on(ONE, leads(1, 5), agreed("1,2,3", epoch=1), asks("1,2", epoch=1))],
+        VACUOUS,
+        0,
+    ),
+    (
+        "it left in this epoch, and joins again too early",
+        JOINS,
+        [*on(TWO, follows(1, 1)), *on(ONE, leads(1, 5), agreed("1,2", epoch=1), agreed("1", epoch=1), asks("1,2", epoch=1))],
+        VIOLATED,
+        1,
+        ("broker-1.1.3/broker-2",),
+        (("broker-1.1.3",),),
+    ),
+    (
+        "it follows a later leader already, which the one that asks has not heard of",
+        JOINS,
+        [*on(ONE, leads(1, 5), agreed("1", epoch=1)), *on(TWO, follows(3, 2, 5), truncated(3, epoch=2)), *on(ONE, asks("1,2", epoch=1))],
+        VACUOUS,
+        0,
+    ),
+    (
+        "it led a later epoch",
+        JOINS,
+        [*on(ONE, leads(1, 5), agreed("1", epoch=1)), *on(TWO, leads(2, 3)), *on(ONE, asks("1,2", epoch=1))],
+        VACUOUS,
+        0,
+    ),
+    (
+        "another epoch of the same leader began further on",
+        JOINS,
+        [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), leads(2, 9), agreed("1", epoch=2), asks("1,2", epoch=2))],
+        VIOLATED,
+        1,
+        ("broker-1.1.4/broker-2",),
+        (("broker-1.1.4",),),
+    ),
+    (
+        "it had lost with its power what it had, and reported less",
+        JOINS,
+        [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1)), (TWO, 2, follows(1, 1, 2)), *on(ONE, asks("1,2", epoch=1))],
+        OK,
+        1,
+    ),
+    ("nothing is known of the epoch's beginning", JOINS, [*on(TWO, follows(1, 1)), *on(ONE, agreed("1", epoch=1), asks("1,2", epoch=1))], VACUOUS, 0),
+    (
+        "broker-11 is not broker-1",
+        JOINS,
+        [*on("broker-11", follows(2, 1)), *on(TWO, leads(1, 5), agreed("2", epoch=1), asks("2,1", epoch=1))],
+        VACUOUS,
+        0,
+    ),
+]
+
+
+def note_joins(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let a replica of three be out of sync and join again, under leaders that come and go, in a topic of its own."""
+
+    def note(node: str, event: Event) -> None:
+        history.note(node, replace(event, topic="j"))
+
+    nodes = (ONE, TWO, THREE)
+    end_offset = 0
+    for epoch in range(random.randrange(1, 6)):
+        leader = random.choice(nodes)
+        number = nodes.index(leader) + 1
+        note(leader, leads(epoch, end_offset))
+        note(leader, agreed(str(number), epoch=epoch))
+        for node in nodes:
+            if node == leader:
+                note(node, copied(end_offset, end_offset + 2, epoch=epoch))
+                continue
+            note(node, follows(number, epoch))
+            note(node, truncated(max(0, end_offset - (2 if slip() else 0)), epoch=epoch))
+        if slip():
+            note(random.choice(nodes), follows(2, epoch + 1))
+        for node in nodes:
+            if node != leader:
+                note(leader, asks(f"{number},{nodes.index(node) + 1}", epoch=epoch))
+                note(leader, agreed(f"{number},{nodes.index(node) + 1}" if slip() else str(number), epoch=epoch))
+        end_offset += 3
+        for node in nodes:
+            if node != leader:
+                note(node, copied(end_offset - 3, end_offset - 1, epoch=epoch))

@@ -1,0 +1,101 @@
+"""Histories of consumers that read up to the high watermark and beyond it: rows for the table in `cases.py`."""
+
+from collections.abc import Callable
+from random import Random
+
+from msgspec.structs import replace
+
+from kraftsim.events.clients import RecordRead
+from kraftsim.events.event import Event
+from tests.analysis.happenings import appended
+from tests.analysis.history import History
+from tests.analysis.replica_cases import OK, ONE, TWO, VACUOUS, VIOLATED, Row, follows, moved, on, uncleanly
+
+BELOW = "reads-below-high-watermark"
+
+
+def reads(offset: int, *, partition: int = 0, is_read_committed: bool = False) -> Event:
+    return RecordRead(client_id="x", topic="t", partition=partition, record_key="k", offset=offset, is_read_committed=is_read_committed)
+
+
+def placed(replicas: str) -> Event:
+    """The metadata say which replicas there are."""
+    return replace(uncleanly(1, state=0), replicas=replicas)  # type: ignore[type-var]
+
+
+READING_ROWS: list[Row] = [
+    ("below it", BELOW, [*on(TWO, follows(1, 0)), *on(ONE, appended(0, 9), moved(5)), *on("x", reads(4), reads(0))], OK, 2),
+    (
+        "at it",
+        BELOW,
+        [*on(TWO, follows(1, 0)), *on(ONE, appended(0, 9), moved(5)), *on("x", reads(5))],
+        VIOLATED,
+        1,
+        ("x.1.0",),
+        (("x.1.0",),),
+    ),
+    (
+        "before there is one, and after",
+        BELOW,
+        [*on(TWO, follows(1, 0)), *on("x", reads(0)), *on(ONE, moved(1)), *on("x", reads(0))],
+        VIOLATED,
+        2,
+        ("x.1.0",),
+        (("x.1.0",),),
+    ),
+    (
+        "a read_committed consumer is no exception",
+        BELOW,
+        [*on(TWO, follows(1, 0)), *on(ONE, moved(5)), *on("x", reads(7, is_read_committed=True))],
+        VIOLATED,
+        1,
+        ("x.1.0",),
+    ),
+    (
+        "the high watermark of a follower counts, and so does an earlier one that was higher",
+        BELOW,
+        [*on(TWO, follows(1, 0), moved(9, is_leader=False)), *on(ONE, moved(5)), *on("x", reads(8))],
+        OK,
+        1,
+    ),
+    ("a partition that nobody follows", BELOW, [*on(ONE, appended(0, 9), follows(-1, 0)), *on("x", reads(9))], VACUOUS, 0),
+    (
+        "a partition that had one replica once",
+        BELOW,
+        [*on("c", placed("1")), *on("c", placed("1,2")), *on(TWO, follows(1, 0)), *on("x", reads(9))],
+        VACUOUS,
+        0,
+    ),
+    (
+        "a partition that always had two",
+        BELOW,
+        [*on("c", placed("1,2")), *on(TWO, follows(1, 0)), *on("x", reads(9))],
+        VIOLATED,
+        1,
+        ("x.1.0",),
+    ),
+    (
+        "that of another partition does not count",
+        BELOW,
+        [*on(TWO, follows(1, 0)), *on(ONE, replace(moved(9), partition=1)), *on("x", reads(3), reads(8, partition=1))],  # type: ignore[type-var]
+        VIOLATED,
+        1,
+        ("x.1.0",),
+    ),
+]
+
+
+def note_reads(history: History, random: Random, slip: Callable[[], bool]) -> None:
+    """Let a consumer read what is committed, and at times more, in a topic of its own."""
+
+    def note(node: str, event: Event) -> None:
+        history.note(node, replace(event, topic="read"))  # type: ignore[type-var]
+
+    if slip():
+        note("c", placed("1"))
+    note(TWO, follows(1, 0))
+    high_watermark = 0
+    for _ in range(random.randrange(1, 12)):
+        high_watermark += random.randrange(1, 4)
+        note(random.choice((ONE, TWO)), moved(max(0, high_watermark - (2 if slip() else 0)), is_leader=not slip()))
+        note("x", reads(random.randrange(high_watermark) + (3 if slip() else 0)))

@@ -1,0 +1,69 @@
+"""How the report colours events: each module of events has a family, each family a colour, and red is kept for faults and violations."""
+
+import colorsys
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from kraftsim.analysis import looks
+from kraftsim.analysis.looks import FAMILIES, family_of
+from kraftsim.events.catalogue import KINDS, MODULES
+
+STYLE = (Path(looks.__file__).parent / "page" / "style.css").read_text()
+SCHEMES = 3
+"""Light, dark as the system asks for, dark as the reader asks for."""
+RED_DEGREES = 25
+SATURATED = 0.25
+APART = 40.0
+"""The least distance of two families in RGB, of 441 at most."""
+
+
+def colours() -> list[dict[str, tuple[int, int, int]]]:
+    """The colours of the families, by scheme."""
+    found = {name: re.findall(rf"--{name}: #([0-9a-f]{{6}});", STYLE) for name in FAMILIES}
+    assert {name: len(values) for name, values in found.items()} == dict.fromkeys(FAMILIES, SCHEMES)
+    return [{name: tuple(bytes.fromhex(values[scheme])) for name, values in found.items()} for scheme in range(SCHEMES)]
+
+
+def is_red(colour: tuple[int, int, int]) -> bool:
+    hue, _, saturation = colorsys.rgb_to_hls(*(part / 255 for part in colour))
+    degrees = hue * 360
+    return saturation > SATURATED and min(degrees, 360 - degrees) < RED_DEGREES
+
+
+def test_every_module_of_events_has_a_family_of_its_own_choice():
+    named = {module.__name__.rpartition(".")[2] for module in MODULES}
+    assert set(looks._FAMILY_OF_MODULE) == named
+    assert {family_of(kind) for kind in KINDS} == set(FAMILIES), "no family is empty, and no kind has another one"
+
+
+def test_only_faults_and_violations_are_red():
+    for scheme in colours():
+        assert {name for name, colour in scheme.items() if is_red(colour)} == {"faults"}
+    faults = {kind for kind in KINDS if family_of(kind) == "faults"}
+    assert faults == {"FaultArmed", "FaultFired", "FaultBit", "FaultEnded", "InvariantViolated"}
+
+
+@pytest.mark.parametrize("scheme", range(SCHEMES))
+def test_families_can_be_told_apart(scheme):
+    chosen = colours()[scheme]
+    for (one, first), (other, second) in itertools.combinations(chosen.items(), 2):
+        assert sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5 >= APART, (one, other)
+
+
+def test_a_kind_of_another_kraftsim_is_drawn_as_the_run_is():
+    assert family_of("OfTheFuture") == "run"
+
+
+def test_the_page_draws_nothing_else_in_red():
+    """Refusals and the like are diamonds, and their words amber."""
+    drawn = {
+        line.strip()
+        for file in sorted((Path(looks.__file__).parent / "page").glob("*.js"))
+        for line in file.read_text().splitlines()
+        if re.search(r"colours\.(bad|fault|faults|ring)\b|colours\[\"fault", line)
+    }
+    allowed = re.compile(r"ring|fault|breach|colours\.bad;")
+    assert all(allowed.search(line) for line in drawn), drawn

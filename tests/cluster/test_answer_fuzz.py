@@ -1,0 +1,49 @@
+"""A short run of the answer fuzzer (docs/fuzzing.md): names of maximal length to every API, by broker and controller, with and without rights."""
+
+import asyncio
+from random import Random
+from struct import Struct
+
+from fuzz.answer_frames import FrameMaker
+from fuzz.answer_targets import GUARDED, clusters, prepared
+from fuzz.answers import Outcome, ask_each_once, campaign, why_wrong
+from kraftsim.cluster.embedded import EmbeddedCluster
+from protocol.messages.k22_init_producer_id import InitProducerIdResponse
+from protocol.requests import response_chunks
+
+FRAMES = 300
+VERSIONS = (0, 5)
+HEAD = Struct(">ihhi").unpack_from
+
+
+def test_no_answer_ends_a_node_and_every_answer_can_be_read() -> None:
+    """Half of the frames ask for answers of maximal length, half are valid requests with a few bytes changed; a healthy producer is served."""
+    spec = clusters()[GUARDED]
+    outcome = Outcome()
+
+    async def play() -> None:
+        target = await prepared(GUARDED, spec)
+        await ask_each_once(target, Random(1), outcome, newest_only=True)
+        enough = outcome.frames + FRAMES
+        await campaign([target], outcome, Random(2), lambda: outcome.frames < enough)
+
+    with EmbeddedCluster(spec) as cluster:
+        asyncio.run(play())
+        assert [name for name in spec.node_names if cluster.has_ended(name)] == []
+    assert not outcome.broken, outcome.broken[0]
+    assert outcome.verdicts["answered"] > FRAMES / 4, "hostile clients reach the handlers"
+    assert outcome.healthy_seconds, "the healthy producer was served"
+
+
+def test_frames_are_those_of_their_api_and_an_answer_to_another_request_is_noticed() -> None:
+    maker = FrameMaker(Random(3), {22: VERSIONS}, ["orders"], [bytes(16)])
+    frames = [*maker.each_once(), *(maker.next() for _ in range(100))]
+    assert {each.version for each in maker.each_once()} == set(range(VERSIONS[0], VERSIONS[1] + 1))
+    for each in frames:
+        size, key, version, correlation_id = HEAD(each.frame)
+        assert (size + 4, key, version, correlation_id) == (len(each.frame), 22, each.version, each.correlation_id)
+    assert max(len(each.frame) for each in frames) > 32_767, "names of maximal length are among them"
+    asked = frames[0]
+    right = b"".join(response_chunks(22, asked.version, asked.correlation_id, InitProducerIdResponse()))[4:]
+    assert why_wrong(asked, right) is None
+    assert why_wrong(asked, bytes(4) + right[4:]) is not None and why_wrong(asked, right[:9]) is not None

@@ -1,0 +1,81 @@
+"""What Apache Kafka 4.4.0 refuses while a broker runs, though the definition of the setting allows it: asked with validate_only."""
+
+import pytest
+
+from kraftsim.core.metadata.config_releases import KAFKA_3_9, config_tables
+from kraftsim.core.metadata.preprocess_configs import refuse_altered_broker
+from protocol.config_resources import ConfigResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.k44_incremental_alter_configs import SET, AlterableConfig, AlterConfigsResource
+
+PRESENT = {
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,X:PLAINTEXT",
+    "num.io.threads": "8",
+    "num.replica.fetchers": "1",
+    "num.network.threads": "3",
+    "log.cleaner.threads": "1",
+    "log.cleaner.dedupe.buffer.size": "134217728",
+    "group.share.max.assignment.interval.ms": "15000",
+}
+RECONFIGURED = "Invalid value org.apache.kafka.common.config.ConfigException: {} for configuration Invalid dynamic configuration"
+THREADS = "Dynamic thread count update validation failed for {}={}, value should {} the current value {}"
+
+
+def why(name: str, value: str) -> str | None:
+    operation = AlterableConfig(name=name, config_operation=SET, value=value)
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name="1", configs=[operation])
+    refusal = refuse_altered_broker(config_tables("4.4"), 1, resource, {}, PRESENT.get)
+    assert refusal is None or refusal.error is ErrorCode.INVALID_REQUEST
+    return None if refusal is None else refusal.why
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("max.connections", "0", RECONFIGURED.format("Invalid max.connections 0")),
+        ("listener.name.plaintext.max.connections", "0", RECONFIGURED.format("Invalid max.connections 0")),
+        ("max.connection.creation.rate", "0", RECONFIGURED.format("Invalid max.connection.creation.rate 0")),
+        ("max.connections", "1", None),
+        ("max.connections.per.ip", "0",
+         "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."),
+        ("max.connections.per.ip.overrides", "garbage",
+         "Error parsing configuration property 'max.connections.per.ip.overrides': begin 0, end -1, length 7"),
+        ("max.connections.per.ip.overrides", "X:PLAINTEXT", 'For input string: "PLAINTEXT"'),
+        ("max.connections.per.ip.overrides", "127.0.0.1:5", None),
+        ("log.retention.ms", "0", "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        ("log.roll.ms", "0", "requirement failed: log.roll.ms must be greater than or equal to 1"),
+        ("log.roll.jitter.ms", "-1", "requirement failed: log.roll.jitter.ms must be greater than or equal to 0"),
+        ("log.cleaner.threads", "0", "/ by zero"),
+        ("log.cleaner.dedupe.buffer.size", "12", "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."),
+        ("log.cleaner.threads", "2147483647", "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."),
+        ("num.replica.fetchers", "0", "Invalid value 0 for configuration num.replica.fetchers: Value must be at least 1"),
+        ("num.io.threads", "1", RECONFIGURED.format(THREADS.format("num.io.threads", 1, "be at least half", 8))),
+        ("num.network.threads", "12", RECONFIGURED.format(THREADS.format("num.network.threads", 12, "not be greater than double", 3))),
+        ("listener.name.plaintext.num.network.threads", "12",
+         RECONFIGURED.format(THREADS.format("num.network.threads", 12, "not be greater than double", 3))),
+        ("num.io.threads", "12", None),
+        ("group.share.assignment.interval.ms", "2147483647",
+         "group.share.assignment.interval.ms must be less than or equal to group.share.max.assignment.interval.ms"),
+        ("listeners", "", "Configuration 'listeners' must not be empty. Valid values include: any non-empty value"),
+        ("listeners", "a,b", "Error creating broker listeners from '[a, b]': Unable to parse a to a broker endpoint"),
+        ("listeners", "127.0.0.1:5", "Error creating broker listeners from '[127.0.0.1:5]': Unable to parse 127.0.0.1:5 to a broker endpoint"),
+        ("listeners", "X://127.0.0.1:1", "requirement failed: inter.broker.listener.name must be a listener name defined in "
+         "advertised.listeners. The valid options based on currently configured listeners are X"),
+        ("listener.security.protocol.map", "garbage",
+         "Error parsing configuration property 'listener.security.protocol.map': begin 0, end -1, length 7"),
+        ("listener.security.protocol.map", "X:PLAINTEXT",
+         "Error creating broker listeners from '[PLAINTEXT://127.0.0.1:9092]': No security protocol defined for listener PLAINTEXT"),
+        ("ssl.protocol", "TLSv1.3", None),
+        ("num.replica.fetchers", "12", RECONFIGURED.format(THREADS.format("num.replica.fetchers", 12, "not be greater than double", 1))),
+    ],
+)  # fmt: skip
+def test_a_change_that_a_running_broker_cannot_follow_is_refused(name: str, value: str, words: str | None) -> None:
+    """ConnectionQuotas, KafkaConfig.validateValues, DynamicThreadPool, DynamicListenerConfig."""
+    assert why(name, value) == words
+
+
+def test_what_a_controller_took_nevertheless_is_not_followed() -> None:
+    """A controller takes any value of a broker: a node could be reached no more."""
+    values = {"max.connections": "0", "log.retention.ms": "5"}
+    assert KAFKA_3_9.applicable(values, is_for_all=True) == {"log.retention.ms": "5"}

@@ -1,0 +1,74 @@
+"""The lengths of records in gzip are looked at piece by piece, with the verdict that all of them together get."""
+
+import zlib
+from random import Random
+
+import pytest
+
+from kraftsim.core.partitions.record_walk import why_records_do_not_add_up
+from protocol import compressed_blocks
+from protocol.batches import CRC, HEADER_SIZE_BYTES, RecordBatch, build_batch, checksum_of
+from protocol.compression import Compression, estimated_plain_bytes
+from protocol.records import Record
+
+GZIP_ATTRIBUTE = 22
+MEBIBYTE = 1 << 20
+
+
+def gzipped(records: bytes, count: int = 1) -> RecordBatch:
+    """Return a batch whose records are any bytes."""
+    block = zlib.compress(records, wbits=31)
+    data = bytearray(build_batch([Record(timestamp=0, value=b"v")] * count)[:HEADER_SIZE_BYTES]) + block
+    data[8:12] = (len(data) - 12).to_bytes(4)
+    data[GZIP_ATTRIBUTE] = Compression.GZIP
+    CRC.pack_into(data, 17, checksum_of(data))
+    return RecordBatch(bytes(data))
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 2, 7, 31, 1000])
+def test_the_verdict_does_not_depend_on_the_pieces(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+    """Whole ones, torn ones, and ones with too many or too few records."""
+    monkeypatch.setattr(compressed_blocks, "PIECE_BYTES", piece_bytes)
+    dice = Random(piece_bytes)
+    for _ in range(60):
+        count = dice.randrange(1, 9)
+        values = [Record(timestamp=0, value=bytes(dice.choice((0, 1, 50, 100, 300)))) for _ in range(count)]
+        plain = build_batch(values)[HEADER_SIZE_BYTES:]
+        announced = max(count + dice.choice((0, 0, 1, -1)), 1)
+        sent = plain[: len(plain) - dice.choice((0, 0, 1, 5))] + bytes(dice.choice((0, 0, 1, 40)))
+        is_whole = announced == count and sent == plain
+        assert (why_records_do_not_add_up(gzipped(sent, announced)) is None) == is_whole, (count, announced, len(plain), len(sent))
+
+
+def test_what_is_behind_a_mistake_is_never_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 MiB of zeros are no record: the first piece says so."""
+    unpacked = 0
+    pieces = compressed_blocks._gzip_pieces
+
+    def counted(data: bytes):
+        nonlocal unpacked
+        for piece in pieces(data):
+            unpacked += len(piece)
+            yield piece
+
+    monkeypatch.setattr(compressed_blocks, "_gzip_pieces", counted)
+    assert why_records_do_not_add_up(gzipped(bytes(64 * MEBIBYTE))) is not None
+    assert unpacked <= 2 * compressed_blocks.PIECE_BYTES
+
+
+@pytest.mark.parametrize("codec", [each for each in Compression if each is not Compression.NONE])
+def test_a_block_holds_no_more_than_is_estimated(codec: Compression) -> None:
+    """Not less, for then it would be unpacked on the loop; nor very much more, for then small batches would leave it."""
+    for size_bytes in (1, 1000, 100_000, 4 * MEBIBYTE):
+        for plain in (bytes(size_bytes), Random(1).randbytes(size_bytes)):
+            block = compressed_blocks.pack(codec, plain, 2)
+            estimate = estimated_plain_bytes(codec, memoryview(block))
+            assert estimate >= size_bytes
+            assert estimate <= max(1100 * len(block), 5 * MEBIBYTE)
+
+
+@pytest.mark.parametrize("codec", [each for each in Compression if each is not Compression.NONE])
+def test_the_estimate_of_noise_is_a_number(codec: Compression) -> None:
+    """What is wrong with it is told when it is unpacked."""
+    dice = Random(2)
+    assert all(estimated_plain_bytes(codec, memoryview(dice.randbytes(dice.randrange(60)))) >= 0 for _ in range(300))

@@ -1,0 +1,48 @@
+"""The catalogue of events holds every class of every file of kraftsim/events, and what is made from it follows."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from kraftsim.analysis.columns import line_schema
+from kraftsim.events import catalogue
+from kraftsim.events.catalogue import KINDS
+
+EVENTS = Path(catalogue.__file__).parent
+
+
+def test_every_event_class_of_every_file_is_in_the_catalogue():
+    """Read from the sources: a file that nothing imports must be found all the same."""
+    written = {
+        node.name: file.stem
+        for file in sorted(EVENTS.glob("*.py"))
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Name) and base.id == "Event" for base in node.bases)
+    }
+    assert {kind: event.__module__.rpartition(".")[2] for kind, event in KINDS.items()} == written
+    assert {"ZookeeperSessionBegan", "ZookeeperSessionEnded", "ZnodeChanged", "ZookeeperRecovered"} <= set(KINDS)
+
+
+def test_a_field_of_a_name_has_one_type_in_all_events():
+    """The event log of a run is one table: a column that is text in one kind and a number in another could not be read."""
+    assert set(line_schema().names) > {"kind", "topic", "producer_id"}
+    types: dict[str, set[str]] = {}
+    for event in KINDS.values():
+        for field in msgspec.structs.fields(event):
+            types.setdefault(field.name, set()).add(str(field.type).replace(" | None", ""))
+    assert not {name: found for name, found in types.items() if len({each.replace("<class '", "").replace("'>", "") for each in found}) > 1}
+
+
+def test_the_catalogue_does_not_depend_on_what_was_imported_before():
+    program = "import kraftsim.node.zookeeper.files; from kraftsim.events.catalogue import KINDS; print(*KINDS)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert said == list(KINDS) == sorted(KINDS)
+
+
+def test_no_node_imports_the_catalogue():
+    """It imports every kind of event; a node imports those that it emits."""
+    program = "import sys; import kraftsim.cli.node, kraftsim.cluster.launch; print('kraftsim.events.catalogue' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip() == "False"

@@ -1,0 +1,53 @@
+"""What a client sends never becomes a regular expression of Python: those can take longer than any client waits (KIP-848 asks for RE2's)."""
+
+import ast
+from pathlib import Path
+from typing import Final
+
+HOUSE = Path(__file__).parents[2]
+ROOMS = ("kraftsim/node", "kraftsim/core")
+LINEAR: Final = "patterns that are written here, without two ways to match the same text"
+OF_OPERATORS: Final = "patterns that are written here, for what an operator writes into properties"
+ALLOWED: Final = {
+    "kraftsim/core/metadata/client_metrics.py": "whether an administrator's text is a Java expression: compiled, and never matched",
+    "kraftsim/core/metadata/client_quotas.py": LINEAR,
+    "kraftsim/core/metadata/config_definitions.py": LINEAR,
+    "kraftsim/core/metadata/config_releases.py": LINEAR,
+    "kraftsim/core/metadata/final_metadata.py": "names of files of a run that is over",
+    "kraftsim/core/metadata/topic_names.py": LINEAR,
+    "kraftsim/core/partitions/final_log.py": "names of files of a run that is over",
+    "kraftsim/core/security/jaas.py": OF_OPERATORS,
+    "kraftsim/core/security/scram.py": LINEAR,
+    "kraftsim/node/api_offer.py": LINEAR,
+    "kraftsim/node/endpoints.py": OF_OPERATORS,
+    "kraftsim/node/security/listener_settings.py": OF_OPERATORS,
+    "kraftsim/node/security/tls_choices.py": OF_OPERATORS,
+}
+"""Every file of a node that may use Python's expressions, and why that is harmless."""
+COMPILING: Final = {f"re.{name}" for name in ("compile", "match", "fullmatch", "search", "split", "sub", "subn", "findall", "finditer")}
+COMPILES_TEXT: Final = {"kraftsim/core/metadata/client_metrics.py"}
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Return the modules that a file imports."""
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return names | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
+def test_nodes_use_no_expressions_of_python_but_those_that_are_listed() -> None:
+    """Also through fnmatch and glob, which make such expressions of what they are given."""
+    found = {}
+    for room in ROOMS:
+        for file in sorted((HOUSE / room).rglob("*.py")):
+            names = imported(ast.parse(file.read_text())) & {"re", "fnmatch", "glob", "sre_compile", "regex"}
+            if names:
+                found[file.relative_to(HOUSE).as_posix()] = names
+    assert found == {file: {"re"} for file in ALLOWED}
+
+
+def test_the_patterns_of_nodes_are_written_down() -> None:
+    """The first argument of every call of `re` is a literal text, so that no client can have written it."""
+    for name in sorted(set(ALLOWED) - COMPILES_TEXT):
+        for node in ast.walk(ast.parse((HOUSE / name).read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in COMPILING:
+                assert isinstance(node.args[0], ast.Constant | ast.JoinedStr), f"{name}:{node.lineno}"

@@ -1,0 +1,70 @@
+"""Each table of figures in a hand-written page says how it was measured, when, and by which commit."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = (
+    *("campaigns", "comparing-producers", "lease-pid", "performance", "producer-id-variants", "producer-state-variants"),
+    *("tiered-storage", "upgrades"),
+)
+NO_MEASUREMENTS = ("| setting |", "| API |", "| story | what happens |", "| wrong |")
+"""How tables begin whose digits are settings, keys of APIs, and numbers of errors."""
+MEASURED = re.compile(r"Measured: (`[^`]+`, )+20\d\d-[01]\d-[0-3]\d, [0-9a-f]{7,40}$")
+COMMAND = re.compile(r"`((?:make|kraftsim|python -m) [^`]*)`")
+
+
+def tables(text: str) -> Iterator[tuple[Sequence[str], str]]:
+    """Each table, and the first line behind it that is not empty."""
+    lines = [*text.splitlines(), ""]
+    first = None
+    for place, line in enumerate(lines):
+        if line.startswith("|"):
+            first = place if first is None else first
+        elif first is not None:
+            yield lines[first:place], next((each for each in lines[place:] if each), "")
+            first = None
+
+
+def has_figures(table: Sequence[str]) -> bool:
+    """Whether a cell behind the first has a digit outside of code."""
+    if table[0].startswith(NO_MEASUREMENTS):
+        return False
+    return any(re.search(r"\d", re.sub(r"`[^`]*`", "", cell)) for row in table[2:] for cell in row.strip("| ").split("|")[1:])
+
+
+def unsaid(text: str) -> list[str]:
+    """Heads of tables that do not say where their figures come from."""
+    return [table[0] for table, behind in tables(text) if has_figures(table) and not MEASURED.match(behind)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_table_of_figures_says_command_date_and_commit(page):
+    assert not unsaid((DOCS / f"{page}.md").read_text()), "write below it: Measured: `COMMAND`, DATE, COMMIT"
+
+
+def test_a_table_that_says_nothing_is_found():
+    table = "| what | seconds |\n|---|---|\n| start | 0.9 |\n\n"
+    assert unsaid(table) == unsaid(table + "Measured: somehow") == ["| what | seconds |"]
+    assert not unsaid(table + "Measured: `make bench ARGS=start`, 2026-11-21, f95d19724")
+    assert not unsaid("| what | how |\n|---|---|\n| start | `make bench ARGS=9` |\n")
+
+
+def test_commands_that_measure_are_verbs():
+    """`make VERB` is in the Makefile, `kraftsim VERB` in the command line."""
+    from kraftsim.cli.main import VERBS
+
+    targets = set(re.findall(r"^([a-z-]+):", (DOCS.parent / "Makefile").read_text(), flags=re.M))
+    named = [
+        command
+        for page in PAGES
+        for line in (DOCS / f"{page}.md").read_text().splitlines()
+        if MEASURED.match(line)
+        for command in COMMAND.findall(line)
+    ]
+    known = {"make": targets, "kraftsim": set(VERBS)}
+    assert len(named) > 30
+    assert not [command for command in named if command.split()[0] in known and command.split()[1] not in known[command.split()[0]]]

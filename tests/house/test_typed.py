@@ -1,0 +1,48 @@
+"""Whoever installs kraftsim has its types: the marks of PEP 561 are in the tree and in the wheel, and a strict check of a user's file passes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from setuptools import Distribution
+
+HOUSE = Path(__file__).parents[2]
+PACKAGES = ("kraftsim", "protocol", "scenarios")
+USER = """\
+from kraftsim.cluster.spec import ClusterSpec
+from protocol.uuids import uuid_text
+from scenarios import __name__ as scenarios
+
+
+def bootstrap(brokers: int) -> str:
+    spec = ClusterSpec(brokers=brokers, port=19092, settings={"num.partitions": "3"})
+    return f"{spec.bootstrap} {uuid_text(bytes(16))} {scenarios}"
+
+
+reveal_type(ClusterSpec(brokers=1).bootstrap)
+"""
+
+
+def test_the_marks_are_package_data_of_a_wheel(monkeypatch: pytest.MonkeyPatch):
+    """What setuptools would copy into a wheel, without building one."""
+    monkeypatch.chdir(HOUSE)
+    distribution = Distribution()
+    distribution.parse_config_files()
+    distribution.include_package_data = False  # would ask git, and write a manifest into the tree
+    build = distribution.get_command_obj("build_py")
+    build.ensure_finalized()
+    packed = {(package, name) for package, _, _, names in build.data_files for name in names}
+    assert {(package, "py.typed") for package in PACKAGES} <= packed
+    assert ("kraftsim.analysis.page", "style.css") in packed or ("kraftsim.analysis", "page/style.css") in packed
+
+
+def test_a_strict_check_of_a_user_s_file_passes(tmp_path: Path, pytestconfig: pytest.Config):
+    file = tmp_path / "user.py"
+    file.write_text(USER)
+    cache = pytestconfig.cache.mkdir("mypy")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--cache-dir", str(cache), str(file)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'Revealed type is "builtins.str"' in done.stdout or 'Revealed type is "str"' in done.stdout

@@ -1,0 +1,116 @@
+"""What a user meets who installed kraftsim alone: the verbs that need an extra say so in one line, and never exit as if an invariant was violated."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from kraftsim.cli import main
+from kraftsim.cli.failure import EXTRA_OF_PACKAGE, FAILED, missing_extra
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.spec import ClusterSpec
+from tests.house.hidden_packages import environment_without_extras
+
+HOUSE = Path(__file__).parents[2]
+OF_DEPENDENCIES = {"py4j": "pyspark", "botocore": "boto3"}
+"""Packages that come with one that an extra names, and that are imported by name."""
+SCENARIO = "producer_ids_survive_failover"
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which no package of an extra is found."""
+    return environment_without_extras(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package", "extra"),
+    [
+        (("ingest", "RUN"), "numpy", "analysis"),
+        (("analyze", "RUN"), "numpy", "analysis"),
+        (("report", "RUN"), "numpy", "analysis"),
+        (("trail", "RUN"), "pyarrow", "analysis"),
+        (("sweep", SCENARIO, "--seeds", "1", "--spark", "local[1]"), "pyarrow", "analysis"),
+        (("scenario", SCENARIO, "--mode", "processes", "--out", "RUN/played"), "confluent_kafka", "clients"),
+        (("node", "RUN/s3.properties"), "boto3", "tiered"),
+    ],
+)
+def test_a_missing_extra_is_one_line_and_exit_code_3(arguments, package, extra, bare, tmp_path: Path):
+    _write_node_with_s3(tmp_path)
+    command = [each.replace("RUN", str(tmp_path)) for each in arguments]
+    done = subprocess.run([sys.executable, "-m", "kraftsim", *command], capture_output=True, text=True, check=False, env=bare)
+    said = [line for line in done.stderr.splitlines() if "event=starting" not in line]
+    assert (done.returncode, said) == (
+        FAILED,
+        [f"Error: this needs the Python package {package}, which is not installed: pip install 'kraftsim[{extra}]'"],
+    ), done.stdout
+
+
+def _write_node_with_s3(directory: Path) -> None:
+    spec = ClusterSpec(
+        brokers=1,
+        port=free_port_range(1),
+        settings={
+            "log.dirs": str(directory / "data"),
+            "remote.log.storage.system.enable": "true",
+            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+            "remote.log.storage.manager.class.name": "kraftsim.s3",
+            "rsm.config.s3.bucket": "segments",
+        },
+    )
+    text = "".join(f"{key}={value}\n" for key, value in spec.node("broker-1").properties.items())
+    (directory / "s3.properties").write_text(text)
+
+
+def test_doctor_names_the_extra_in_full(bare):
+    """rich takes brackets for markup and drops them where it is let."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kraftsim", "doctor", "--require", "pyspark"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**bare, "COLUMNS": "200"},
+    )
+    assert done.returncode == FAILED
+    assert "pip install 'kraftsim[analysis]'" in done.stdout
+
+
+def test_every_package_of_an_extra_is_known():
+    """Extras of users; `dev` and others are for those who work on kraftsim, and no verb imports what they bring."""
+    extras = tomllib.loads((HOUSE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {
+        re.split(r"[^A-Za-z0-9_-]", each)[0].replace("-", "_"): extra for extra in ("analysis", "tiered", "clients", "java") for each in extras[extra]
+    }
+    assert {package: extra for package, extra in EXTRA_OF_PACKAGE.items() if package not in OF_DEPENDENCIES} == named
+    assert all(EXTRA_OF_PACKAGE[package] == EXTRA_OF_PACKAGE[of] for package, of in OF_DEPENDENCIES.items())
+
+
+def test_a_missing_package_is_found_in_groups_and_causes():
+    """asyncio puts errors into groups, pyspark raises one of its own from the ImportError."""
+    missing = ModuleNotFoundError("No module named 'pandas'", name="pandas.core")
+    of_pyspark = ImportError("[PACKAGE_NOT_INSTALLED]")
+    of_pyspark.__cause__ = missing
+    group = ExceptionGroup("tasks", [ValueError("other"), of_pyspark])
+    group.__cause__ = group.exceptions[0]
+    assert "kraftsim[analysis]" in (missing_extra(group) or "")
+    assert missing_extra(ModuleNotFoundError("No module named 'kraftsim.nothing'", name="kraftsim.nothing")) is None
+    assert missing_extra(ValueError("other")) is None
+
+
+def test_an_error_that_no_verb_expects_exits_with_3_and_its_traceback(monkeypatch: pytest.MonkeyPatch, capsys):
+    """Python exits with 1 by itself, which scripts take for a violated invariant."""
+
+    @click.command()
+    def doctor() -> None:
+        raise ZeroDivisionError("unexpected")
+
+    monkeypatch.setattr(main.VerbsOnDemand, "get_command", lambda *_: doctor)
+    monkeypatch.setattr(sys, "argv", ["kraftsim", "doctor"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == FAILED
+    assert "ZeroDivisionError: unexpected" in capsys.readouterr().err

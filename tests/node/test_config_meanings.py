@@ -1,0 +1,50 @@
+"""Each setting with effect has one sentence, which DescribeConfigs tells a client that asks for it."""
+
+import subprocess
+import sys
+
+from docs.settings_page import SECURED
+from kraftsim.core.metadata.config_releases import LINES, config_tables
+from kraftsim.node.config import NodeConfig, declared_keys
+from kraftsim.node.config_meanings import TABLE, meaning_of
+from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tests.node.brokers import Client, running_cluster
+from tests.node.test_config import BROKER
+
+
+def test_every_setting_with_effect_has_a_sentence() -> None:
+    """No sentence is about a name that no release knows."""
+    ours = {name for name in declared_keys() if name.startswith("kraftsim.")}
+    assert {name for name in declared_keys() - ours if meaning_of(name) is None} == set()
+    known = {name for line in LINES for name in (*config_tables(line).broker, *config_tables(line).topic, *config_tables(line).internal)}
+    described = {line.partition(" | ")[0] for line in TABLE.strip().splitlines()}
+    rates = {"follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second"}
+    assert described - known - declared_keys() - rates == set()
+    assert all(line.count(" | ") == 1 and line.endswith(".") for line in TABLE.strip().splitlines())
+
+
+def test_a_client_that_asks_gets_the_sentences() -> None:
+    """include_documentation (KIP-569); a client that does not ask gets null."""
+    with running_cluster() as cluster:
+
+        async def ask(client: Client) -> None:
+            resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=["message.max.bytes", "num.io.threads"])
+            for wanted in (True, False):
+                answer = await client.ask(DescribeConfigsRequest(resources=[resource], include_documentation=wanted), 4)
+                told = {row.name: row.documentation for row in answer.results[0].configs}
+                assert told == {"message.max.bytes": meaning_of("message.max.bytes") if wanted else None, "num.io.threads": None}
+
+        cluster.run(ask)
+
+
+def test_a_start_does_not_load_the_sentences() -> None:
+    """They are 200 lines that few clients ask for."""
+    code = "import sys, kraftsim.node.describe_configs, kraftsim.node.config; sys.exit('kraftsim.node.config_meanings' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_sample_of_the_page_is_a_configuration() -> None:
+    """Each of its lines is known; what the file of keys holds is checked by the start."""
+    lines = SECURED.partition("```properties\n")[2].partition("```")[0].splitlines()
+    config = NodeConfig.parse({**BROKER, **dict(line.split("=", 1) for line in lines)})
+    assert config.listener_security_protocol_map["CLIENTS"] == "SASL_SSL"

@@ -1,0 +1,195 @@
+"""No request costs more than in proportion to its entries: each array of each API, counted and not timed.
+
+What is counted are calls of functions, and comparisons of the values that the client sent: a look-up in a list compares and calls nothing. A node
+that does both for each entry alone does twice as much more from 2n to 4n entries as from n to 2n; one that compares each with each does four times.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
+from kraftsim.node.broker import broker as broker_module
+from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller import controller as controller_module
+from kraftsim.node.outbound import PeerConnection
+from kraftsim.node.security.rights import Asked, Guard, GuardTable
+from kraftsim.node.shell import NodeShell
+from protocol.api_keys import ApiKey
+from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.schema import Message, declaration_of
+from tests.node.brokers import CONTROLLER_HOST, CONTROLLER_PORT, Client, Cluster, running_cluster
+
+COUNT: Final = 100
+RATIO_MAX: Final = 2.5
+NOISE_COUNT: Final = 1_500
+"""What else goes on in a cluster meanwhile: heartbeats, fetches. A quadratic term below this stays unseen."""
+RELEASE: Final = "4.4"
+ASKER: Final = "test"
+LEFT_OUT: Final = {
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+}
+"""What would change who belongs to the cluster."""
+comparisons = 0
+
+
+class Text(str):
+    """A string that a client sent; comparing it is counted."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        global comparisons
+        comparisons += 1
+        return str.__eq__(self, other)
+
+
+class Number(int):
+    """A number that a client sent; comparing it is counted."""
+
+    __hash__ = int.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        global comparisons
+        comparisons += 1
+        return int.__eq__(self, other)
+
+
+def counted(value: Any) -> Any:
+    """Return a value whose comparisons are counted; messages are changed where they are."""
+    if type(value) is str:
+        return Text(value)
+    if type(value) is int:
+        return Number(value)
+    if type(value) is list:
+        return [counted(each) for each in value]
+    if hasattr(type(value), "__slots__") and not isinstance(value, bytes | memoryview | bool) and value is not None:
+        for field in declaration_of(type(value)).fields:
+            replaced = counted(getattr(value, field.name))
+            if replaced is not getattr(value, field.name):
+                setattr(value, field.name, replaced)
+    return value
+
+
+class SomeRights:
+    """Lets a client do what is named with an even number, or nothing."""
+
+    def __init__(self) -> None:
+        self.lets_some = True
+
+    def allows(self, principal: object, host: str, operation: int, resource: int, name: str) -> bool:
+        """Tell by the name alone."""
+        return self.lets_some and name[-1:] not in tuple("13579")
+
+    def allows_any(self, principal: object, host: str, operation: int, resource: int) -> bool:
+        """Tell the same of any resource."""
+        return self.lets_some
+
+
+@pytest.fixture(scope="module")
+def rights() -> SomeRights:
+    """What the authorizer of the cluster allows."""
+    return SomeRights()
+
+
+@pytest.fixture(scope="module")
+def cluster(rights: SomeRights) -> Iterator[Cluster]:
+    """A cluster whose handlers count what they compare, and judge only the client of the test."""
+
+    def guarded(shell: NodeShell, table: GuardTable[Any], handlers: Iterable[Handler[Any]]) -> tuple[Handler[Any], ...]:
+        return tuple(_counting(handler, table.guards.get(handler.key), rights) for handler in handlers)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(broker_module, "guarded", guarded)
+        patched.setattr(controller_module, "guarded", guarded)
+        with running_cluster(release_name=RELEASE, auto_create_topics_enable="false") as running:
+            running.run(lambda client: client.create_topic(TOPIC, PARTITIONS))
+            yield running
+
+
+def _counting(handler: Handler[Any], guard: Guard[Any] | None, rights: SomeRights) -> Handler[Any]:
+    def handle(node: Any, call: Call) -> Answer | Deferred:
+        if call.client_id != ASKER or call.api_key in (ApiKey.API_VERSIONS, ApiKey.ENVELOPE):
+            return handler.handle(node, call)
+        call.body = counted(call.body)
+        return handler.handle(node, call) if guard is None else guard(Asked(node, call, handler, rights))  # type: ignore[arg-type]
+
+    return Handler(key=handler.key, handle=handle, refuse=handler.refuse)
+
+
+def work_of(cluster: Cluster, host: str, port: int, request: LargeRequest, entries: int) -> int:
+    """Return what a request makes the cluster do: calls and comparisons."""
+    global comparisons
+    calls = 0
+
+    def on_event(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    async def ask(client: Client) -> None:
+        connection = PeerConnection(host, port, client_id=ASKER)
+        await connection.connect()
+        try:
+            await connection.request(request.of(entries), api_version=request.version)
+        except OSError:
+            pass  # the node has closed the connection: that is an answer, too
+        finally:
+            connection.close()
+
+    comparisons = 0
+    sys.setprofile(on_event)
+    try:
+        cluster.run(ask)
+    finally:
+        sys.setprofile(None)
+    return calls + comparisons
+
+
+def served(cluster: Cluster, host: str, port: int) -> dict[ApiKey, int]:
+    """Return the last version of each API that a node offers."""
+
+    async def ask(client: Client) -> Message:
+        connection = PeerConnection(host, port, client_id=ASKER)
+        await connection.connect()
+        answer: Message = await connection.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"), api_version=3)
+        connection.close()
+        return answer
+
+    rows = cluster.run(ask).api_keys
+    return {ApiKey(row.api_key): row.max_version for row in rows if row.api_key not in LEFT_OUT}
+
+
+def faults_of(cluster: Cluster, host: str, port: int, skipped: Callable[[ApiKey], bool] = lambda key: False) -> list[str]:
+    """Return each request whose work grows faster than its entries."""
+    found = []
+    for key, version in served(cluster, host, port).items():
+        for request in () if skipped(key) else every_array(key, version):
+            work_of(cluster, host, port, request, 1)  # the first one makes codecs
+            work = [work_of(cluster, host, port, request, COUNT << step) for step in range(3)]
+            first, second = work[1] - work[0], work[2] - work[1]
+            if second > RATIO_MAX * max(first, 0) + NOISE_COUNT:
+                found.append(f"{request.label}: {work}")
+    return found
+
+
+@pytest.mark.parametrize("lets_some", [True, False])
+def test_the_work_for_a_request_grows_with_its_entries_and_no_faster(cluster: Cluster, rights: SomeRights, lets_some: bool) -> None:
+    """At the broker, and through it at the controller: for a client that may do half of what it asks, and for one that may do nothing."""
+    rights.lets_some = lets_some
+    faults = faults_of(cluster, "broker-1", 9092)
+    assert not faults, "\n".join(faults)
+
+
+def test_the_work_of_a_controller_grows_with_the_entries_and_no_faster(cluster: Cluster, rights: SomeRights) -> None:
+    """What only controllers are asked."""
+    rights.lets_some = True
+    at_broker = served(cluster, "broker-1", 9092)
+    faults = faults_of(cluster, CONTROLLER_HOST, CONTROLLER_PORT, lambda key: key in at_broker)
+    assert not faults, "\n".join(faults)

@@ -1,0 +1,56 @@
+"""Versions and ciphers of TLS are those that a listener's settings name; what is not known is refused in one line."""
+
+import ssl
+
+import pytest
+
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.security.tls_choices import check_principal_rules, choose_versions_and_ciphers
+from tests.node.test_config import BROKER
+
+
+def config(**told: str) -> NodeConfig:
+    prefix = "listener.name.plaintext.ssl."
+    return NodeConfig.parse({**BROKER, **{prefix + name.replace("_", "."): value for name, value in told.items()}})
+
+
+def chosen(**told: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    choose_versions_and_ciphers(context, config(**told), "PLAINTEXT")
+    return context
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ({"cipher_suites": "NONSENSE"}, "ssl.cipher.suites: NONSENSE of PLAINTEXT is not supported"),
+        ({"cipher_suites": "TLS_RSA_WITH_ROT13"}, "ssl.cipher.suites: TLS_RSA_WITH_ROT13 of"),
+        ({"enabled_protocols": "TLSv9"}, "ssl.enabled.protocols: TLSv9 of PLAINTEXT is not one of TLSv1, "),
+        ({"enabled_protocols": "TLSv1.2", "cipher_suites": "TLS_AES_128_GCM_SHA256"}, "no suite of PLAINTEXT fits"),
+    ],
+)
+def test_what_is_not_known_is_refused(told: dict[str, str], complaint: str) -> None:
+    """Apache Kafka 3.9.1: Unsupported CipherSuite: NONSENSE; Unsupported protocolTLSv9."""
+    with pytest.raises(ConfigError, match=complaint):
+        chosen(**told)
+
+
+def test_versions_and_suites_hold() -> None:
+    """Suites of TLS 1.2 alone leave no room for TLS 1.3, and the other way round."""
+    assert chosen().minimum_version == ssl.TLSVersion.TLSv1_2
+    only = chosen(enabled_protocols="TLSv1.3")
+    assert (only.minimum_version, only.maximum_version) == (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3)
+    older = chosen(cipher_suites="TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256")
+    names = {each["name"] for each in older.get_ciphers() if each["protocol"] != "TLSv1.3"}
+    assert names == {"ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-CHACHA20-POLY1305"}
+    assert older.maximum_version == ssl.TLSVersion.TLSv1_2
+    assert chosen(cipher_suites="TLS_AES_128_GCM_SHA256").minimum_version == ssl.TLSVersion.TLSv1_3
+    assert chosen(cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384").maximum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_rules_that_would_name_another_principal_are_refused() -> None:
+    """Only DEFAULT is built: the whole name in the certificate."""
+    check_principal_rules(config(principal_mapping_rules="DEFAULT"), "PLAINTEXT")
+    with pytest.raises(ConfigError, match=r"ssl.principal.mapping.rules: only DEFAULT is supported, PLAINTEXT has 'RULE:"):
+        check_principal_rules(config(principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/"), "PLAINTEXT")

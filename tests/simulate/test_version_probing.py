@@ -1,0 +1,43 @@
+"""Members of an application agree on a version through their coordinator, over real frames, while they are restarted under load (KIP-268, 447-34)."""
+
+import pytest
+
+from bench.fencing.probing import BEFORE, BY_SETTING, NEW, OLD, PINNED, TASKS, THREADS, all_to, bounced
+
+
+def test_two_rolling_bounces_never_have_producers_of_both_kinds(figures):
+    """447-34, 447-36, 447-37: with UPGRADE_FROM nothing changes but the binary; without it the last restart changes all members over."""
+    found = bounced(OLD, *all_to(PINNED), *all_to(NEW))
+    assert found.rebalances == (1, 1, 1, 2, 2, 2), "the leader of before is met once, and so is each later version"
+    assert (found.mixed, found.kinds) == (0, (THREADS,))
+    assert (found.doubled, found.missing) == (0, 0)
+    figures(
+        rebalances_first_bounce=list(found.rebalances[:3]),
+        rebalances_second_bounce=list(found.rebalances[3:]),
+        generations_of_both_kinds=found.mixed,
+        probed_records=found.records,
+        probed_doubled=found.doubled,
+    )
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_whoever_leads_no_producer_of_a_thread_meets_one_of_a_task(order):
+    """An old leader gives a later member no partitions; a new leader uses the lowest version."""
+    found = bounced(OLD, *all_to(NEW, order))
+    assert (found.mixed, found.kinds, found.doubled, found.missing) == (0, (THREADS,), 0, 0)
+
+
+def test_a_group_goes_back_when_a_member_does(figures):
+    """Rolled back half way, and after all were over: the version goes down with the first member that does not understand it."""
+    half = bounced(OLD, *all_to(PINNED), (2, NEW), (2, PINNED))
+    assert (half.mixed, half.kinds, half.doubled, half.missing) == (0, (TASKS,), 0, 0)
+    whole = bounced(NEW, (1, PINNED))
+    assert (whole.mixed, whole.kinds, whole.doubled, whole.missing) == (0, (TASKS,), 0, 0)
+    figures(kinds_after_going_back=list(whole.kinds))
+
+
+def test_a_setting_changes_one_member_after_the_other(figures):
+    """As shipped: who is restarted with processing.guarantee=exactly_once_v2 begins at once, beside members of before."""
+    found = bounced(BEFORE, *all_to(BY_SETTING))
+    assert found.mixed > 0
+    figures(generations_of_both_kinds_by_setting=found.mixed)

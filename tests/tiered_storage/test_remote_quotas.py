@@ -1,0 +1,38 @@
+"""How fast a broker may copy and read, by release.   Source: KIP-956 (3.9)."""
+
+import pytest
+
+from kraftsim.core.metadata.broker_configs import BrokerSettings
+from kraftsim.core.metadata.config_releases import config_tables
+from kraftsim.node.broker.tiered_storage.remote_quotas import COPY, FETCH, RemoteQuota
+from kraftsim.releases.catalogue import is_before, releases
+
+FIRST_TIERED, FIRST_WITH_LIMITS = "3.6", "3.8"
+TIERED = [each.name for each in releases() if not is_before(each.name, FIRST_TIERED)]
+
+
+class Stopped:
+    """A clock that stands still."""
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+    def monotonic_ns(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("line", TIERED)
+@pytest.mark.parametrize("key", [COPY, FETCH])
+def test_brokers_before_3_8_have_no_limit_and_ignore_one_in_properties(key: str, line: str) -> None:
+    """They go on without one: asking for the limit must not end the broker."""
+    tables = config_tables(line)
+    pauses = []
+    for static in ({}, {key: "1"}):
+        settings = BrokerSettings(static=static, tables=tables)
+        quota = RemoteQuota(key, windows=11, window_seconds=1, settings=lambda settings=settings: settings, clock=Stopped())
+        quota.record(1 << 30)
+        pauses.append(quota.pause_ms() > 0)
+    assert pauses == [False, not is_before(line, FIRST_WITH_LIMITS)]

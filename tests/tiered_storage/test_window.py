@@ -1,0 +1,107 @@
+"""How long a producer must be silent for an empty snapshot to do harm, by brokers that fail over: segments roll every 204.8 s, as 5 MB/s fill 1 GB.
+
+Time is virtual; a record stands for half a segment. A producer writes right before the boundary (the segment without a snapshot) or right
+behind it; a follower begins as soon as the boundary is remote only, and leads; then the producer repeats its last record.
+Source: KAFKA-15195 (the example of the proposal of empty snapshots).
+"""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from kraftsim.core.tiered_storage.boundary_window import Setting, is_appended_twice, least_harmful_silence_ms, roll_ms, since_boundary
+from kraftsim.events.tiered_storage import RebuiltFromRemote
+from protocol.errors import ErrorCode
+from tests.tiered_storage.lab import SEGMENT_BYTES, TieredLab
+
+MB, GB = 1 << 20, 1 << 30
+EXAMPLE = Setting(ingest_bytes_per_second=5 * MB, segment_bytes=GB, expiration_ms=86_400_000, failover_ms=0)
+SILENT, FILLER = 7, 1
+BOUNDARY_OFFSET = 4
+"""The first offset behind the segments without a snapshot."""
+SETTINGS = {
+    "kraftsim.tiering.remedy": "empty-at-archive",
+    "remote.log.manager.task.interval.ms": "2000",
+    "log.retention.check.interval.ms": "2000",
+    "broker.session.timeout.ms": "6000",
+    "broker.heartbeat.interval.ms": "2000",
+    "kraftsim.frame.events": "false",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedOver:
+    """What came of it: for how long the producer had been silent when it repeated its record, and whether that is there twice."""
+
+    silence_ms: float
+    doubled: bool
+
+
+def failed_over(*, local_segments: int, wrote_before: bool, waits_rolls: float = 0.0, segments_before: int = 0) -> FailedOver:
+    """Play one failover. `waits_rolls`: how full the active segment is when the follower begins; `segments_before`: so many older is the record."""
+    half_s = roll_ms(EXAMPLE) / 2000
+    with TieredLab(settings=SETTINGS) as lab:
+        configs = {"remote.storage.enable": "false", "local.retention.bytes": str(SEGMENT_BYTES * local_segments)}
+        lab.create_topic(configs=configs)
+        place = BOUNDARY_OFFSET - 1 - 2 * segments_before if wrote_before else BOUNDARY_OFFSET
+        wrote_s = begun_s = 0.0
+        for offset in range(BOUNDARY_OFFSET + 1):
+            if offset == place:
+                lab.produce(1, producer_id=SILENT)
+                wrote_s = lab.simulation.now_ns / 1e9
+                lab.wait(2 * segments_before * half_s)
+            else:
+                lab.produce(1, producer_id=FILLER)
+            begun_s = lab.simulation.now_ns / 1e9
+        lab.restart_without_snapshots(1, before=BOUNDARY_OFFSET + 1)
+        lab.alter(1, remote_storage_enable="true")
+        for count in range(1, 2 * local_segments + 1):
+            lab.wait(begun_s + count * half_s - lab.simulation.now_ns / 1e9)
+            lab.produce(1, producer_id=FILLER)
+        lab.simulation.run_until(lambda: lab.hosted(1).replica.local_start_offset == BOUNDARY_OFFSET, limit_s=60)
+        if waits_rolls:
+            lab.wait(begun_s + 2 * (local_segments + waits_rolls) * half_s - lab.simulation.now_ns / 1e9)
+        lab.set_replicas(1, 2)
+        lab.simulation.run_until(lambda: bool(lab.of(RebuiltFromRemote, "broker-2")), limit_s=60)
+        lab.wait(3)
+        lab.simulation.kill("broker-1")
+        lab.simulation.run_until(lambda: lab.hosted(2).replica.is_leader, limit_s=60)
+        error, offset = lab.produce(2, producer_id=SILENT, sequence=0)
+        assert error is ErrorCode.NONE
+        assert (offset == place) is not (offset > BOUNDARY_OFFSET)
+        return FailedOver(silence_ms=lab.simulation.now_ns / 1e6 - wrote_s * 1000, doubled=offset != place)
+
+
+def compared(local_segments: int) -> FailedOver:
+    """Fail over once for a record right before the boundary, and once for one right behind it; return the former. Arithmetic says the same."""
+    before, behind = (failed_over(local_segments=local_segments, wrote_before=each) for each in (True, False))
+    assert (before.doubled, behind.doubled) == (True, False)
+    least_ms = local_segments * roll_ms(EXAMPLE)
+    assert least_ms <= behind.silence_ms < before.silence_ms < 1.1 * least_ms, "what a failover takes comes on top"
+    setting = replace(EXAMPLE, local_segments=local_segments)
+    assert least_harmful_silence_ms(setting) == least_ms
+    assert is_appended_twice(setting, before.silence_ms, since_boundary(setting, roll_ms(setting), 0.0))
+    return before
+
+
+def test_the_least_harmful_silence_is_as_long_as_a_local_segment(figures):
+    """TS-27, with one closed segment that is local."""
+    least = compared(1)
+    figures(roll_s=roll_ms(EXAMPLE) / 1000, roll_min=round(roll_ms(EXAMPLE) / 60_000, 2), least_one_min=round(least.silence_ms / 60_000, 1))
+
+
+@pytest.mark.interop
+def test_with_two_local_segments_it_is_twice_as_long(figures):
+    """TS-27; `make interop` plays it, for it takes seconds."""
+    least = compared(2)
+    figures(least_two_min=round(least.silence_ms / 60_000, 1))
+
+
+@pytest.mark.interop
+def test_a_fuller_active_segment_takes_a_longer_silence(figures):
+    """TS-27: who wrote behind the boundary is safe for one roll more; the example's producer wrote a segment before it, and is not."""
+    late = failed_over(local_segments=2, wrote_before=False, waits_rolls=0.9)
+    example = failed_over(local_segments=2, wrote_before=True, segments_before=1, waits_rolls=0.5)
+    assert not late.doubled and late.silence_ms > 2.9 * roll_ms(EXAMPLE)
+    assert example.doubled and 3 * roll_ms(EXAMPLE) < example.silence_ms < 4 * roll_ms(EXAMPLE)
+    figures(safe_min=round(late.silence_ms / 60_000, 1), example_min=round(example.silence_ms / 60_000, 1))
