@@ -2,7 +2,7 @@
 
 python -m bench [NAME ...] [OPTIONS OF A BENCH]
 names: codec import records frames copies start quorum_start ids failover writes partitions produce
-       traffic latency producers leader_failover variants id_variants migration shrink idle bugs
+       traffic latency producers leader_failover variants id_variants migration shrink idle bugs large_requests leases
 """
 
 import subprocess
@@ -34,11 +34,14 @@ BENCHES = {
     "copying": "MB/s of consume-transform-produce, exactly once, by librdkafka, beside Apache Kafka",
     "tasks": "what a producer per task costs beside a producer per thread, at 10, 100 and 1,000 partitions",
     "fencing": "what KIP-447 says of time and harm: takeovers, members that wake up too late, conditions that are dropped, old brokers",
+    "kills": "kill -9 of random nodes under librdkafka load: records lost or doubled, transactions in part",
     "coordinator_failover": "from kill -9 of a transaction coordinator to the next commit, beside Apache Kafka",
+    "leases": "lease_pid in numbers: bytes of a message, drawn generations that meet an older one, snapshots by partition count",
     "migration": "from ZooKeeper to KRaft: seconds of each phase, and how long producers wait, beside Apache Kafka's own migration",
     "shrink": "from 40 faults to what a failure needs: faults left, and CPU seconds",
     "proxy": "what the proxy in front of the nodes costs: requests, and records by librdkafka, with and without it",
     "idle": "virtual seconds per CPU second, idle and under faults",
+    "large_requests": "requests of 10,000 and 20,000 entries, each array of each API: CPU seconds, and how long others wait",
     "bugs": "seeds and CPU seconds until each historical bug is found, 20 times over",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 SCENARIO = "every_line_exactly_once"
 
@@ -19,19 +20,19 @@ SCENARIO = "every_line_exactly_once"
 def main() -> int:
     """Play, analyse, report, and say in a few lines what came of it. Returns the exit code of the analysis."""
     options = _options()
-    console = Console()
+    console = Console(markup=False)
     shutil.rmtree(options.out, ignore_errors=True)
     began = time.monotonic()
     console.print(Panel.fit(_introduction(), title="kraftsim demo"))
-    columns = (SpinnerColumn(finished_text="[green]ok[/green]"), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(finished_text=Text("ok", "green")), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         result = _step(progress, "1/4 producers write, a broker and the controller are killed", lambda: _play(options.out))
         _step(progress, "2/4 the event logs become one Parquet file", lambda: _ingest(options.out))
         analysis = _step(progress, "3/4 Spark checks the invariants", lambda: _analyze(options.out))
         report = _step(progress, "4/4 the report is written", lambda: _report(options.out))
     for line in analysis.lines():
-        console.print(line, markup=False, highlight=False)
-    console.print(_summary(result, analysis, report, time.monotonic() - began), markup=False, highlight=False)
+        console.print(line, highlight=False)
+    console.print(_summary(result, analysis, report, time.monotonic() - began), highlight=False)
     good = result.outcome == "ok" and analysis.verdict == "ok"
     return 0 if good else 1
 

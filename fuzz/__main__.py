@@ -3,7 +3,7 @@
     python -m fuzz [TARGET ...] [--seconds 60] [--by-chance]
     python -m fuzz --again TARGET HEX            run one input, with the whole trace of what it breaks
 
-Targets: requests responses data batches codecs disk every-byte. Inputs that opened new paths are kept in build/fuzz and used again.
+Targets: requests responses data batches codecs disk every-byte answers. Inputs that opened new paths are kept in build/fuzz and used again.
 Exit code: 0 nothing found, 1 something broke, 3 wrong arguments.
 """
 
@@ -16,7 +16,8 @@ from pathlib import Path
 
 CORPUS = Path(__file__).parents[1] / "build" / "fuzz"
 EVERY_BYTE = "every-byte"
-NAMES = ("requests", "responses", "data", "batches", "codecs", "disk", EVERY_BYTE)
+ANSWERS = "answers"
+NAMES = ("requests", "responses", "data", "batches", "codecs", "disk", EVERY_BYTE, ANSWERS)
 LOG_CHARACTERS = 4000
 ARTIFACTS = ("crash-*", "timeout-*", "oom-*", "slow-unit-*", "last")
 
@@ -39,9 +40,17 @@ def main() -> int:
     by_chance = chosen.by_chance or importlib.util.find_spec("atheris") is None
     if by_chance and not chosen.by_chance:
         print("atheris is not installed here: inputs are changed by chance, and no coverage guides them", flush=True)
-    broken = [name for name in names if (_every_byte() if name == EVERY_BYTE else _run(name, chosen.seconds, by_chance=by_chance))]
+    broken = [name for name in names if _is_broken(name, chosen.seconds, by_chance=by_chance)]
     print(f"broken: {', '.join(broken)}" if broken else f"nothing broke in {', '.join(names)}", flush=True)
     return 1 if broken else 0
+
+
+def _is_broken(name: str, seconds: float, *, by_chance: bool) -> bool:
+    if name == EVERY_BYTE:
+        return _every_byte() != 0
+    if name == ANSWERS:
+        return subprocess.run([sys.executable, "-m", "fuzz.answers", "--seconds", str(seconds)], check=False).returncode != 0
+    return _run(name, seconds, by_chance=by_chance) != 0
 
 
 def _run(name: str, seconds: float, *, by_chance: bool) -> int:
@@ -74,6 +83,8 @@ def _again(name: str, text: str) -> int:
     from fuzz.guard import Guard
     from fuzz.targets import REFUSALS, TARGETS
 
+    if name == ANSWERS:
+        return subprocess.run([sys.executable, "-m", "fuzz.answers", "--again", text], check=False).returncode
     if name == EVERY_BYTE:
         print(f"an input of {EVERY_BYTE} has no reproducer of its own: the lines above it name message, version and bytes", file=sys.stderr)
         return 3

@@ -13,7 +13,6 @@ EQUIVALENT: Final[Mapping[str, str]] = {
     "following._truncate/both-1": "the log asserts the same two things one line below: whoever would cut what is committed ends in either case",
     "log.PartitionLog.flush/bound-1": "the segments that are looked at then have been flushed, and are passed over two lines below",
     "log.PartitionLog.flush/bound-2": "a segment that was flushed to its end is flushed once more, which changes nothing",
-    "snapshot_files.SnapshotFiles._name/left-out-2": "a file that stays open breaks no promise",
     "snapshot_files.SnapshotFiles._name/left-out-3": "what is still open under this name is another copy of the same snapshot",
     "snapshot_files.SnapshotFiles._name/swapped-2": "two files are closed, whichever is first",
     "snapshot_files.SnapshotFiles._name/swapped-3": "what is still open under this name is another copy of the same snapshot",

@@ -34,6 +34,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
         "core/test_told_high_watermark.py",
         "core/test_metadata_log.py",
         "core/test_voter_changes.py",
+        "core/test_refused_by_voters.py",
     ),
     "raft stores": (
         "node/test_raft_node.py",
@@ -60,6 +61,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
         "core/test_segments.py",
         "core/test_partition_replica.py",
         "core/test_leader_epochs.py",
+        "core/test_joining_replicas.py",
         "core/test_replication_scripts.py",
         "core/test_replication.py",
     ),
@@ -72,7 +74,8 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "transactions": ("core/test_transaction_rules.py", "core/test_marker_queue.py", "core/test_transactions_replicated.py"),
     "compaction": ("core/test_cleaning.py", "node/test_compaction.py", "node/test_coordinator_compaction.py"),
-    "groups": ("core/test_group_member.py", "core/test_group_scripts.py"),
+    "groups": ("core/test_group_member.py", "core/test_group_scripts.py", "core/test_transactional_offsets.py"),
+    "tiered storage": ("tiered_storage/test_metadata.py",),
     "replication": ("node/test_idle_fetchers.py",),
     "connections": ("node/test_connection.py", "node/test_large_frames.py"),
 }

@@ -41,6 +41,7 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
     "groups": (ZOMBIES, COMPACTED, EXACTLY_ONCE),
     "replication": (COMPACTED, LEADERS, EXACTLY_ONCE),
     "connections": (LEADERS, EXACTLY_ONCE, ANSWERS),
+    "tiered storage": (LEADERS,),
 }
 
 

@@ -54,6 +54,7 @@ class Terms:
     is_old: bool = False
     rules: type[TransactionalProducer] = TransactionalProducer
     downgrades: bool = True
+    latest_version: int | None = None
 
 
 class Member:
@@ -175,6 +176,7 @@ class FencingLab:
             session_timeout_ms=terms.session_ms,
             heartbeat_interval_ms=terms.session_ms // 4,
             rebalance_timeout_ms=terms.session_ms,
+            latest_version=terms.latest_version,
         )
 
     def settings(self, terms: Terms) -> CopierSettings:

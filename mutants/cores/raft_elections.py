@@ -103,13 +103,19 @@ CORE = Core(
             "pass",
             "brokers find no controller",
         ),
-        _replica.mutant(
+        _quorum.mutant(
             "hears-answers-of-past-epochs",
+            "Quorum._enter",
+            "if is_new_epoch or type(role) is not type(former):",
+            "if type(role) is not type(former):",
+            "an answer to a question of a past epoch counts",
+        ),
+        _replica.mutant(
+            "hears-answers-of-former-roles",
             "RaftReplica.on_response",
-            "if epoch != self.quorum.epoch:",
+            "if not is_expected:",
             "if False:",
-            "a vote of a former election counts",
-            equivalent="the part that takes the answer asks again: on_vote_response compares the epochs, and is_settled_by_epoch all others",
+            "an answer to a question of a former role counts",
         ),
         _replica.mutant(
             "flushes-behind-the-end",

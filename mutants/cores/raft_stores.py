@@ -186,7 +186,13 @@ CORE = Core(
             "if kind is not ControlType.SNAPSHOT_FOOTER or position != len(data):",
             "if False:",
             "a torn snapshot counts as whole",
-            equivalent="a snapshot gets its name when it is flushed, so no torn one is found under it while disks do what they say",
+        ),
+        _snapshots.mutant(
+            "takes-rotten-snapshots",
+            "read_batches",
+            "if not batch.crc_is_valid():",
+            "if False:",
+            "a snapshot with a flipped bit counts as sound",
         ),
         _snapshots.mutant(
             "snapshot-appended-to-an-old-piece",
@@ -231,7 +237,6 @@ CORE = Core(
             "while len(log.snapshots) > 1 and",
             "while len(log.snapshots) > 1 and len(log.snapshots) < 3 and",
             "logs and snapshots are kept for ever",
-            equivalent="files that are kept too long break no promise",
         ),
         _fetches.mutant(
             "gives-a-stale-answer",

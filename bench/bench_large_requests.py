@@ -1,0 +1,228 @@
+"""CPU seconds that requests with 10,000 and 20,000 entries cost, one for each array of each API, and how long another client waits meanwhile.
+
+Twice as many entries may cost twice as much and not four times. CPU seconds are those of all nodes, until 0.2 s after the answer. The first run
+is without an authorizer, the second one with it, as a client without any right. The other client asks ApiVersions every few milliseconds, at the
+broker and at the controller.
+python -m bench.bench_large_requests [--count 10000] [--release 3.9] [--only WORDS] [--apache-kafka 3.9.1]
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
+from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent, request_bytes
+from protocol.api_keys import ApiKey
+from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+COUNT = 10_000
+ANSWER_SECONDS = 120.0
+PING_SECONDS = 0.004
+SETTLE_SECONDS = 0.2
+CPU_TICK_SECONDS = 0.01
+STALL_MS = 100.0
+CLOSED = -1.0
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="admin" user_admin="admin" user_bob="bob";'
+SECURITY = {
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": JAAS,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:admin",
+}
+LEFT_OUT = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.BROKER_REGISTRATION, ApiKey.CONTROLLER_REGISTRATION}
+"""What would change who this client is, or who belongs to the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A cluster that is asked: where clients without rights come in, where all others do, and its controller."""
+
+    door: str
+    plain: str
+    controller: str
+    is_secured: bool
+    pids: tuple[int, ...]
+
+    def cpu_seconds(self) -> float:
+        """Return what the nodes have used so far."""
+        used = (psutil.Process(pid).cpu_times() for pid in self.pids)
+        return sum(each.user + each.system for each in used)
+
+
+@dataclass(slots=True)
+class Waits:
+    """How long another client waited, in milliseconds: written by its thread, cleared by the measurement."""
+
+    found: list[float] = field(default_factory=list)
+
+    def longest(self) -> float:
+        """Return the longest wait since the last question, and forget all."""
+        longest, self.found = max(self.found, default=0.0), []
+        return longest
+
+
+@contextmanager
+def watching(address: str) -> Iterator[Waits]:
+    """Ask a node over and over, from a thread."""
+    waits, is_over = Waits(), threading.Event()
+
+    def ask() -> None:
+        with Peer.at(address, ANSWER_SECONDS) as peer:
+            while not is_over.wait(PING_SECONDS):
+                asked = time.perf_counter()
+                peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+                waits.found.append((time.perf_counter() - asked) * 1000)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    try:
+        yield waits
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@contextmanager
+def ours(release: str, *, secured: bool) -> Iterator[Subject]:
+    """Run one broker and one controller, with or without an authorizer."""
+    root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
+    port = free_port_range(2)
+    plain, door, controller = (f"127.0.0.1:{each}" for each in (port, port + 1, port + CONTROLLER_PORT_DISTANCE))
+    own = {"broker-1": {"listeners": f"PLAINTEXT://{plain},SASL://{door}"}} if secured else {}
+    spec = ClusterSpec(brokers=1, release=release, port=port, settings=SECURITY if secured else {}, node_settings=own)
+    nodes = ProcessCluster(spec, RunDirectory(root))
+    asyncio.run(nodes.start())
+    try:
+        pids = tuple(nodes.pid(name) for name in nodes.nodes)
+        yield Subject(door if secured else plain, plain, controller, secured, pids)
+    finally:
+        asyncio.run(nodes.stop())
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def theirs(release: str, *, secured: bool) -> Iterator[Subject]:
+    """Run one node of Apache Kafka."""
+    from tests.apache_kafka.harness import SERVER_JVM, ApacheKafka
+
+    port = free_port_range(4)
+    plain, door, controller = (f"127.0.0.1:{port + index}" for index in range(3))
+    listeners = {
+        "listeners": f"PLAINTEXT://{plain},SASL://{door},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{plain},SASL://{door}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.quorum.voters": f"1@{controller}",
+        **SECURITY,
+    }
+    with ApacheKafka(release, listeners if secured else {}, SERVER_JVM, port=port, controller_port=port + 2) as node:
+        yield Subject(door if secured else node.bootstrap, plain if secured else node.bootstrap, controller, secured, (node.pid,))
+
+
+def connected(subject: Subject, address: str) -> Peer:
+    """Connect, and log in where it is asked for."""
+    peer = Peer.at(address, ANSWER_SECONDS)
+    if subject.is_secured and address == subject.door:
+        peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+        assert not peer.ask(SaslAuthenticateRequest(auth_bytes=b"\0bob\0bob"), 2, SaslAuthenticateResponse).error_code, "bob may come in"
+    return peer
+
+
+def served(subject: Subject, address: str) -> dict[ApiKey, int]:
+    """Return the last version of each API that a node offers."""
+    with connected(subject, address) as peer:
+        answer = peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    return {ApiKey(row.api_key): row.max_version for row in answer.api_keys if row.api_key in set(ApiKey)}
+
+
+def asked(subject: Subject, only: str) -> Iterator[tuple[str, LargeRequest]]:
+    """Return each request and the address that is asked: the broker's, or the controller's for what brokers do not serve."""
+    at_broker = served(subject, subject.door)
+    at_controller = {} if subject.is_secured else served(subject, subject.controller)
+    for address, versions in (
+        (subject.door, at_broker),
+        (subject.controller, {key: at_controller[key] for key in at_controller if key not in at_broker}),
+    ):
+        for key, version in sorted(versions.items()):
+            for request in () if key in LEFT_OUT else every_array(key, version):
+                if only in request.label:
+                    yield address, request
+
+
+def seconds_of(subject: Subject, address: str, request: LargeRequest, count: int) -> float:
+    """Return what the answer cost; CLOSED if the node closed the connection instead."""
+    frame = request_bytes(request.of(count), request.version, 7)
+    with connected(subject, address) as peer:
+        peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        began = subject.cpu_seconds()
+        peer.send_bytes(frame)
+        try:
+            peer.receive_frame()
+        except (PeerClosed, PeerSilent):
+            return CLOSED
+        time.sleep(SETTLE_SECONDS)
+        return subject.cpu_seconds() - began
+
+
+def measure(subject: Subject, count: int, only: str) -> None:
+    """Print one line for each request."""
+    with Peer.at(subject.plain) as peer:
+        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+        peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5, CreateTopicsResponse)
+    time.sleep(1)
+    rows = []
+    with watching(subject.plain) as at_broker, watching(subject.controller) as at_controller:
+        for address, request in asked(subject, only):
+            seconds, waits = [], []
+            for entries in (count // 10, count, 2 * count):
+                at_broker.longest(), at_controller.longest()
+                seconds.append(seconds_of(subject, address, request, entries))
+                waits.append(max(at_broker.longest(), at_controller.longest()))
+            ratio = seconds[2] / max(seconds[1], CPU_TICK_SECONDS)
+            rows.append((waits[2], request.label, seconds, ratio, waits))
+            closed = " closed" if CLOSED in seconds else ""
+            print(
+                f"{request.label:84} {seconds[1]:7.3f} s {seconds[2]:7.3f} s  x{ratio:4.1f}  {waits[1]:7.0f} ms {waits[2]:7.0f} ms{closed}",
+                flush=True,
+            )
+    slow = [row for row in rows if row[0] > STALL_MS]
+    print(f"{len(rows)} requests; {len(slow)} of {2 * count} entries let another client wait longer than {STALL_MS:.0f} ms")
+
+
+def main() -> int:
+    """Measure both kinds of cluster."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--release", default="3.9")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--authorizer", choices=("both", "on", "off"), default="both")
+    parser.add_argument("--apache-kafka", default="")
+    options = parser.parse_args()
+    for secured in {"both": (False, True), "on": (True,), "off": (False,)}[options.authorizer]:
+        node = theirs(options.apache_kafka, secured=secured) if options.apache_kafka else ours(options.release, secured=secured)
+        with node as subject:
+            print(f"-- {'Apache Kafka ' + options.apache_kafka if options.apache_kafka else 'kraftsim'}, authorizer {'on' if secured else 'off'}")
+            print(f"{'request':84} {options.count:9} {2 * options.count:9}  ratio  longest wait of another client")
+            measure(subject, options.count, options.only)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

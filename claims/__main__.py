@@ -1,0 +1,93 @@
+"""`make claims`: plays what the rows name, and writes docs/claims.json and docs/claims.md.
+
+python -m claims [--only ID ...] [--quick]
+
+Tests are asked in one process, then each play is measured. A check that several rows name is played once. `--quick` leaves out what
+takes minutes; what is left out keeps its figures. Exits 1 if a check failed or a row has no figure that its sentence names.
+"""
+
+import argparse
+import datetime
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from claims.measured_tests import measure_tests
+from claims.play import CLAIMS, INTEROP, PLAYS, TEST
+from claims.record import Measured, Record, as_stored, read_record, write_record
+from claims.row import FAILED
+from claims.rows import ROWS
+from claims.told import told
+
+HOUSE = Path(__file__).parents[1]
+
+
+def main() -> int:
+    """Measure, and write."""
+    parser = argparse.ArgumentParser(prog="python -m claims", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="rows, for example 730-08")
+    parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
+    parser.add_argument("--missing", action="store_true", help="measure only what has no figures yet")
+    parser.add_argument("--write-only", action="store_true", help="measure nothing; write rows again")
+    options = parser.parse_args()
+    unknown = sorted(set(options.only) - {row.id for row in ROWS})
+    if unknown:
+        print(f"no row is called {unknown[0]}; rows are called like {ROWS[0].id}", file=sys.stderr)
+        return 3
+    wanted = dict.fromkeys(check for row in ROWS if not options.only or row.id in options.only for check in row.checks)
+    record = read_record()
+    if options.missing:
+        wanted = {name: None for name in wanted if not record["checks"].get(name, {"passed": False})["passed"]}
+    found = {}
+    if not options.write_only:
+        found = _measure([name for name in wanted if not (options.quick and name in PLAYS and PLAYS[name].again == CLAIMS)])
+    record = read_record()
+    record["checks"].update(found)
+    used = {check for row in ROWS for check in row.checks}
+    record["checks"] = {name: each for name, each in record["checks"].items() if name in used}
+    failed = _write_rows(record)
+    write_record(record)
+    subprocess.run([sys.executable, "-m", "docs.generate"], cwd=HOUSE, check=True)
+    for line in failed:
+        print(line, file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
+    """Play each check, and return what it came to."""
+    measured: dict[str, Measured] = {}
+    tests = [name for name in wanted if name not in PLAYS]
+    date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    told = ["git", "rev-parse", "--short=9", "HEAD"]
+    commit = subprocess.run(told, cwd=HOUSE, capture_output=True, text=True, check=False).stdout.strip()
+
+    def keep(name: str, *, passed: bool, figures: dict[str, object], again: str) -> None:
+        measured[name] = Measured(passed=passed, figures=as_stored(figures), again=again, date=date, commit=commit)
+
+    if tests:
+        print(f"{len(tests)} tests and files of tests", flush=True)
+        for name, found in measure_tests(tests, HOUSE).items():
+            keep(name, passed=found.passed, figures=found.figures, again=INTEROP if found.is_interop else TEST)
+    plays = [PLAYS[name] for name in wanted if name in PLAYS]
+    for place, play in enumerate(plays, 1):
+        began = time.process_time()
+        print(f"[{place}/{len(plays)}] {play.name}", end=" ... ", flush=True)
+        try:
+            keep(play.name, passed=True, figures=play.measure(), again=play.again)
+        except (AssertionError, RuntimeError) as trouble:
+            keep(play.name, passed=False, figures={}, again=play.again)
+            print(f"failed: {trouble}", end=" ")
+        print(f"{time.process_time() - began:.1f} CPU s", flush=True)
+    return measured
+
+
+def _write_rows(record: Record) -> Iterable[str]:
+    """Make the rows of the record anew; return a line for each that is not shown."""
+    record["rows"] = [told(row, record["checks"]) for row in ROWS]
+    return [f"{each['id']}: {each['measured']}" for each in record["rows"] if each["verdict"] == FAILED]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

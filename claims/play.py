@@ -1,0 +1,94 @@
+"""What plays a claim and is no test: a command that a reader can give, and a function that plays the same and returns figures."""
+
+import json
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from kraftsim.explore.result import RunResult
+from kraftsim.explore.run import play
+
+TEST, INTEROP, CLAIMS = "make test", "make interop", "make claims"
+AGAIN: Final = (TEST, INTEROP, CLAIMS)
+"""Which verb plays it again. `make claims` only: what takes minutes, and what is measured by a clock."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Play:
+    """`name` begins with the command; words after `#` say which part of what it prints."""
+
+    name: str
+    measure: Callable[[], dict[str, object]]
+    again: str = TEST
+
+
+PLAYS: dict[str, Play] = {}
+
+
+def plays(name: str, again: str = TEST) -> Callable[[Callable[[], dict[str, object]]], Callable[[], dict[str, object]]]:
+    """Register a function as a play."""
+
+    def register(measure: Callable[[], dict[str, object]]) -> Callable[[], dict[str, object]]:
+        assert name not in PLAYS, name
+        PLAYS[name] = Play(name=name, measure=measure, again=again)
+        return measure
+
+    return register
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A story that was played: its result, and the facts of its event log in the order of time."""
+
+    result: RunResult
+    events: tuple[dict[str, object], ...]
+
+    def of(self, *kinds: str, **fields: object) -> list[dict[str, object]]:
+        """Return the facts of some kinds whose fields are as given."""
+        return [each for each in self.events if each["kind"] in kinds and all(each.get(name) == value for name, value in fields.items())]
+
+    def count(self, *kinds: str, **fields: object) -> int:
+        """Return how many there are."""
+        return len(self.of(*kinds, **fields))
+
+    def violations_of(self, invariant: str) -> int:
+        """Return how often an invariant was violated."""
+        return sum(each.startswith(invariant) for each in self.result.violations)
+
+
+@cache
+def story(command: str, *, violated: bool = False) -> Told:
+    """Play what `kraftsim scenario ...` would, in virtual time. Raises AssertionError if it does not end as it should."""
+    name, given = _parsed(command)
+    with tempfile.TemporaryDirectory() as scratch:
+        result = play(
+            name,
+            seed=int(given.get("--seed", ["0"])[0]),
+            release=given.get("--release", [""])[0],
+            settings=dict(_pairs(given.get("--set", []))),
+            work={knob: int(value) for knob, value in _pairs(given.get("--work", []))},
+            bugs=tuple(given.get("--bug", [])),
+            out=Path(scratch) / "run",
+        )
+        events = [json.loads(line) for file in sorted(Path(scratch).rglob("events/*.jsonl")) for line in file.open()]
+    assert (violated or result.trouble is None) and bool(result.violations) is violated, "\n".join(result.lines())
+    return Told(result, tuple(sorted(events, key=lambda each: (each["t_ns"], each["node"], each["n"]))))
+
+
+def _parsed(command: str) -> tuple[str, dict[str, list[str]]]:
+    words = shlex.split(command.partition("#")[0])
+    assert words[:2] == ["kraftsim", "scenario"], command
+    given: dict[str, list[str]] = {}
+    for option, value in zip(words[3::2], words[4::2], strict=True):
+        given.setdefault(option, []).append(value)
+    return words[2], given
+
+
+def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for word in words:
+        key, _, value = word.partition("=")
+        yield key, value

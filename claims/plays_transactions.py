@@ -1,0 +1,148 @@
+"""What plays KIP-447's claims: stories of exactly-once applications, and the bench of fencing for what no test plays."""
+
+from bench.bench_fencing import PAUSES_MS, TIMEOUTS_MS
+from bench.fencing.plays import aborted_needlessly, takeover
+from bench.tasks.counting import count
+from claims.play import INTEROP, Told, plays, story
+
+FENCING = "make bench ARGS=fencing"
+
+
+def _ended(told: Told) -> dict[str, int]:
+    outcomes = [each["outcome"] for each in told.of("TransactionEnded")]
+    return {
+        "transactions": len(outcomes),
+        "committed": outcomes.count("committed"),
+        "aborted": outcomes.count("aborted"),
+        "unknown": outcomes.count("unknown"),
+    }
+
+
+def _copied(told: Told) -> dict[str, int]:
+    """Return how many lines the input has, and how many of them a reader of committed records finds once, twice or never in the copy."""
+    (expected,) = told.of("CopyExpected")
+    lines = {each["record_key"] for each in told.of("RecordAcknowledged", topic=expected["input_topic"])}
+    read = told.of("RecordRead", topic=expected["output_topic"], is_read_committed=True)
+    places = {(each["partition"], each["offset"]): each["record_key"] for each in read}
+    copies = list(places.values())
+    return {
+        "lines": len(lines),
+        "once": sum(copies.count(line) == 1 for line in lines),
+        "more_than_once": sum(copies.count(line) > 1 for line in lines),
+    }
+
+
+@plays("kraftsim scenario zombie_fenced_by_epoch --seed 1")
+def by_epoch() -> dict[str, object]:
+    told = story("kraftsim scenario zombie_fenced_by_epoch --seed 1")
+    return {"took_the_id": told.count("TransactionalIdTaken"), "fenced": told.count("ProducerFenced"), **_ended(told)}
+
+
+@plays("kraftsim scenario coordinator_failover_in_every_state --seed 1")
+def every_state() -> dict[str, object]:
+    told = story("kraftsim scenario coordinator_failover_in_every_state --seed 1")
+    by_id: dict[object, set[object]] = {}
+    for each in told.of("TransactionStateChanged"):
+        by_id.setdefault(each["transactional_id"], set()).add(each["partition"])
+    return {
+        "ids": len(by_id),
+        "partitions_an_id": max(map(len, by_id.values())),
+        "loaded": told.count("TransactionsLoaded"),
+        "changes": told.count("TransactionStateChanged"),
+        "markers": told.count("MarkerAppended"),
+        "violations": len(told.result.violations),
+        **_ended(told),
+    }
+
+
+@plays("kraftsim scenario old_and_new_clients_commit_offsets --seed 1")
+def old_and_new() -> dict[str, object]:
+    told = story("kraftsim scenario old_and_new_clients_commit_offsets --seed 1")
+    return {**_ended(told), **_copied(told)}
+
+
+@plays("kraftsim scenario transaction_times_out --seed 1")
+def times_out() -> dict[str, object]:
+    told = story("kraftsim scenario transaction_times_out --seed 1")
+    return {
+        "begun": told.count("TransactionBegun"),
+        "forced": told.count("TransactionAbortForced", reason="timeout"),
+        "fenced": told.count("ProducerFenced"),
+    }
+
+
+@plays("kraftsim scenario kip_447_upgrade --seed 2")
+def two_bounces_on_kraft() -> dict[str, object]:
+    told = story("kraftsim scenario kip_447_upgrade --seed 2")
+    return {"kraft_transactions": _ended(told)["transactions"], "kraft_twice": _copied(told)["more_than_once"]}
+
+
+@plays("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2", INTEROP)
+def two_bounces() -> dict[str, object]:
+    told = story("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2")
+    releases = [str(each["release"]) for each in told.of("NodeStarted", role="broker")]
+    return {"upgrade_transactions": _ended(told)["transactions"], "from_release": releases[0], "to_release": releases[-1], **_copied(told)}
+
+
+@plays("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2 --work bounces=1", INTEROP)
+def one_bounce() -> dict[str, object]:
+    told = story("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2 --work bounces=1", violated=True)
+    return {"lines_twice_by_one_bounce": _copied(told)["more_than_once"]}
+
+
+@plays("kraftsim scenario zombie_fenced_by_generation --seed 1")
+def by_generation() -> dict[str, object]:
+    return {"twice": _copied(story("kraftsim scenario zombie_fenced_by_generation --seed 1"))["more_than_once"]}
+
+
+@plays("kraftsim scenario exactly_once_under_faults --seed 1")
+def under_faults() -> dict[str, object]:
+    told = story("kraftsim scenario exactly_once_under_faults --seed 1")
+    return {"faults": told.count("FaultBit"), "twice": _copied(told)["more_than_once"]}
+
+
+@plays(f"{FENCING} # a timeout of 60 s")
+def a_minute() -> dict[str, object]:
+    found = takeover(dies=True, transaction_ms=60_000)
+    return {
+        "minute_ms": found.milliseconds,
+        "minute_told_to_wait": found.times_told_to_wait,
+        "minute_session_ms": 6000,
+        "minute_memberships_lost": found.memberships_lost,
+    }
+
+
+@plays(f"{FENCING} # pauses", INTEROP)
+def pauses() -> dict[str, object]:
+    return {f"aborted_with_{timeout}": sum(aborted_needlessly(pause, timeout) for pause in PAUSES_MS) for timeout in TIMEOUTS_MS} | {
+        "pauses": len(PAUSES_MS)
+    }
+
+
+def _tasks(partitions: int) -> dict[str, object]:
+    task, thread = count(partitions, 1)
+    found: dict[str, object] = {"input_partitions": partitions, "threads": task.threads}
+    for key, each in (("task", task), ("thread", thread)):
+        found |= {
+            f"{key}_producers": each.producers,
+            f"{key}_connections": each.connections,
+            f"{key}_records_a_transaction": round(each.records / each.transactions, 1),
+            f"{key}_records_a_second": round(each.records / each.virtual_ms * 1000),
+        }
+    return found
+
+
+@plays('make bench ARGS="tasks --partitions 100"', INTEROP)
+def a_hundred_tasks() -> dict[str, object]:
+    return {f"many_{name}": value for name, value in _tasks(100).items()}
+
+
+@plays('make bench ARGS="tasks --partitions 10"')
+def ten_tasks() -> dict[str, object]:
+    return {f"few_{name}": value for name, value in _tasks(10).items()}
+
+
+@plays("kraftsim scenario rolling_upgrade_on_zookeeper --seed 1")
+def rolling_on_zookeeper() -> dict[str, object]:
+    releases = [str(each["release"]) for each in story("kraftsim scenario rolling_upgrade_on_zookeeper --seed 1").of("NodeStarted", role="broker")]
+    return {"zk_from": releases[0], "zk_to": releases[-1]}

@@ -1,0 +1,203 @@
+"""Requests that ask for answers which are hard to encode: names of maximal length, null names, arrays of extremes, text that is no UTF-8.
+
+Half of the frames are requests of any API and version with values chosen to be quoted in answers;
+the other half are valid requests with a few bytes changed. Text longer than a codec of ours would
+write takes the place of a marker, so that a frame can carry what no honest client sends.
+Source: none of Kafka's; the limits are those of org.apache.kafka.common.protocol.Readable.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from struct import pack
+
+from fuzz.message_targets import examples
+from fuzz.mutation import mutated
+from protocol.api_keys import FORWARDABLE, ApiKey
+from protocol.declaration import INTEGER_RANGES, Primitive
+from protocol.fuse_slow import varint
+from protocol.messages import registry
+from protocol.messages.k58_envelope import EnvelopeRequest
+from protocol.principal_data import DefaultPrincipalData, build_principal
+from protocol.requests import request_chunks
+from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default_of, layout_of
+from protocol.schema import Message
+
+LONGEST = 32767
+MARKER = "\x03" * 100
+"""Stands for text that the encoder would not write. Its length is one byte where lengths are compact."""
+BEHIND_COMPACT, BEHIND_PLAIN = bytes((len(MARKER) + 1,)) + MARKER.encode(), pack(">h", len(MARKER)) + MARKER.encode()
+LONG_TEXTS = (b"/" * LONGEST, b"a" * LONGEST, b"\xff" * LONGEST, "\u00e9".encode() * (LONGEST // 2), b"\0" * LONGEST, b"'" * LONGEST)
+TOO_LONG = b"/" * 40_000
+"""Only a compact length can announce it."""
+LONG_TEXTS_MAX = 8
+"""In one frame; other markers stay as they are."""
+ARRAY_SIZES = (0, 1, 1, 1, 2, 3)
+LONG_ARRAY = 300
+"""How long one array in a hundred is, unless it is within another."""
+CLIENT_ID = "answer-fuzz"
+SIZE_BYTES = 4
+HEAD_BYTES = 8
+"""API key, API version, correlation id: these are not changed, so that every frame reaches its API."""
+CHANGED_BODY_BYTES_MAX = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: its frame with the size in front, and what its answer is to be read as."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    frame: bytes
+
+
+@dataclass(slots=True)
+class FrameMaker:
+    """Makes frames by chance. `offered` is what a node serves: API key to first and last version. `names` and `ids` are those of real topics."""
+
+    dice: Random
+    offered: Mapping[int, tuple[int, int]]
+    names: Sequence[str]
+    ids: Sequence[bytes]
+    is_disruptive_allowed: bool = True
+    _valid: dict[tuple[int, int], list[bytes]] = field(default_factory=dict)
+    _pairs: list[tuple[int, int]] = field(default_factory=list)
+    _inner: list[tuple[int, int]] = field(default_factory=list)
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        keys = [key for key in sorted(self.offered) if self.is_disruptive_allowed or key not in DISRUPTIVE]
+        self._pairs = [(key, version) for key in keys for version in range(self.offered[key][0], self.offered[key][1] + 1)]
+        self._inner = [pair for pair in self._pairs if pair[0] in FORWARDABLE]
+
+    def each_once(self, *, newest_only: bool = False) -> Iterator[Asked]:
+        """Yield a request of each API and version, or of its newest version, in which every text is as long as can be."""
+        for key, version in self._pairs:
+            if not newest_only or version == self.offered[key][1]:
+                yield self._constructed(key, version, is_longest=True)
+
+    def next(self) -> Asked:
+        """Return the next frame: by turns constructed and changed."""
+        pair = self.dice.choice(self._pairs)
+        return self._constructed(*pair) if self._count % 2 else self._changed(*pair)
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _changed(self, key: int, version: int) -> Asked:
+        """Return a valid request with some bytes changed behind its correlation id."""
+        number = self._number()
+        valid = self._valid.get((key, version))
+        if valid is None:
+            bodies = examples(registry.request_class(key), version)
+            valid = self._valid[key, version] = [b"".join(request_chunks(key, version, 0, CLIENT_ID, body))[SIZE_BYTES:] for body in bodies]
+        data = self.dice.choice(valid)
+        body = mutated(self.dice, data[HEAD_BYTES:], [each[HEAD_BYTES:] for each in valid])[:CHANGED_BODY_BYTES_MAX]
+        return Asked(key, version, number, _framed(pack(">hhi", key, version, number) + body))
+
+    def _constructed(self, key: int, version: int, *, is_longest: bool = False) -> Asked:
+        number = self._number()
+        if key == ApiKey.ENVELOPE and self._inner:
+            return self._envelope(version, number)
+        return Asked(key, version, number, self._frame(key, version, number, is_longest))
+
+    def _envelope(self, version: int, number: int) -> Asked:
+        """Return an Envelope around a constructed request."""
+        inner = self._frame(*self.dice.choice(self._inner), number, is_longest=False)[SIZE_BYTES:]
+        principal = build_principal(DefaultPrincipalData(principal_type="User", name=self.dice.choice(("ANONYMOUS", "bob", "x" * 30_000))))
+        body = EnvelopeRequest(request_data=inner, request_principal=principal, client_host_address=bytes((127, 0, 0, 1)))
+        return Asked(int(ApiKey.ENVELOPE), version, number, b"".join(request_chunks(ApiKey.ENVELOPE, version, number, CLIENT_ID, body)))
+
+    def _frame(self, key: int, version: int, number: int, is_longest: bool) -> bytes:
+        cls = registry.request_class(key)
+        layout = layout_of(cls, version)
+        body = Values(self, is_longest).structure(layout)
+        client_id = MARKER if self.dice.randrange(20) == 0 else CLIENT_ID
+        content = b"".join(request_chunks(key, version, number, client_id, body))[SIZE_BYTES:]
+        content = content.replace(BEHIND_PLAIN, self._long_text(compact=False), LONG_TEXTS_MAX)
+        return _framed(content.replace(BEHIND_COMPACT, self._long_text(compact=True), LONG_TEXTS_MAX) if layout.flexible else content)
+
+    def _long_text(self, *, compact: bool) -> bytes:
+        text = self.dice.choice((*LONG_TEXTS, TOO_LONG) if compact else LONG_TEXTS)
+        return (varint(len(text) + 1) if compact else pack(">h", len(text))) + text
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Chooses the value of each field of a request."""
+
+    maker: FrameMaker
+    is_longest: bool
+    depth: int = 0
+
+    def structure(self, layout: StructureLayout) -> Message:
+        """Return a structure."""
+        dice = self.maker.dice
+        values = {each.name: self._value(each) for each in layout.fields}
+        for each in layout.tags:
+            values[each.name] = default_of(each.declared) if dice.randrange(2) else self._value(each)
+        made: Message = layout.cls(**values)
+        return made
+
+    def _value(self, each: PresentField) -> object:
+        dice = self.maker.dice
+        if each.nullable and dice.randrange(4) == 0:
+            return None
+        match each.type:
+            case StructureLayout() as layout:
+                return self.structure(layout)
+            case ArrayLayout(element):
+                size = 1 if self.is_longest else dice.choice(ARRAY_SIZES) if self.depth or dice.randrange(100) else LONG_ARRAY
+                inner = Values(self.maker, self.is_longest, self.depth + 1)
+                return [inner.structure(element) if isinstance(element, StructureLayout) else self._primitive(element) for _ in range(size)]
+            case Primitive() as primitive:
+                return self._primitive(primitive)
+        raise AssertionError(f"{each.name} has no wire type")
+
+    def _primitive(self, primitive: Primitive) -> object:
+        dice, maker = self.maker.dice, self.maker
+        match primitive:
+            case Primitive.STRING | Primitive.USTRING:
+                return (
+                    MARKER
+                    if self.is_longest or dice.randrange(3) == 0
+                    else dice.choice((*maker.names, *maker.names, "", "user", "1", "retention.ms"))
+                )
+            case Primitive.UUID:
+                return dice.choice((*maker.ids, bytes(16), bytes((255,)) * 16))
+            case Primitive.BOOLEAN:
+                return dice.randrange(2) == 1
+            case Primitive.FLOAT64:
+                return dice.choice((0.0, -1.0, 1e308, float("nan"), float("inf")))
+            case Primitive.BYTES:
+                return dice.choice((b"", b"\0" * 8, b"\xff" * 40_000 if dice.randrange(10) == 0 else b"x"))
+            case Primitive.RECORDS:
+                return memoryview(b"")
+        lowest, highest = INTEGER_RANGES[primitive]
+        number: int = dice.choice((0, 0, 1, 1, 2, 3, 4, 8, 16, 100, -1 if lowest else 0, lowest, highest))
+        return min(max(number, lowest), highest)
+
+
+DISRUPTIVE = frozenset(
+    {
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    }
+)
+"""What a client with every right can use to end service without any fault of a node: it takes a broker's place, raises the epoch of the quorum to
+the last one, forbids all connections. These are sent where the client has no right to them, and the controller must refuse them."""
+
+
+def _framed(content: bytes) -> bytes:
+    return pack(">i", len(content)) + content

@@ -1,0 +1,316 @@
+"""Running nodes under hostile requests over sockets: no node ends, every answer can be read or its connection is closed, others are served.
+
+    python -m fuzz.answers --frames 100000      a campaign against node processes, with a table at the end
+    python -m fuzz.answers --seconds 60         the same for a time: a target of `make fuzz`
+    python -m fuzz.answers --again HEX          one connection's input to each listener of fresh nodes
+
+Two clusters are asked at once, one without an authorizer and one with; in the second, half of the
+clients have no right at all. Exit code: 0 nothing broke, 1 something did.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import psutil
+
+from fuzz.answer_frames import Asked, FrameMaker
+from fuzz.answer_targets import HEALTHY_TOPIC, Listener, Prepared, clusters, prepared
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.conformance.batches import batch
+from protocol.api_keys import ApiKey
+from protocol.malformed import MalformedMessage
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.requests import UnsupportedApi, decode_response, request_chunks
+
+CONNECTIONS = 4
+"""Of hostile clients, for each listener."""
+FRAMES_PER_CONNECTION = 24
+ANSWER_SECONDS = 0.3
+"""Some requests wait for others, and some get no answer: then the connection is left."""
+HEALTHY_PAUSE_SECONDS = 0.02
+HEALTHY_SECONDS_MAX = 10.0
+KEPT_FRAMES = 200
+LOST = Path(__file__).parents[1] / "build" / "fuzz" / "answers"
+PRODUCE_VERSION = 9
+WARM_UP_SECONDS = 3.0
+MEGABYTE = 1 << 20
+REASON_CHARACTERS = 110
+HANDLER_FAILED = b"the handler failed"
+API_NAMES = {int(key): key.name for key in ApiKey}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What hostile clients saw, and what broke."""
+
+    frames: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
+    last: deque[tuple[str, Asked]] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
+    healthy_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def p99_ms(self) -> float:
+        """The time in which 99 of 100 records of the healthy clients are acknowledged."""
+        ordered = sorted(self.healthy_seconds)
+        return 1000 * ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] if ordered else float("nan")
+
+
+async def attack(listener: Listener, maker: FrameMaker, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+    """Be one hostile client after another until there are enough frames."""
+    refused = 0
+    while has_more() and not outcome.broken:
+        try:
+            reader, writer = await asyncio.open_connection(listener.host, listener.port)
+        except OSError as error:
+            refused += 1
+            if refused > 20:
+                outcome.broken.append(f"{listener.name} accepts no connection: {error}")
+            await asyncio.sleep(0.1)
+            continue
+        refused = 0
+        try:
+            await listener.log_in(reader, writer)
+            for _ in range(FRAMES_PER_CONNECTION):
+                if not has_more() or not await ask(reader, writer, maker.next(), listener, outcome):
+                    break
+        except (OSError, asyncio.IncompleteReadError):
+            outcome.verdicts["closed"] += 1
+        finally:
+            writer.transport.abort()
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Asked, listener: Listener, outcome: Outcome) -> bool:
+    """Send one request and judge its answer; return whether the connection can be used further."""
+    outcome.frames += 1
+    outcome.last.append((listener.name, asked))
+    writer.write(asked.frame)
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), signed=True))
+    except TimeoutError:
+        outcome.verdicts["no answer yet"] += 1
+        return False
+    except (asyncio.IncompleteReadError, OSError):
+        outcome.verdicts["closed"] += 1
+        return False
+    wrong = why_wrong(asked, answer)
+    if wrong is not None:
+        outcome.broken.append(f"{listener.name}: {wrong}\n{again(asked)}")
+    outcome.verdicts["answered"] += 1
+    return wrong is None
+
+
+def why_wrong(asked: Asked, answer: bytes) -> str | None:
+    """Return why an answer cannot be read by a client that sent this request."""
+    try:
+        correlation_id, _ = decode_response(asked.api_key, asked.version, answer)
+    except (MalformedMessage, UnsupportedApi) as error:
+        return f"the answer to {ApiKey(asked.api_key).name} v{asked.version} cannot be read: {error}"
+    return None if correlation_id == asked.correlation_id else f"request {asked.correlation_id} is answered as {correlation_id}"
+
+
+def again(asked: Asked) -> str:
+    """Return the line that sends a request once more."""
+    return f"again: .venv/bin/python -m fuzz.answers --again {asked.frame.hex()}"
+
+
+async def stay_healthy(listener: Listener, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+    """Produce one record after another, as a client that nothing is wrong with, and measure."""
+    rows = [TopicProduceData(name=HEALTHY_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch())])]
+    frame = b"".join(request_chunks(int(ApiKey.PRODUCE), PRODUCE_VERSION, 1, "healthy", ProduceRequest(acks=-1, timeout_ms=5000, topic_data=rows)))
+    try:
+        reader, writer = await asyncio.open_connection(listener.host, listener.port)
+        while has_more() and not outcome.broken:
+            started = time.perf_counter()
+            writer.write(frame)
+            async with asyncio.timeout(HEALTHY_SECONDS_MAX):
+                answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+            outcome.healthy_seconds.append(time.perf_counter() - started)
+            error = decode_response(int(ApiKey.PRODUCE), PRODUCE_VERSION, answer)[1].responses[0].partition_responses[0].error_code
+            if error:
+                outcome.broken.append(f"{listener.name}: a healthy producer gets error {error}")
+            await asyncio.sleep(HEALTHY_PAUSE_SECONDS)
+        writer.close()
+    except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+        outcome.broken.append(f"{listener.name}: a healthy producer gets no answer: {error!r}")
+
+
+async def campaign(targets: list[Prepared], outcome: Outcome, dice: Random, has_more: Callable[[], bool]) -> None:
+    """Let hostile clients ask every listener of every cluster, and healthy ones produce meanwhile."""
+    async with asyncio.TaskGroup() as group:
+        for target in targets:
+            group.create_task(stay_healthy(target.listeners[0], outcome, has_more))
+            for listener in target.listeners:
+                maker = _maker(target, listener, dice)
+                for _ in range(CONNECTIONS):
+                    group.create_task(attack(listener, maker, outcome, has_more))
+
+
+async def ask_each_once(target: Prepared, dice: Random, outcome: Outcome, *, newest_only: bool = False) -> None:
+    """Send each listener one request of every API and version, or of the newest versions, its texts as long as can be."""
+    for listener in target.listeners:
+        maker = _maker(target, listener, dice)
+        todo = maker.each_once(newest_only=newest_only)
+        await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(CONNECTIONS)))
+
+
+async def _ask_all(listener: Listener, todo: Iterator[Asked], outcome: Outcome) -> None:
+    for asked in todo:
+        reader, writer = await asyncio.open_connection(listener.host, listener.port)
+        try:
+            await listener.log_in(reader, writer)
+            await ask(reader, writer, asked, listener, outcome)
+        finally:
+            writer.transport.abort()
+
+
+def _maker(target: Prepared, listener: Listener, dice: Random) -> FrameMaker:
+    return FrameMaker(Random(dice.random()), listener.offered, target.names, target.ids, listener.is_disruptive_allowed)
+
+
+def main() -> int:
+    """Run a campaign, or one frame."""
+    parser = argparse.ArgumentParser(prog="python -m fuzz.answers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=0, help="end after so many")
+    parser.add_argument("--seconds", type=float, default=60.0, help="end after this time, if --frames is not given (default: 60)")
+    parser.add_argument("--seed", default="answers", help="what chance begins with")
+    parser.add_argument("--again", metavar="HEX", help="send one frame to every listener")
+    chosen = parser.parse_args()
+    outcome = Outcome()
+    with tempfile.TemporaryDirectory(prefix="kraftsim-fuzz-") as directory:
+        return asyncio.run(_run(chosen, outcome, Path(directory)))
+
+
+async def _run(chosen: argparse.Namespace, outcome: Outcome, directory: Path) -> int:
+    running: list[ProcessCluster] = []
+    try:
+        for name, spec in clusters().items():
+            cluster = ProcessCluster(spec, RunDirectory(directory / name))
+            running.append(cluster)
+            await cluster.start()
+        targets = [await prepared(name, cluster.spec) for name, cluster in zip(clusters(), running, strict=True)]
+        if chosen.again:
+            return await _again(bytes.fromhex(chosen.again), targets, running)
+        return await _measured(chosen, outcome, targets, running)
+    finally:
+        for cluster in running:
+            await cluster.stop()
+
+
+async def _measured(chosen: argparse.Namespace, outcome: Outcome, targets: list[Prepared], running: list[ProcessCluster]) -> int:
+    dice = Random(chosen.seed)
+    warm_up = Outcome()
+    for target in targets:
+        await ask_each_once(target, dice, warm_up)  # a node compiles a codec when it is first asked for
+    warm_up_end = time.monotonic() + WARM_UP_SECONDS
+    await campaign(targets, warm_up, dice, lambda: time.monotonic() < warm_up_end)
+    outcome.broken += warm_up.broken
+    before = _resident_bytes(running)
+    started = time.monotonic()
+    line = asyncio.ensure_future(_progress(outcome, started, running))
+
+    def has_more() -> bool:
+        return outcome.frames < chosen.frames if chosen.frames else time.monotonic() - started < chosen.seconds
+
+    await campaign(targets, outcome, dice, has_more)
+    line.cancel()
+    seconds = time.monotonic() - started
+    dead = _dead(running)
+    if dead or outcome.broken:
+        LOST.mkdir(parents=True, exist_ok=True)
+        (LOST / "last-frames").write_text("".join(f"{listener} {again(asked)}\n" for listener, asked in outcome.last))
+        print(*outcome.broken, f"the last {len(outcome.last)} frames are in {LOST / 'last-frames'}", sep="\n")
+    after = _resident_bytes(running)
+    print(f"\n| {'measure':34} | value |\n|{'-' * 36}|---|")
+    for what, value in _rows(outcome, seconds, dead, before, after, _failures(running)):
+        print(f"| {what:34} | {value} |")
+    return 1 if dead or outcome.broken else 0
+
+
+def _rows(
+    outcome: Outcome, seconds: float, dead: list[str], before: dict[str, int], after: dict[str, int], failures: Counter[str]
+) -> Iterator[tuple[str, str]]:
+    yield "frames", f"{outcome.frames} in {seconds:.0f} s ({outcome.frames / max(seconds, 0.001):.0f} a second)"
+    for verdict, count in sorted(outcome.verdicts.items()):
+        yield verdict, str(count)
+    yield "nodes that ended", ", ".join(dead) or "0"
+    for name in before:
+        grown = f"{(after[name] - before[name]) / MEGABYTE:+.1f} MB" if name in after else "ended"
+        yield f"memory of {name}", f"{before[name] / MEGABYTE:.0f} MB {grown}"
+    for failure, count in failures.most_common():
+        yield "failed within a node", f"{count} x {failure}"
+    yield "healthy producers, p99", f"{outcome.p99_ms:.1f} ms of {len(outcome.healthy_seconds)} records"
+    yield "healthy producers, longest", f"{1000 * max(outcome.healthy_seconds, default=0):.0f} ms"
+
+
+async def _progress(outcome: Outcome, started: float, running: list[ProcessCluster]) -> None:
+    while True:
+        await asyncio.sleep(5)
+        print(
+            f"answers: {time.monotonic() - started:.0f} s, {outcome.frames} frames, {dict(outcome.verdicts)}, p99 {outcome.p99_ms:.0f} ms", flush=True
+        )
+        dead = _dead(running)
+        if dead:
+            outcome.broken.append(f"ended: {', '.join(dead)}")
+
+
+async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessCluster]) -> int:
+    for target in targets:
+        for listener in target.listeners:
+            reader, writer = await asyncio.open_connection(listener.host, listener.port)
+            await listener.log_in(reader, writer)
+            writer.write(frame)
+            try:
+                async with asyncio.timeout(5):
+                    answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+                print(f"{listener.name}: answered with {len(answer)} bytes, {answer[:80].hex(' ')} ...")
+            except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+                print(f"{listener.name}: {error!r}")
+            writer.transport.abort()
+    dead = _dead(running)
+    print(f"ended: {', '.join(dead)}" if dead else "every node goes on")
+    return 1 if dead else 0
+
+
+def _dead(running: list[ProcessCluster]) -> list[str]:
+    return [f"{name} {cluster.directory.human_log(name)}" for cluster in running for name in cluster.spec.node_names if cluster.has_ended(name)]
+
+
+def _failures(running: list[ProcessCluster]) -> Counter[str]:
+    """Count what went wrong within nodes: answers that could not be encoded, all together, and failed handlers by API and reason."""
+    found: Counter[str] = Counter()
+    for cluster in running:
+        for file in cluster.directory.events.glob("*.jsonl"):
+            with file.open("rb") as lines:
+                for line in lines:
+                    if b'"kind":"MessageFailed"' in line or HANDLER_FAILED in line:
+                        event = json.loads(line)
+                        is_encoding = "cannot be encoded" in event["reason"]
+                        name = API_NAMES.get(event["api_key"], str(event["api_key"]))
+                        reason = "an answer cannot be encoded" if is_encoding else f"{name}: {event['reason'][:REASON_CHARACTERS]}"
+                        found[f"{reason} ({event['action']})"] += 1
+    return found
+
+
+def _resident_bytes(running: list[ProcessCluster]) -> dict[str, int]:
+    return {
+        f"{name} at {cluster.spec.port}": psutil.Process(cluster.pid(name)).memory_info().rss
+        for cluster in running
+        for name in cluster.spec.node_names
+        if not cluster.has_ended(name)
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
