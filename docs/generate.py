@@ -5,7 +5,6 @@ Run it as `python -m docs.generate`; the hand-written pages are left alone.
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 
 import msgspec
@@ -13,10 +12,12 @@ import msgspec
 from docs.bugs_page import bugs_page, bugs_plot
 from docs.claims_page import claims_page
 from docs.clients_page import clients_page
+from docs.log_lines_page import log_lines_page
 from docs.mutants_page import mutants_page
 from docs.personas_page import personas_page
 from docs.probes_page import probes_page
 from docs.protocol_pages import pages as protocol_pages
+from docs.settings_page import settings_page
 from docs.tasks_page import tasks_page
 from docs.tiered_window_page import tiered_window_page, tiered_window_plot
 from kraftsim.catalogue import Catalogue
@@ -30,9 +31,6 @@ from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.faults.states import STATES
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.call import Handler
-from kraftsim.node.config import NodeConfig, declared_keys
-from kraftsim.node.config_keys import DEFAULT_KEY, NAME_KEY
-from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.releases.catalogue import releases
 from protocol.api_keys import ApiKey
 from protocol.messages.registry import declared_api_keys, versions_of
@@ -86,22 +84,15 @@ def events() -> str:
     return "\n".join(lines)
 
 
+SEED_NOTE = """`kraftsim.seed` (`kraftsim up --seed`): with 0 a node draws ids and nonces from the operating system's entropy. With
+another number it draws them from generators that the number seeds, so that a run can be repeated: a client can then
+predict the ids of fetch sessions, group members, topics and access rules, and the nonces of SCRAM. Give a seed only where
+no client is hostile. Rights do not depend on such an id: with an authorizer each Fetch of a session is checked."""
+
+
 def settings() -> str:
     """Every property that a node understands."""
-    lines = [
-        "# Settings\n",
-        "Properties of a node, in a file for `kraftsim node FILE` or as `--set KEY=VALUE`. Names and defaults are Kafka's; those that begin with",
-        "`kraftsim.` are ours. An unknown key is an error that names the nearest known one.\n",
-        "| property | default |",
-        "|---|---|",
-    ]
-    for field in (each for each in fields(NodeConfig) if NAME_KEY in each.metadata):
-        default = field.metadata[DEFAULT_KEY]
-        shown = "*required*" if default is None else f"`{default}`" if default else ""
-        lines.append(f"| `{field.metadata[NAME_KEY]}` | {shown} |")
-    lines.append("\nKafka's properties that are accepted, so that a real file can be used, and change nothing yet:\n")
-    lines.append(", ".join(f"`{key}`" for key in sorted(KEYS_WITHOUT_EFFECT - declared_keys())))
-    return "\n".join(lines) + "\n"
+    return settings_page(SEED_NOTE)
 
 
 def requirements() -> str:
@@ -213,6 +204,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "client-matrix.md": clients_page,
     "mutants.md": mutants_page,
     "personas.md": personas_page,
+    "log-lines.md": log_lines_page,
     "probes.md": probes_page,
     "producer-per-task.md": tasks_page,
     "tiered-storage-window.md": tiered_window_page,
