@@ -17,7 +17,14 @@ from tests.clients.test_groups import QUIET, SECONDS, ConfluentMember, committed
 from tests.cluster.running import QUICK_SESSIONS, come_back, running_processes
 
 pytestmark = pytest.mark.interop
-SOON = {"group.consumer.heartbeat.interval.ms": "300", "group.consumer.session.timeout.ms": "6000", **QUICK_SESSIONS}
+SOON = {
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    **QUICK_SESSIONS,
+}
+"""Short times need lower bounds below them, or a broker of Kafka 4.x refuses to start."""
 
 
 class NewMember(ConfluentMember):
