@@ -24,7 +24,7 @@ from kraftsim.catalogue import Catalogue
 from kraftsim.cli.fault_kinds import families
 from kraftsim.cli.kinds import listing
 from kraftsim.cli.main import VERBS, kraftsim
-from kraftsim.cluster.scenario import scenario
+from kraftsim.cli.scenario_table import all_facts
 from kraftsim.conformance.selection import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
@@ -127,20 +127,19 @@ def catalogue() -> str:
 
 
 def _scenarios() -> list[str]:
-    """Return the stories as a table."""
+    """Return the scenarios as a table."""
     lines = [
-        "A story begins with the release that `--release` asks for, else with its own, which its seed may draw; no story is played with one that it",
-        "is not told of. Where an older release did not keep a promise yet, the story shows that as a violation. It has as many nodes as it wants (a",
-        "seed may draw how many controllers) or as `--controllers` and `--brokers` ask for, if those are enough for it.\n",
-        "| name | what | can begin with | controllers + brokers | at least |",
-        "|---|---|---|---|---|",
+        "The starting release is the value of `--release`, else the scenario's own, which its seed may choose. A scenario refuses releases",
+        "that it does not support. Where an older release did not yet guarantee a property, the scenario reports the violation. The number",
+        "of nodes is that of `--controllers` and `--brokers`, else the scenario's own (the seed may choose the number of controllers).",
+        "`kraftsim scenario NAME --help` explains the parameters.\n",
+        "| name | what | releases | controllers + brokers | at least | parameters |",
+        "|---|---|---|---|---|---|",
     ]
-    for name, about in listing("scenarios"):
-        told = [known.name for known in releases() if scenario(name).is_told_of(known.name)]
-        story = scenario(name)
-        usual = " or ".join(str(count) for count in sorted({story.controllers, *story.controllers_drawn}))
-        least = f"{story.least_controllers} + {story.least_brokers}"
-        lines.append(f"| `{name}` | {about} | {told[0]} to {told[-1]} | {usual} + {story.brokers} | {least} |")
+    for facts in all_facts():
+        _, release_range, nodes, least, parameters = facts.columns()
+        code = f"`{parameters}`" if parameters else ""
+        lines.append(f"| `{facts.name}` | {facts.about} | {release_range} | {nodes} | {least} | {code} |".replace("|  |", "| |"))
     return [*lines, ""]
 
 

@@ -13,16 +13,27 @@ from kraftsim.cli.options import json_option, write_json
     epilog="""\b
 Examples:
   kraftsim list scenarios
+  kraftsim list scenarios --long    # releases, node counts and workload parameters
   kraftsim list releases
   kraftsim list bugs       # then: kraftsim sweep STORY --bug NAME
   kraftsim list invariants --json invariants.json"""
 )
 @click.argument("kind", type=click.Choice(ALL_KINDS))
+@click.option("--long", "is_long", is_flag=True, help="Show more columns; for scenarios only.")
 @json_option
-def list(kind: str, json_file: Path | None) -> None:
-    """List the entries of a KIND: name first, then one sentence about it."""
+def list(kind: str, is_long: bool, json_file: Path | None) -> None:
+    """List the entries of a KIND: name first, then one sentence about it.
+
+    With --long each scenario is shown with the releases that a cluster may start with, its number of
+    controllers + brokers, the smallest numbers that it supports, and its workload parameters.
+    """
     from kraftsim.cli.kinds import listing
 
+    if is_long:
+        if kind != "scenarios":
+            raise click.BadParameter(f"{kind} have no longer listing", param_hint="--long")
+        _list_scenarios(json_file)
+        return
     if kind in OWN_TABLES:
         OWN_TABLES[kind](json_file)
         return
@@ -42,6 +53,15 @@ def _list_faults(json_file: Path | None) -> None:
     if str(json_file) != "-":
         _write_table([line.columns() for line in found])
     write_json(json_file, [line.as_json() for line in found])
+
+
+def _list_scenarios(json_file: Path | None) -> None:
+    from kraftsim.cli.scenario_table import HEADINGS, all_facts
+
+    found = all_facts()
+    if str(json_file) != "-":
+        _write_table([HEADINGS, *(each.columns() for each in found)])
+    write_json(json_file, [each.as_json() for each in found])
 
 
 def _list_bugs(json_file: Path | None) -> None:

@@ -95,12 +95,12 @@ def bugs_option(verb: Verb) -> Verb:
 
 
 def work_option(verb: Verb) -> Verb:
-    """Add `--work KNOB=NUMBER`, repeatable; the verb gets `work: tuple[str, ...]` and hands them to `parse_workload`."""
+    """Add `--work NAME=NUMBER`, repeatable; the verb gets `work: tuple[str, ...]` and hands them to `parse_workload`."""
     option = click.option(
         "--work",
         multiple=True,
-        metavar="KNOB=NUMBER",
-        help="How much a run has to do, for example hops=1; the stories say which knobs they have. Repeatable.",
+        metavar="NAME=NUMBER",
+        help="A workload parameter, for example hops=1; `kraftsim scenario NAME --help` lists them. Repeatable.",
     )
     return option(verb)
 
@@ -121,15 +121,15 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def parse_workload(knobs: Sequence[str]) -> dict[str, int]:
-    """Return KNOB=NUMBER texts as a mapping; the last one of a knob wins. Raises Failure for anything else."""
-    turned = {}
-    for text in knobs:
-        knob, _, number = text.partition("=")
+def parse_workload(texts: Sequence[str]) -> dict[str, int]:
+    """Return NAME=NUMBER texts as a mapping; the last one of a name wins. Raises Failure for anything else."""
+    parameters = {}
+    for text in texts:
+        name, _, number = text.partition("=")
         if not number.strip().isdecimal():
-            raise Failure(f"--work {text}: write it as KNOB=NUMBER")
-        turned[knob.strip()] = int(number)
-    return turned
+            raise Failure(f"--work {text}: write it as NAME=NUMBER")
+        parameters[name.strip()] = int(number)
+    return parameters
 
 
 def write_json(json_file: Path | None, value: object) -> None:

@@ -1,4 +1,4 @@
-"""`kraftsim scenario`: plays one story, in one mode, with one seed."""
+"""`kraftsim scenario`: runs one scenario, in one mode, with one seed."""
 
 from pathlib import Path
 
@@ -19,15 +19,55 @@ from kraftsim.cli.options import (
     write_json,
 )
 
+NAME = "kraftsim.cli.scenario.NAME"
+"""Key of `click.Context.meta`: the first argument, if it is no option."""
+
+
+class NamedScenario(click.Command):
+    """A command whose help, given a scenario's name, shows that scenario."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the first argument for `format_help`: `--help` ends the parsing before NAME."""
+        if args and not args[0].startswith("-"):
+            ctx.meta[NAME] = args[0]
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the scenario's releases, sizes and parameters above the options."""
+        if NAME not in ctx.meta:
+            super().format_help(ctx, formatter)
+            return
+        from kraftsim.cli.kinds import listing
+        from kraftsim.cli.scenario_table import facts_of
+        from kraftsim.cluster.scenario import scenario as named
+
+        try:
+            found = named(ctx.meta[NAME])
+        except KeyError as unknown:
+            fail(unknown)
+        facts = facts_of(found, dict(listing("scenarios"))[found.name])
+        formatter.write_usage(ctx.command_path, f"{found.name} --out DIRECTORY [OPTIONS]")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(facts.about)
+        with formatter.section("Scenario"):
+            formatter.write_dl(list(facts.help_rows()))
+        if facts.parameters:
+            with formatter.section("Parameters (--work NAME=NUMBER)"):
+                formatter.write_dl(list(facts.parameter_rows()))
+        self.format_options(ctx, formatter)
+
 
 @click.command(
+    cls=NamedScenario,
     epilog="""\b
 Examples:
   kraftsim scenario producer_ids_survive_failover --seed 7 --out runs/seven
   kraftsim scenario producer_ids_survive_failover --mode processes --out runs/real
   kraftsim scenario rolling_upgrade --release 3.5 --work hops=1 --out runs/upgrade
   kraftsim scenario leaders_fail_under_idempotent_load --controllers 5 --brokers 5 --seed 3 --out runs/large
-  kraftsim list scenarios"""
+  kraftsim scenario rolling_upgrade --help      # its releases, sizes and parameters
+  kraftsim list scenarios --long""",
 )
 @click.argument("name")
 @click.option(
@@ -37,8 +77,8 @@ Examples:
     show_default=True,
     help="Virtual time, separate processes, or one process.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the fault schedule and of everything drawn by chance.")
-@click.option("--out", type=DIRECTORY, required=True, help="Where run.json, event logs and disks go.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the fault schedule and of all random choices.")
+@click.option("--out", type=DIRECTORY, required=True, help="Directory for run.json, event logs and disks.")
 @story_release_option
 @story_size_options
 @bugs_option
@@ -58,10 +98,10 @@ def scenario(
     work: tuple[str, ...],
     json_file: Path | None,
 ) -> int:
-    """Play a scenario: in virtual time, as processes, or embedded.
+    """Run a scenario: in virtual time, as processes, or embedded.
 
-    Leaves event logs as *.jsonl below --out, and run.json. Exits 1 if an invariant was seen to be violated while it ran, or if
-    the run broke off before its end.
+    Writes event logs (*.jsonl) and run.json below --out. Exits 1 on an invariant violation or an aborted run.
+    `kraftsim scenario NAME --help` shows the releases, sizes and parameters of one scenario.
     """
     from kraftsim.explore.run import play
 

@@ -1,0 +1,52 @@
+"""What the workload parameters of scenarios mean: `kraftsim scenario NAME --help` and the catalogue show it.
+
+A name means the same in each scenario that declares it. Numbers are counts unless the name ends with a unit.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+MEANINGS: Final[Mapping[str, str]] = {
+    "administrators": "admin clients that change metadata at the same time",
+    "askers": "clients that request producer ids before the faults",
+    "attempts": "attempts of the second machine to register with the broker id of the first",
+    "bounces": "rolling restarts of the application, each with the next kind of producer: 1 or 2",
+    "brokers_of_kraft": "brokers that run in KRaft mode when the migration is rolled back",
+    "bursts_per_writer": "bursts of records that each producer writes",
+    "changes": "changes of the voter set",
+    "changes_each": "changes of metadata by each admin client",
+    "changes_per_topic": "configuration changes for each topic",
+    "copiers": "consume-transform-produce applications in one consumer group",
+    "crashes": "crashes of consume-transform-produce applications",
+    "dealers": "transactional producers that write at the same time",
+    "hops": "upgrades, each to a later release, at most",
+    "ids": "producer ids requested while faults are injected",
+    "ids_after": "producer ids requested after the faults are healed",
+    "ids_per_asker": "producer ids requested by each client",
+    "ids_per_topic": "producer ids requested after each topic that is created",
+    "late_words": "requests with the broker epoch of a former incarnation",
+    "lines": "lines of text written to the input topic",
+    "partitions": "partitions of the input topic",
+    "pause_ms": "pause between two steps of one client",
+    "pauses": "pauses of consume-transform-produce applications, long enough to lose their partitions",
+    "producers": "producer ids that the steps choose from",
+    "reads_every_ms": "interval between two reads",
+    "records": "records of each producer or transaction",
+    "records_per_burst": "records in one burst",
+    "records_per_writer": "records that each producer writes",
+    "replicas": "replicas of each partition",
+    "replicas_max": "partitions times replicas of the largest topic",
+    "resizes": "changes of the size of producer id blocks",
+    "rounds": "rounds of metadata changes",
+    "steps": "Produce requests of each sequence of random steps",
+    "too_large_per_mille": "records in 1,000 that exceed max.message.bytes",
+    "topics": "topics that are created while faults are injected",
+    "topics_each": "topics that each admin client creates",
+    "transactional_ids": "transactional ids that are new to a partition",
+    "transactions": "transactions of each transactional producer",
+    "value_bytes": "size of each record value",
+    "walks": "topics that get a sequence of random Produce requests each",
+    "without_rights_ms": "time for which the broker lacks the ClusterAction permission",
+    "work_ms": "time for which faults are injected",
+    "writers": "idempotent producers that write at the same time",
+}
