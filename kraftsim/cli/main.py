@@ -38,6 +38,7 @@ VERBS = {
     "dump": "Print the files of a log directory: segments, indexes, snapshots, checkpoints.",
     "conformance": "Put numbered requirements to any running node, and say which it does not meet.",
     "list": "List scenarios, bugs, invariants, releases, and other things.",
+    "new": "Write a template for a new API, scenario, invariant, fault or bug.",
     "doctor": "Say what is found on this machine and what is missing.",
 }
 EPILOG = """\b

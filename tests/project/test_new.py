@@ -1,0 +1,139 @@
+"""`kraftsim new` writes files that lint, type-check and import, and names tests that exist."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kraftsim.cli.main import kraftsim
+from kraftsim.cli.source_tree import KINDS, MODULES
+
+HOUSE = Path(__file__).parents[2]
+SOURCES = ("kraftsim", "protocol", "scenarios")
+NAMES = {
+    "api": "DescribeThing",
+    "scenario": "coordinator_moves_twice",
+    "invariant": "epochs-never-decrease",
+    "fault": "slow-name-lookup",
+    "bug": "KAFKA-99999-marker-twice",
+}
+LISTED = {
+    "scenario": ("scenarios", "coordinator_moves_twice"),
+    "invariant": ("invariants", "epochs-never-decrease"),
+    "fault": ("faults", "slow-name-lookup"),
+    "bug": ("bugs", "KAFKA-99999"),
+}
+MARK = "FILL" + " IN"
+
+
+def new(*arguments: str) -> str:
+    """Run `kraftsim new` in this process."""
+    shown = CliRunner().invoke(kraftsim, ["new", *arguments])
+    assert shown.exit_code == 0, shown.output
+    return shown.output
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources with one new entry of each kind."""
+    root = tmp_path_factory.mktemp("tree")
+    for name in SOURCES:
+        shutil.copytree(HOUSE / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(HOUSE / "pyproject.toml", root)
+    if (HOUSE / ".mypy_cache").is_dir():
+        shutil.copytree(HOUSE / ".mypy_cache", root / ".mypy_cache")
+    for kind, name in NAMES.items():
+        new(kind, name, "--root", str(root))
+    return root
+
+
+def run(tree: Path, *command: str) -> str:
+    """Run a command in the copy, whose packages come first on the path."""
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def written(tree: Path) -> list[str]:
+    """The files of the copy that carry the mark, but for the templates."""
+    files = (file for name in SOURCES for file in (tree / name).rglob("*.py"))
+    found = (file.relative_to(tree).as_posix() for file in files if MARK in file.read_text())
+    return sorted(each for each in found if not each.startswith("kraftsim/cli/"))
+
+
+def test_each_kind_writes_its_files(tree: Path):
+    files = written(tree)
+    assert len(files) == sum(len(kind.files) for kind in KINDS.values()) + 1, files
+    assert "protocol/api_keys.py" in files and "protocol/messages/k95_describe_thing.py" in files
+
+
+def test_what_is_written_passes_the_linter(tree: Path):
+    run(tree, "-m", "ruff", "check", *written(tree))
+    run(tree, "-m", "ruff", "format", "--check", *written(tree))
+
+
+def test_what_is_written_passes_the_type_checker(tree: Path):
+    scenario = f"scenarios.{NAMES['scenario']}"
+    run(tree, "-m", "mypy", "-p", "kraftsim", "-p", "protocol", "-m", scenario)
+
+
+@pytest.mark.parametrize("kind", LISTED)
+def test_a_new_entry_is_in_its_list(tree: Path, kind: str):
+    plural, name = LISTED[kind]
+    names = [line.split()[0] for line in run(tree, "-m", "kraftsim", "list", plural).splitlines()]
+    assert name in names
+
+
+def test_a_new_api_is_declared_and_served(tree: Path):
+    program = (
+        "from kraftsim.node.broker.forwarded import broker_handlers as handlers\n"
+        "from protocol.api_keys import ApiKey as Key\n"
+        "from protocol.messages.registry import versions_of\n"
+        "key = Key.DESCRIBE_THING\n"
+        "print(int(key), versions_of(key), any(each.key == key for each in handlers()))"
+    )
+    assert run(tree, "-c", program).split() == ["95", "(0,", "0)", "True"]
+
+
+def test_a_new_scenario_runs(tree: Path):
+    options = ("--work", "work_ms=500", "--work", "records_per_writer=10")
+    out = str(tree / "run")
+    run(tree, "-m", "kraftsim", "scenario", NAMES["scenario"], "--out", out, *options)
+    assert (tree / "run" / "run.json").exists()
+
+
+def test_a_name_that_is_taken_is_refused(tree: Path):
+    shown = CliRunner().invoke(kraftsim, ["new", "bug", NAMES["bug"], "--root", str(tree)])
+    assert shown.exit_code != 0 and "exists: choose another name" in shown.output
+
+
+def test_a_name_with_other_characters_is_refused(tree: Path):
+    shown = CliRunner().invoke(kraftsim, ["new", "fault", "../away", "--root", str(tree)])
+    assert shown.exit_code != 0 and "is no name" in shown.output
+
+
+def test_nothing_that_is_committed_is_left_to_fill_in():
+    assert not written(HOUSE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_advice_names_tests_and_modules_that_exist(kind: str):
+    named = [re.match(r"[\w/.*]+", test) for test in KINDS[kind].tests]
+    assert all(each and list(HOUSE.glob(each[0])) for each in named), KINDS[kind].tests
+    folders = [HOUSE / path.rpartition("/")[0] for path in KINDS[kind].files]
+    assert all(folder.is_dir() for folder in folders)
+    files = [HOUSE / f"{module.replace('.', '/')}.py" for module in MODULES.values()]
+    assert not [file for file in files if not file.is_file()]
