@@ -24,12 +24,19 @@ SYNONYMS_SINCE, TYPES_SINCE = 1, 3
 
 
 def describe(
-    target: Target, kind: int, name: str, keys: Sequence[str] | None = None, *, version: int | None = None, synonyms: bool = False
+    target: Target,
+    kind: int,
+    name: str,
+    keys: Sequence[str] | None = None,
+    *,
+    version: int | None = None,
+    synonyms: bool = False,
+    address: str | None = None,
 ) -> DescribeConfigsResult:
-    """Ask for one resource."""
+    """Ask for one resource, of the broker at an address or of the one that is judged."""
     chosen = target.newest(ApiKey.DESCRIBE_CONFIGS) if version is None else version
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys))
-    with target.peer() as peer:
+    with target.peer(address) as peer:
         answer = peer.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms), chosen, DescribeConfigsResponse)
     if len(answer.results) != 1:
         raise Unmet(f"{len(answer.results)} results for one resource")

@@ -7,9 +7,11 @@ Source: kafka.server.{KafkaApis, ZkSupport.isBrokerEpochStale}, ReplicaManager; 
 from collections.abc import Iterator
 
 from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error
+from kraftsim.conformance.k32_describe_configs import describe
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
+from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -101,3 +103,21 @@ def features(target: Target) -> None:
         answer = peer.ask(asked, version, ApiVersionsResponse)
     expect_equal((answer.finalized_features, answer.finalized_features_epoch), ([], 0), "features, and their epoch")
     expect_equal([feature.name for feature in answer.supported_features], [], "features that the broker supports")
+
+
+@REQUIREMENTS.that(
+    6,
+    "each broker describes the configs of a new topic at once, before any notification",
+    source="AdminZkClient.createTopicWithAssignment; ConfigHelper",
+)
+def new_topics_configs(target: Target) -> None:
+    _in_zookeeper(target)
+    key, value = "max.message.bytes", "4321"
+    name = target.topic(configs={key: value}).name
+    with target.peer() as peer:
+        brokers = peer.ask(MetadataRequest(topics=[]), target.newest(ApiKey.METADATA), MetadataResponse).brokers
+    for broker in brokers:
+        result = describe(target, ConfigResourceType.TOPIC, name, [key], address=f"{broker.host}:{broker.port}")
+        expect_error(result.error_code, ErrorCode.NONE, f"broker {broker.node_id}")
+        found = [(row.value, row.config_source) for row in result.configs]
+        expect_equal(found, [(value, ConfigSource.TOPIC_CONFIG)], f"what broker {broker.node_id} describes")

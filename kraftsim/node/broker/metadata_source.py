@@ -5,7 +5,7 @@ ZooKeeper knew who was alive (`kraftsim/node/zookeeper_mode/broker_mode.py`). Ev
 Source: kafka.server.{BrokerServer, KafkaServer}.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
@@ -17,7 +17,7 @@ from kraftsim.node.broker.producer_ids import BlockChannel
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_creation import TopicCreation
-from kraftsim.node.call import Call, Deferred
+from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.security.rights import GuardTable
@@ -85,6 +85,10 @@ class MetadataSource(Protocol):
 
     def told_controller(self, alive: Sequence[int]) -> int:
         """Return whom clients are told to be the controller, of the brokers that they can reach; -1: nobody."""
+        ...
+
+    def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer | Deferred:
+        """Return `answer()` once the image has the configs of topics that hold now."""
         ...
 
     async def prepare(self) -> None:

@@ -4,7 +4,7 @@ Source: kafka.server.BrokerServer, org.apache.kafka.image.publisher.BrokerRegist
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from kraftsim.node.broker.registration import Registration
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_creation import TopicCreation
+from kraftsim.node.call import Answer
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.raft.raft_node import RaftNode
@@ -95,6 +96,10 @@ class QuorumSource:
     def told_controller(self, alive: Sequence[int]) -> int:
         """Return any of them, drawn by lot: it passes requests on."""
         return self._broker.chance.choice(alive) if alive else NO_CONTROLLER
+
+    def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer:
+        """Answer at once: the metadata log has brought them."""
+        return answer()
 
     # Coming up -----------------------------------------------------------------------------------------------------------------------------
 

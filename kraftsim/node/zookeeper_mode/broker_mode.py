@@ -4,7 +4,7 @@ What comes this way becomes records for the same image that KRaft brokers have, 
 Source: kafka.server.KafkaServer (2.3 to 3.9).
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,6 +26,7 @@ from kraftsim.node.broker.producer_ids import BlockChannel
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_creation import TopicCreation
+from kraftsim.node.call import Answer, Deferred
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.release_modes import protocol_version
@@ -181,6 +182,23 @@ class ZookeeperMode:
             return self.broker.chance.choice(alive) if alive else NO_CONTROLLER
         known = self.received.controller_id
         return known if known is not None and known in alive else NO_CONTROLLER
+
+    def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer | Deferred:
+        """Read them first, if there are any to read; what is known holds where ZooKeeper refuses."""
+        if not topics:
+            return answer()
+        later = Deferred()
+
+        async def read_then_answer() -> None:
+            try:
+                await self.configs.reread_topics(topics)
+            except ZookeeperRefused as refused:
+                if refused.error != ZookeeperError.SESSION_EXPIRED:
+                    raise
+            later.complete_with(answer)
+
+        self.shell.tasks.spawn(read_then_answer(), "configs-described")
+        return later
 
     # Coming up -----------------------------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import ImageChanges
 from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata, Told, refuse_broker_epoch
 from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.node.zookeeper_mode.config_watch import Load
 from kraftsim.node.zookeeper_mode.hosting import ToldPartitions
 from protocol.errors import ErrorCode
 from protocol.messages.k04_leader_and_isr import (
@@ -102,7 +103,17 @@ class ControlRequests:
         return StopReplicaResponse(partition_errors=rows)
 
     async def _act(self, told: Told) -> None:
-        """Let the image say what was told, and act by it: only by LeaderAndIsr a broker leads or follows."""
+        """Let the image say what was told, and act by it: only by LeaderAndIsr a broker leads or follows.
+
+        A log that is new here goes by the configs that its topic has in ZooKeeper now.
+        """
+        new = dict.fromkeys(topic for topic, number in told.roles if self._partitions.find(topic, number) is None)
+        async with self._mode.configs.configs_of_new_logs(new) as load_configs:
+            changes = await self._load(told, load_configs)
+        if changes:
+            await self._mode.publish(changes)
+
+    async def _load(self, told: Told, load_configs: Load) -> ImageChanges:
         image = self._mode.image
         for name, topic_id in told.adopted.items():
             if image.topic(name) is not None:
@@ -110,6 +121,7 @@ class ControlRequests:
             await self._partitions.name_topic(name, topic_id)
         for record in told.records:
             image.load(record)
+        load_configs()
         changes = image.take_changes()
         roles: dict[tuple[bytes, int], None] = {}
         for topic, number in told.roles:
@@ -117,8 +129,7 @@ class ControlRequests:
             assert found is not None, "a role is one in a partition of the image"
             roles[found.topic_id, number] = None
         changes.partitions = {**self._gone(changes), **roles}
-        if changes:
-            await self._mode.publish(changes)
+        return changes
 
     def _gone(self, changes: ImageChanges) -> dict[tuple[bytes, int], None]:
         """Return the partitions that are in the image no more; those that this broker holds wait for StopReplica."""

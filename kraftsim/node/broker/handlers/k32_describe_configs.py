@@ -1,16 +1,24 @@
 """DescribeConfigs (32) on a broker: what holds for topics and for itself, as its metadata say.   Source: KIP-133, kafka.server.ConfigHelper."""
 
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.describe_configs import KnownConfigs, describe_configs, refuse_describe_configs
 from protocol.api_keys import ApiKey
+from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest
 
 
-def handle(broker: Broker, call: Call) -> Answer:
-    """Answer at once."""
-    assert isinstance(call.body, DescribeConfigsRequest), "dispatch decodes by API key"
+def handle(broker: Broker, call: Call) -> Answer | Deferred:
+    """Answer once the broker knows what is set on topics: at once, or when ZooKeeper has said so."""
+    request = call.body
+    assert isinstance(request, DescribeConfigsRequest), "dispatch decodes by API key"
+    named = [row.resource_name for row in request.resources if row.resource_type == ConfigResourceType.TOPIC]
+    topics = [name for name in dict.fromkeys(named) if broker.image.topic(name) is not None]
+    return broker.source.with_configs(topics, lambda: _describe(broker, request, call.api_version))
+
+
+def _describe(broker: Broker, request: DescribeConfigsRequest, version: int) -> Answer:
     known = KnownConfigs(
         node_id=broker.config.node_id,
         resource_types=broker.parts.resource_types,
@@ -18,7 +26,7 @@ def handle(broker: Broker, call: Call) -> Answer:
         has_topic=lambda name: broker.image.topic(name) is not None,
         configs_of=broker.image.configs_of,
     )
-    return describe_configs(known, call.body, call.api_version)
+    return describe_configs(known, request, version)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
