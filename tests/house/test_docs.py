@@ -10,7 +10,8 @@ from kraftsim.cli.main import VERBS
 from protocol.messages.registry import declared_api_keys
 
 HOUSE = Path(__file__).parents[2]
-PAGES = sorted([HOUSE / "README.md", *(HOUSE / "docs").rglob("*.md")])
+ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")
+PAGES = sorted([*(HOUSE / page for page in ROOT_PAGES), *(HOUSE / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"`((?:protocol|kraftsim|scenarios|tests|docs|bench|demo)/[\w/.-]*)`")
 

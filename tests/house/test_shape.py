@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HOUSE = Path(__file__).parents[2]
-ROOMS = ("protocol", "kraftsim", "scenarios", "bench", "demo", "tests", "docs", "claims")
+ROOMS = ("protocol", "kraftsim", "scenarios", "bench", "demo", "tests", "docs", "claims", "examples")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 NO_NOUNS = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
