@@ -54,20 +54,23 @@ class Asked:
 
 @dataclass(slots=True)
 class FrameMaker:
-    """Makes frames by chance. `offered` is what a node serves: API key to first and last version. `names` and `ids` are those of real topics."""
+    """Makes frames by chance. `offered` is what a node serves: API key to first and last version.
+
+    `left_out` is not sent. `names` and `ids` are those of real topics.
+    """
 
     dice: Random
     offered: Mapping[int, tuple[int, int]]
     names: Sequence[str]
     ids: Sequence[bytes]
-    is_disruptive_allowed: bool = True
+    left_out: frozenset[int] = frozenset()
     _valid: dict[tuple[int, int], list[bytes]] = field(default_factory=dict)
     _pairs: list[tuple[int, int]] = field(default_factory=list)
     _inner: list[tuple[int, int]] = field(default_factory=list)
     _count: int = 0
 
     def __post_init__(self) -> None:
-        keys = [key for key in sorted(self.offered) if self.is_disruptive_allowed or key not in DISRUPTIVE]
+        keys = [key for key in sorted(self.offered) if key not in self.left_out]
         self._pairs = [(key, version) for key in keys for version in range(self.offered[key][0], self.offered[key][1] + 1)]
         self._inner = [pair for pair in self._pairs if pair[0] in FORWARDABLE]
 
@@ -178,25 +181,6 @@ class Values:
         lowest, highest = INTEGER_RANGES[primitive]
         number: int = dice.choice((0, 0, 1, 1, 2, 3, 4, 8, 16, 100, -1 if lowest else 0, lowest, highest))
         return min(max(number, lowest), highest)
-
-
-DISRUPTIVE = frozenset(
-    {
-        ApiKey.VOTE,
-        ApiKey.BEGIN_QUORUM_EPOCH,
-        ApiKey.END_QUORUM_EPOCH,
-        ApiKey.FETCH_SNAPSHOT,
-        ApiKey.BROKER_REGISTRATION,
-        ApiKey.BROKER_HEARTBEAT,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    }
-)
-"""What a client with every right can use to end service without any fault of a node: it takes a broker's place, raises the epoch of the quorum to
-the last one, forbids all connections. These are sent where the client has no right to them, and the controller must refuse them."""
 
 
 def _framed(content: bytes) -> bytes:

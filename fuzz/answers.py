@@ -4,8 +4,9 @@
     python -m fuzz.answers --seconds 60         the same for a time: a target of `make fuzz`
     python -m fuzz.answers --again HEX          one connection's input to each listener of fresh nodes
 
-Two clusters are asked at once, one without an authorizer and one with; in the second, half of the
-clients have no right at all. Exit code: 0 nothing broke, 1 something did.
+Five clusters are asked at once: KRaft without an authorizer and with one, ZooKeeper mode with one,
+and two whose clients may end service by right (`fuzz.obedient`). Clients are anonymous, admin with
+every right, carol with some, bob with none. Exit code: 0 nothing broke, 1 something did.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -23,29 +24,41 @@ from random import Random
 import psutil
 
 from fuzz.answer_frames import Asked, FrameMaker
-from fuzz.answer_targets import HEALTHY_TOPIC, Listener, Prepared, clusters, prepared
+from fuzz.answer_targets import (
+    ARE_OBEDIENT,
+    HEALTHY_TOPIC,
+    Listener,
+    Prepared,
+    clusters,
+    give_rights,
+    prepared,
+)
+from fuzz.obedient import HANG_SECONDS, PAUSE_SECONDS, Obedient, started_again
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.readiness import ClusterFailed, NotReady
 from kraftsim.conformance.batches import batch
 from protocol.api_keys import ApiKey
 from protocol.malformed import MalformedMessage
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.requests import UnsupportedApi, decode_response, request_chunks
 
-CONNECTIONS = 4
-"""Of hostile clients, for each listener."""
 FRAMES_PER_CONNECTION = 24
 ANSWER_SECONDS = 0.3
 """Some requests wait for others, and some get no answer: then the connection is left."""
 HEALTHY_PAUSE_SECONDS = 0.02
-HEALTHY_SECONDS_MAX = 10.0
+GROWTH_BYTES_MAX = 20 << 20
+RIGHTS_SECONDS = 1.0
+START_AGAIN_SECONDS = 30.0
+TRACEBACK = "Traceback (most recent call last)"
 KEPT_FRAMES = 200
 LOST = Path(__file__).parents[1] / "build" / "fuzz" / "answers"
 PRODUCE_VERSION = 9
 WARM_UP_SECONDS = 3.0
+AT_REST_SECONDS = 1.0
+NOT_ENCODED = "an answer cannot be encoded"
 MEGABYTE = 1 << 20
 REASON_CHARACTERS = 110
-HANDLER_FAILED = b"the handler failed"
 API_NAMES = {int(key): key.name for key in ApiKey}
 
 
@@ -74,7 +87,7 @@ async def attack(listener: Listener, maker: FrameMaker, outcome: Outcome, has_mo
             reader, writer = await asyncio.open_connection(listener.host, listener.port)
         except OSError as error:
             refused += 1
-            if refused > 20:
+            if refused > 20 and not listener.is_obedient:
                 outcome.broken.append(f"{listener.name} accepts no connection: {error}")
             await asyncio.sleep(0.1)
             continue
@@ -125,35 +138,66 @@ def again(asked: Asked) -> str:
     return f"again: .venv/bin/python -m fuzz.answers --again {asked.frame.hex()}"
 
 
-async def stay_healthy(listener: Listener, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+async def stay_healthy(target: Prepared, outcome: Outcome, has_more: Callable[[], bool]) -> None:
     """Produce one record after another, as a client that nothing is wrong with, and measure."""
+    name = target.listeners[0].name.split(" broker")[0]
     rows = [TopicProduceData(name=HEALTHY_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch())])]
     frame = b"".join(request_chunks(int(ApiKey.PRODUCE), PRODUCE_VERSION, 1, "healthy", ProduceRequest(acks=-1, timeout_ms=5000, topic_data=rows)))
     try:
-        reader, writer = await asyncio.open_connection(listener.host, listener.port)
+        reader, writer = await asyncio.open_connection(*target.healthy)
         while has_more() and not outcome.broken:
             started = time.perf_counter()
             writer.write(frame)
-            async with asyncio.timeout(HEALTHY_SECONDS_MAX):
+            async with asyncio.timeout(HANG_SECONDS):
                 answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
             outcome.healthy_seconds.append(time.perf_counter() - started)
             error = decode_response(int(ApiKey.PRODUCE), PRODUCE_VERSION, answer)[1].responses[0].partition_responses[0].error_code
             if error:
-                outcome.broken.append(f"{listener.name}: a healthy producer gets error {error}")
+                outcome.broken.append(f"{name}: a healthy producer gets error {error}")
             await asyncio.sleep(HEALTHY_PAUSE_SECONDS)
         writer.close()
     except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-        outcome.broken.append(f"{listener.name}: a healthy producer gets no answer: {error!r}")
+        outcome.broken.append(f"{name}: a healthy producer gets no answer: {error!r}")
 
 
-async def campaign(targets: list[Prepared], outcome: Outcome, dice: Random, has_more: Callable[[], bool]) -> None:
+async def keep_rights(target: Prepared, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+    """Give carol her rights again and again."""
+    while has_more() and not outcome.broken:
+        await asyncio.sleep(RIGHTS_SECONDS)
+        try:
+            await give_rights(target)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            outcome.broken.append(f"CreateAcls is not answered: {error!r}")
+
+
+async def watch(obedient: Obedient, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+    """Look after a cluster that may end its service by right."""
+    while has_more() and not outcome.broken:
+        await asyncio.sleep(PAUSE_SECONDS)
+        broken = await obedient.look()
+        if broken is not None:
+            outcome.broken.append(broken)
+
+
+async def campaign(
+    targets: list[Prepared],
+    outcome: Outcome,
+    dice: Random,
+    has_more: Callable[[], bool],
+    obedient: Sequence[Obedient] = (),
+) -> None:
     """Let hostile clients ask every listener of every cluster, and healthy ones produce meanwhile."""
     async with asyncio.TaskGroup() as group:
+        for each in obedient:
+            group.create_task(watch(each, outcome, has_more))
         for target in targets:
-            group.create_task(stay_healthy(target.listeners[0], outcome, has_more))
+            group.create_task(stay_healthy(target, outcome, has_more))
+            if target.has_rules:
+                group.create_task(keep_rights(target, outcome, has_more))
+        for target in (*targets, *(each.target for each in obedient)):
             for listener in target.listeners:
                 maker = _maker(target, listener, dice)
-                for _ in range(CONNECTIONS):
+                for _ in range(listener.connections):
                     group.create_task(attack(listener, maker, outcome, has_more))
 
 
@@ -162,7 +206,7 @@ async def ask_each_once(target: Prepared, dice: Random, outcome: Outcome, *, new
     for listener in target.listeners:
         maker = _maker(target, listener, dice)
         todo = maker.each_once(newest_only=newest_only)
-        await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(CONNECTIONS)))
+        await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(listener.connections)))
 
 
 async def _ask_all(listener: Listener, todo: Iterator[Asked], outcome: Outcome) -> None:
@@ -176,7 +220,7 @@ async def _ask_all(listener: Listener, todo: Iterator[Asked], outcome: Outcome) 
 
 
 def _maker(target: Prepared, listener: Listener, dice: Random) -> FrameMaker:
-    return FrameMaker(Random(dice.random()), listener.offered, target.names, target.ids, listener.is_disruptive_allowed)
+    return FrameMaker(Random(dice.random()), listener.offered, target.names, target.ids, listener.left_out)
 
 
 def main() -> int:
@@ -186,56 +230,106 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="end after this time, if --frames is not given (default: 60)")
     parser.add_argument("--seed", default="answers", help="what chance begins with")
     parser.add_argument("--again", metavar="HEX", help="send one frame to every listener")
+    parser.add_argument("--out", type=Path, help="keep logs, events and data of all nodes here")
     chosen = parser.parse_args()
     outcome = Outcome()
+    if chosen.out is not None:
+        return asyncio.run(_run(chosen, outcome, chosen.out))
     with tempfile.TemporaryDirectory(prefix="kraftsim-fuzz-") as directory:
         return asyncio.run(_run(chosen, outcome, Path(directory)))
 
 
 async def _run(chosen: argparse.Namespace, outcome: Outcome, directory: Path) -> int:
     running: list[ProcessCluster] = []
+    obedient: list[Obedient] = []
     try:
-        for name, spec in clusters().items():
+        specs = clusters()
+        steady = {name: spec for name, spec in specs.items() if name not in ARE_OBEDIENT}
+        for name, spec in steady.items():
             cluster = ProcessCluster(spec, RunDirectory(directory / name))
             running.append(cluster)
             await cluster.start()
-        targets = [await prepared(name, cluster.spec) for name, cluster in zip(clusters(), running, strict=True)]
+        targets = [await prepared(name, spec) for name, spec in steady.items()]
+        for name in sorted(ARE_OBEDIENT):
+            obedient.append(Obedient(name, specs[name], directory))
+            await obedient[-1].start()
         if chosen.again:
-            return await _again(bytes.fromhex(chosen.again), targets, running)
-        return await _measured(chosen, outcome, targets, running)
+            targets += [each.target for each in obedient]
+            return await _again(bytes.fromhex(chosen.again), targets, running, obedient)
+        return await _measured(chosen, outcome, targets, running, obedient)
     finally:
-        for cluster in running:
+        for cluster in (*running, *(each.cluster for each in obedient)):
             await cluster.stop()
 
 
-async def _measured(chosen: argparse.Namespace, outcome: Outcome, targets: list[Prepared], running: list[ProcessCluster]) -> int:
+async def _measured(
+    chosen: argparse.Namespace,
+    outcome: Outcome,
+    targets: list[Prepared],
+    running: list[ProcessCluster],
+    obedient: list[Obedient],
+) -> int:
     dice = Random(chosen.seed)
     warm_up = Outcome()
     for target in targets:
         await ask_each_once(target, dice, warm_up)  # a node compiles a codec when it is first asked for
     warm_up_end = time.monotonic() + WARM_UP_SECONDS
-    await campaign(targets, warm_up, dice, lambda: time.monotonic() < warm_up_end)
+    await campaign(targets, warm_up, dice, lambda: time.monotonic() < warm_up_end, obedient)
     outcome.broken += warm_up.broken
+    outcome.last += warm_up.last
     before = _resident_bytes(running)
     started = time.monotonic()
     line = asyncio.ensure_future(_progress(outcome, started, running))
+    frames, seconds_max = int(chosen.frames), float(chosen.seconds)
 
     def has_more() -> bool:
-        return outcome.frames < chosen.frames if chosen.frames else time.monotonic() - started < chosen.seconds
+        return outcome.frames < frames if frames else time.monotonic() - started < seconds_max
 
-    await campaign(targets, outcome, dice, has_more)
+    await campaign(targets, outcome, dice, has_more, obedient)
     line.cancel()
     seconds = time.monotonic() - started
-    dead = _dead(running)
+    await asyncio.sleep(AT_REST_SECONDS)
+    after = _resident_bytes(running)
+    dead = _dead([*running, *(each.cluster for each in obedient)])
+    if not dead:
+        outcome.broken += await _why_not_started_again(running)
+    directories = [*(each.directory for each in running), *(one for each in obedient for one in each.directories)]
+    failures = _failures(directories)
+    outcome.broken += [f"{count} x {failure}" for failure, count in failures.items() if not failure.startswith(NOT_ENCODED)]
+    outcome.broken += [
+        f"{name} grew by {(after[name] - before[name]) / MEGABYTE:.1f} MB"
+        for name in before
+        if name in after and after[name] - before[name] > GROWTH_BYTES_MAX
+    ]
     if dead or outcome.broken:
         LOST.mkdir(parents=True, exist_ok=True)
         (LOST / "last-frames").write_text("".join(f"{listener} {again(asked)}\n" for listener, asked in outcome.last))
         print(*outcome.broken, f"the last {len(outcome.last)} frames are in {LOST / 'last-frames'}", sep="\n")
-    after = _resident_bytes(running)
     print(f"\n| {'measure':34} | value |\n|{'-' * 36}|---|")
-    for what, value in _rows(outcome, seconds, dead, before, after, _failures(running)):
+    for what, value in _rows(outcome, seconds, dead, before, after, failures):
         print(f"| {what:34} | {value} |")
+    for each in obedient:
+        for why, count in each.renewals.most_common():
+            print(f"| {f'{each.name}, started again':34} | {count} x {why} |")
+        peaks = ", ".join(f"{name} {peak / MEGABYTE:.0f} MB" for name, peak in each.peaks.items())
+        print(f"| {f'{each.name}, memory at most':34} | {peaks} |")
+        print(f"| {f'{each.name}, longest':34} | {1000 * each.longest_seconds:.0f} ms for ApiVersions |")
     return 1 if dead or outcome.broken else 0
+
+
+async def _why_not_started_again(running: list[ProcessCluster]) -> list[str]:
+    """Kill all nodes, start them where they lie, and return what goes wrong."""
+    ends = await asyncio.gather(
+        *(started_again(cluster, START_AGAIN_SECONDS) for cluster in running),
+        return_exceptions=True,
+    )
+    trouble = []
+    for end in ends:
+        if isinstance(end, ClusterFailed | NotReady):
+            trouble.append(f"nodes do not start again: {end}")
+        elif end is not None:
+            raise end
+    return trouble
 
 
 def _rows(
@@ -265,7 +359,7 @@ async def _progress(outcome: Outcome, started: float, running: list[ProcessClust
             outcome.broken.append(f"ended: {', '.join(dead)}")
 
 
-async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessCluster]) -> int:
+async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessCluster], obedient: list[Obedient]) -> int:
     for target in targets:
         for listener in target.listeners:
             reader, writer = await asyncio.open_connection(listener.host, listener.port)
@@ -278,28 +372,46 @@ async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessClu
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 print(f"{listener.name}: {error!r}")
             writer.transport.abort()
-    dead = _dead(running)
-    print(f"ended: {', '.join(dead)}" if dead else "every node goes on")
-    return 1 if dead else 0
+    everything = [*running, *(each.cluster for each in obedient)]
+    dead = _dead(everything)
+    failures = _failures([each.directory for each in everything])
+    print(*failures, f"ended: {', '.join(dead)}" if dead else "every node goes on", sep="\n")
+    return 1 if dead or failures else 0
 
 
 def _dead(running: list[ProcessCluster]) -> list[str]:
     return [f"{name} {cluster.directory.human_log(name)}" for cluster in running for name in cluster.spec.node_names if cluster.has_ended(name)]
 
 
-def _failures(running: list[ProcessCluster]) -> Counter[str]:
-    """Count what went wrong within nodes: answers that could not be encoded, all together, and failed handlers by API and reason."""
+def _failures(directories: Sequence[RunDirectory]) -> Counter[str]:
+    """Count what went wrong within nodes: answers that could not be encoded, all together; all others by API and reason; and tracebacks."""
     found: Counter[str] = Counter()
-    for cluster in running:
-        for file in cluster.directory.events.glob("*.jsonl"):
+    for directory in directories:
+        for file in directory.events.glob("*.jsonl"):
             with file.open("rb") as lines:
                 for line in lines:
-                    if b'"kind":"MessageFailed"' in line or HANDLER_FAILED in line:
+                    if b'"kind":"MessageFailed"' in line or b"the handler failed" in line:
                         event = json.loads(line)
                         is_encoding = "cannot be encoded" in event["reason"]
-                        name = API_NAMES.get(event["api_key"], str(event["api_key"]))
-                        reason = "an answer cannot be encoded" if is_encoding else f"{name}: {event['reason'][:REASON_CHARACTERS]}"
-                        found[f"{reason} ({event['action']})"] += 1
+                        name = API_NAMES.get(event.get("api_key"), event["kind"])
+                        reason = NOT_ENCODED if is_encoding else f"{name}: {event['reason'][:REASON_CHARACTERS]}"
+                        found[f"{reason} ({event.get('action', 'closed')})"] += 1
+        for log in (directory.root / "logs").glob("*.log"):
+            found += _tracebacks(log)
+    return found
+
+
+def _tracebacks(log: Path) -> Counter[str]:
+    """Return what ended in tracebacks in a node's log: the line behind the frames."""
+    found: Counter[str] = Counter()
+    is_inside = False
+    with log.open(errors="replace") as lines:
+        for line in lines:
+            if line.startswith(TRACEBACK):
+                is_inside = True
+            elif is_inside and not line.startswith(" "):
+                found[f"traceback: {line.strip()[:REASON_CHARACTERS]}"] += 1
+                is_inside = False
     return found
 
 

@@ -75,7 +75,7 @@ def _words(told: object) -> str:
     return WORDS.get(what, what)
 
 
-def _tokens(text: str) -> Iterator[str]:
+def tokens(text: str) -> Iterator[str]:
     r"""Yield an expression in pieces: escapes, `\Q...\E` and classes whole, the beginnings of named groups, all else character by character."""
     position = 0
     while position < len(text):
@@ -110,13 +110,13 @@ def _class_end(text: str, position: int) -> int:
 
 def _of_re2(text: str) -> str:
     """Return an expression of RE2/J as RE2 writes it: an escaped character that is not ASCII stands for itself."""
-    return "".join(token[1] if len(token) == 2 and token[0] == "\\" and not token[1].isascii() else token for token in _tokens(text))
+    return "".join(token[1] if len(token) == 2 and token[0] == "\\" and not token[1].isascii() else token for token in tokens(text))
 
 
 def _refuse_what_only_re2_takes(text: str) -> None:
     r"""Raise InvalidExpression for `\C`, and for names of groups that are not ASCII or that come twice."""
     names: set[str] = set()
-    for token in _tokens(text):
+    for token in tokens(text):
         if token == "\\C":
             raise InvalidExpression(INVALID_ESCAPE)
         if token.startswith(CONTROL_OF_GROUPS):

@@ -6,6 +6,7 @@ Source: org.apache.kafka.clients.NetworkClient and InFlightRequests, KIP-35, KIP
 """
 
 import asyncio
+import errno
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -137,10 +138,7 @@ class PeerConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                if self._security is None or self._security.tls is None:
-                    await self._loop.create_connection(lambda: self, self.host, self.port, local_addr=self._local_address)
-                else:
-                    await self._loop.create_connection(lambda: self, self.host, self.port, local_addr=self._local_address, ssl=self._security.tls)
+                await self._dial(self._loop)
                 await self._negotiate()
                 if self._security is not None:
                     await self._log_in(self._security)
@@ -150,6 +148,17 @@ class PeerConnection(asyncio.Protocol):
         except BaseException:
             self._end(Disconnected(f"the connection to {self._peer} was given up"))
             raise
+
+    async def _dial(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Open the connection. Raises OSError, also for what no host or port can be: others say where a node is to connect."""
+        tls = None if self._security is None else self._security.tls
+        try:
+            if tls is None:
+                await loop.create_connection(lambda: self, self.host, self.port, local_addr=self._local_address)
+            else:
+                await loop.create_connection(lambda: self, self.host, self.port, local_addr=self._local_address, ssl=tls)
+        except (ValueError, OverflowError) as impossible:  # a label of 64 characters, a null character; a port above 65535
+            raise OSError(errno.EADDRNOTAVAIL, f"{self._peer} cannot be an address: {impossible}") from impossible
 
     @property
     def is_open(self) -> bool:

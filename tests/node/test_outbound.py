@@ -160,6 +160,16 @@ async def test_connecting_to_nobody_is_an_os_error() -> None:
     server.close()
 
 
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("a" * 64, 9092), ("a" * 64 + ".test", 9092), ("a\0b", 9092), ("127.0.0.1", 1 << 20), ("127.0.0.1", -1)],
+)
+async def test_an_address_that_cannot_be_one_is_an_os_error(host: str, port: int) -> None:
+    """Registrations and UpdateMetadata say where to connect, and who waits for a peer goes on after an OSError."""
+    with pytest.raises(OSError):
+        await PeerConnection(host, port, client_id="c").connect(timeout_ms=2000)
+
+
 async def test_both_ends_name_a_connection_alike(make_world: MakeWorld) -> None:
     """Ingest pairs frames by `link`; it is also the `peer` of the outbound connection events."""
     world = make_world()

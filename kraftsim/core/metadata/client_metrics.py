@@ -1,10 +1,10 @@
 """What a subscription to clients' metrics may say (KIP-714).   Source: org.apache.kafka.server.metrics.ClientMetricsConfigs (3.9)."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.java_expressions import is_java_expression
 from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
 
@@ -39,14 +39,6 @@ def _refuse_interval(text: str | None) -> Refusal | None:
 def _refuse_patterns(text: str | None) -> Refusal | None:
     for pattern in [] if text is None else text.split(","):
         name, equals, expression = pattern.partition("=")
-        if not equals or not expression or "=" in expression or name.strip() not in MATCHED or not _is_expression(expression.strip()):
+        if not equals or not expression or "=" in expression or name.strip() not in MATCHED or not is_java_expression(expression.strip()):
             return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None
-
-
-def _is_expression(text: str) -> bool:
-    try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError):  # the last two: numbers and depths that Python's parser does not take
-        return False
-    return True

@@ -373,7 +373,7 @@ class Reign:
 
     async def _look_at_topics(self, _: str) -> None:
         """Somebody has made topics, or removed some, by hand."""
-        there = {topic.name for topic in self.ledger.image.topics()}
+        there = {topic.name: topic.topic_id for topic in self.ledger.image.topics()}
         names = await self.reading.topic_names()
         table = self.ledger.state.replication.topics
         for name in names:
@@ -381,7 +381,8 @@ class Reign:
                 await self._take_topic(name)
         for name in sorted(there):
             topic = table.topic_named(name)
-            if name not in names and topic is not None and name not in self.deletions.queued:
+            is_same = topic is not None and topic.topic_id == there[name]
+            if name not in names and topic is not None and is_same and name not in self.deletions.queued:
                 self.ledger.learn([self.reading.removal(topic)])
 
     async def _take_topic(self, name: str) -> None:
@@ -432,6 +433,7 @@ class Reign:
             if changes.brokers:
                 self._follow_brokers()
             self._propagator.send(self._propagation.changed(self.ledger.image, changes))
+            self.deletions.on_applied()
 
     def tell_deletions(self, topic_ids: Iterable[bytes]) -> None:
         """Tell brokers to delete topics that are still there."""

@@ -31,6 +31,8 @@ class TopicDeletions:
         """Topics that are to be deleted."""
         self._left: dict[str, dict[Replica, None]] = {}
         """Topic -> the replicas of which nobody has said that they are gone."""
+        self._going: dict[str, None] = {}
+        """Topics whose removal is decided and not written yet: another topic of that name may be decided meanwhile."""
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     async def look(self, _: str) -> None:
@@ -50,11 +52,11 @@ class TopicDeletions:
 
     def retry(self) -> None:
         """Begin to delete what can be deleted now."""
-        for name in list(self.queued):
+        for name in [name for name in self.queued if name not in self._going]:
             topic = self._reign.ledger.state.replication.topics.topic_named(name)
             if topic is None:
                 self._forget(name)
-            elif name not in self._left and not any(partition.is_reassigning for partition in topic.partitions.values()):
+            elif name not in self._left and self._may_begin(topic):
                 self._begin(topic)
             elif name in self._left:
                 self._complete(topic)
@@ -84,6 +86,20 @@ class TopicDeletions:
         """Nobody is told any more."""
         self._waiting.clear()
 
+    def on_applied(self) -> None:
+        """Begin to delete topics that were asked for before ZooKeeper had them."""
+        if self.queued.keys() - self._left.keys():
+            self.retry()
+
+    def _may_begin(self, topic: Topic) -> bool:
+        """Only what is acknowledged is told to brokers: a partition that is not would never be said to be gone."""
+        known = self._reign.ledger.image.topic_by_id(topic.topic_id)
+        return (
+            known is not None
+            and known.partitions.keys() >= topic.partitions.keys()
+            and not any(partition.is_reassigning for partition in topic.partitions.values())
+        )
+
     def _begin(self, topic: Topic) -> None:
         """Tell everybody who is there to delete; who comes later is told again."""
         self._left[topic.name] = {(number, replica): None for number in sorted(topic.partitions) for replica in topic.partitions[number].replicas}
@@ -95,9 +111,20 @@ class TopicDeletions:
         reign = self._reign
         del self._left[topic.name]
         fact = TopicDeleted(topic=topic.name, topic_id=uuid_text(topic.topic_id), partition_count=len(topic.partitions))
-        reign.ledger.write([reign.reading.removal(topic)], (fact,), lambda _: self._forget(topic.name))
+        self._going[topic.name] = None
+        reign.ledger.write(
+            [reign.reading.removal(topic)],
+            (fact,),
+            lambda _: self._forget(topic.name),
+            on_given_up=lambda: self._try_again(topic.name),
+        )
+
+    def _try_again(self, name: str) -> None:
+        """The removal was undone; `retry` begins anew."""
+        self._going.pop(name, None)
 
     def _forget(self, name: str) -> None:
+        self._going.pop(name, None)
         self.queued.pop(name, None)
         self._left.pop(name, None)
         for callback in self._waiting.pop(name, ()):

@@ -31,6 +31,7 @@ from protocol.errors import ErrorCode
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.m04_config import TOPIC_RESOURCE
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
 from protocol.metadata.m09_remove_topic import RemoveTopicRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.schema import Message
@@ -147,7 +148,8 @@ class ZnodeLedger:
         self._write(records, facts, on_committed, None if on_given_up is None else lambda _: on_given_up(), None)
 
     def learn(self, records: Sequence[Message]) -> None:
-        """Take what ZooKeeper says already."""
+        """Take what ZooKeeper says already, as far as it is about what is there now: reading took a while."""
+        records = self._of_present_topics(records)
         if not records:
             return
         if self._entries:  # what is decided and not acknowledged yet comes first
@@ -157,6 +159,25 @@ class ZnodeLedger:
         self._applied_offset = self._next_offset
         self.state.commit_through(self._next_offset - 1)
         self._apply(records)
+
+    def _of_present_topics(self, records: Sequence[Message]) -> list[Message]:
+        """Leave out topics whose names are taken meanwhile, and what is about topics that are gone."""
+        table = self.state.replication.topics
+        made: dict[bytes, None] = {}
+        found: list[Message] = []
+        for record in records:
+            if isinstance(record, TopicRecord):
+                if table.topic_id(record.name) is not None:
+                    continue
+                made[record.topic_id] = None
+            elif (
+                isinstance(record, RemoveTopicRecord | PartitionRecord | PartitionChangeRecord)
+                and record.topic_id not in made
+                and table.topic(record.topic_id) is None
+            ):
+                continue
+            found.append(record)
+        return found
 
     async def run(self) -> None:
         """Write what is decided, as long as the reign lasts. Raises ControllerMoved, ZookeeperRefused."""
@@ -227,11 +248,19 @@ class ZnodeLedger:
             entry.on_commit()
 
     def _next_batch(self) -> Iterator[_Entry]:
+        """Yield the oldest entries. What becomes of PUT, DROP and DELETE_TREE depends on what is there before the batch: an entry that
+        touches what another one deletes waits for the next batch."""
         size = 0
+        touched: dict[str, None] = {}
+        deleted: dict[str, None] = {}
         for entry in list(self._entries):
             size += sum(len(write.path) + len(write.data or b"") for write in entry.writes)
-            if size > BYTES_MAX and entry is not self._entries[0]:
+            about, gone = _places(entry.writes)
+            is_first = entry is self._entries[0]
+            if not is_first and (size > BYTES_MAX or not touched.keys().isdisjoint(gone) or not deleted.keys().isdisjoint(about)):
                 return
+            touched |= dict.fromkeys(about)
+            deleted |= dict.fromkeys(gone)
             yield entry
 
     async def _begin_again(self, refused: ZookeeperRefused) -> None:
@@ -349,3 +378,15 @@ def pass_on(inner: Deferred, outer: Deferred) -> None:
         outer.complete(inner.answer)
 
     inner.attach(complete)
+
+
+def _places(writes: Sequence[ZnodeWrite]) -> tuple[list[str], list[str]]:
+    """Return what writes touch, and what of it they delete: of each path the znode that one topic or entity has."""
+    about = [(_place(write.path), write.kind) for write in writes]
+    gone = [place for place, kind in about if kind in (WriteKind.DELETE_TREE, WriteKind.DELETE, WriteKind.DROP)]
+    return [place for place, _ in about], gone
+
+
+def _place(path: str) -> str:
+    """Return the first levels of a path: /brokers/topics/TOPIC, /config/topics/TOPIC, /admin/delete_topics/TOPIC."""
+    return "/".join(path.split("/", 4)[:4])

@@ -49,8 +49,11 @@ class MarkerWork:
         """Two markers of one producer share their answer, the later one tells of a partition that both name."""
         self._open = 1
 
-    def run(self, request: WriteTxnMarkersRequest) -> None:
-        """Write every marker to every partition that it names."""
+    def run(self, request: WriteTxnMarkersRequest) -> bool:
+        """Write every marker to every partition that it names; return False at a marker without a producer for a partition that is here.
+
+        Apache Kafka fails there, too: what comes before has been written, and the answer is -1 for all partitions.
+        """
         for written in request.markers:
             marker = EndMarker(
                 producer_id=written.producer_id,
@@ -61,16 +64,18 @@ class MarkerWork:
             )
             for topic in written.topics:
                 for partition in topic.partition_indexes:
-                    self._write(marker, (topic.name, partition))
+                    if not self._write(marker, (topic.name, partition)):
+                        return False
         self._close_one()
+        return True
 
-    def _write(self, marker: EndMarker, key: PartitionKey) -> None:
+    def _write(self, marker: EndMarker, key: PartitionKey) -> bool:
         hosted = self._broker.partitions.find(*key)
         if hosted is None:
             self._answer(marker, key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return
+            return True
         if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
-            raise ValueError("an end marker without a producer")  # Kafka fails likewise, and answers -1 for all partitions
+            return False
         try:
             outcome = hosted.append_marker(marker, self._now_ms)
         except OSError as failure:
@@ -78,10 +83,11 @@ class MarkerWork:
             outcome = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
         if isinstance(outcome, Refusal):
             self._answer(marker, key, outcome.error)
-            return
+            return True
         self._open += 1
         self._broker.fetches.check(key)
         self._log.when_replicated(hosted, outcome.last_offset + 1, partial(self._on_replicated, marker, hosted, outcome))
+        return True
 
     def _on_replicated(self, marker: EndMarker, hosted: HostedPartition, decision: AppendDecision, error: ErrorCode) -> None:
         key = (hosted.topic, hosted.partition)
@@ -104,8 +110,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, WriteTxnMarkersRequest), "dispatch decodes by API key"
     work = MarkerWork(broker)
-    work.run(request)
-    return work.deferred
+    return work.deferred if work.run(request) else refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:

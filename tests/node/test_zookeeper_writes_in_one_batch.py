@@ -1,0 +1,67 @@
+"""Decisions that a controller of ZooKeeper mode writes together, though some delete what others make."""
+
+import asyncio
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from kraftsim.events.zookeeper_controllers import ZookeeperControllerResigned
+from kraftsim.node.outbound import PeerConnection
+from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tests.node.brokers import BROKER_PORT, Client
+from tests.node.zookeeper_mode_lab import Lab, zookeeper_lab
+
+TOPIC = "t"
+REQUESTS = {
+    "create": CreateTopicsRequest(
+        topics=[CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1)],
+        timeout_ms=5000,
+    ),
+    "delete": DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=5000),
+    "grow": CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=TOPIC, count=4, assignments=None)], timeout_ms=5000),
+}
+ROUNDS = 8
+
+
+def together(lab: Lab, names: tuple[str, ...]) -> list[Any]:
+    """Send each request over a connection of its own, all in one instant."""
+
+    async def asked() -> list[Any]:
+        connections = []
+        for _ in names:
+            connection = PeerConnection(lab.leader or "", BROKER_PORT, client_id="test")
+            await connection.connect()
+            connections.append(connection)
+        try:
+            pairs = zip(connections, names, strict=True)
+            work = (Client(each).ask(REQUESTS[name]) for each, name in pairs)
+            return list(await asyncio.gather(*work))
+        finally:
+            for connection in connections:
+                connection.close()
+
+    simulation = lab.simulation
+    answers = simulation.run_until(simulation.spawn("client", asked()), limit_s=60)
+    assert simulation.troubles == []
+    return list(answers)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("order", sorted(permutations(("create", "delete", "grow"))), ids="-".join)
+def test_topics_made_and_deleted_at_once_leave_the_controller_in_office(
+    order: tuple[str, ...],
+) -> None:
+    with zookeeper_lab(1) as lab:
+        for _ in range(ROUNDS):
+            together(lab, order * 3)
+        assert lab.noted(ZookeeperControllerResigned) == []
+        (deleted,) = together(lab, ("delete",))
+        (made,) = together(lab, ("create",))
+        assert deleted.responses[0].error_code in (
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+        assert made.topics[0].error_code == ErrorCode.NONE
