@@ -12,6 +12,7 @@ every right, carol with some, bob with none. Exit code: 0 nothing broke, 1 somet
 import argparse
 import asyncio
 import json
+import math
 import sys
 import tempfile
 import time
@@ -56,6 +57,7 @@ LOST = Path(__file__).parents[1] / "build" / "fuzz" / "answers"
 PRODUCE_VERSION = 9
 WARM_UP_SECONDS = 3.0
 AT_REST_SECONDS = 1.0
+USUAL_SECONDS = 60.0
 NOT_ENCODED = "an answer cannot be encoded"
 MEGABYTE = 1 << 20
 REASON_CHARACTERS = 110
@@ -227,7 +229,7 @@ def main() -> int:
     """Run a campaign, or one frame."""
     parser = argparse.ArgumentParser(prog="python -m fuzz.answers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=0, help="end after so many")
-    parser.add_argument("--seconds", type=float, default=60.0, help="end after this time, if --frames is not given (default: 60)")
+    parser.add_argument("--seconds", type=float, help="end after this time (default: 60, or never with --frames)")
     parser.add_argument("--seed", default="answers", help="what chance begins with")
     parser.add_argument("--again", metavar="HEX", help="send one frame to every listener")
     parser.add_argument("--out", type=Path, help="keep logs, events and data of all nodes here")
@@ -280,10 +282,11 @@ async def _measured(
     before = _resident_bytes(running)
     started = time.monotonic()
     line = asyncio.ensure_future(_progress(outcome, started, running))
-    frames, seconds_max = int(chosen.frames), float(chosen.seconds)
+    frames = chosen.frames or sys.maxsize
+    seconds_max = chosen.seconds or (math.inf if chosen.frames else USUAL_SECONDS)
 
     def has_more() -> bool:
-        return outcome.frames < frames if frames else time.monotonic() - started < seconds_max
+        return bool(outcome.frames < frames and time.monotonic() - started < seconds_max)
 
     await campaign(targets, outcome, dice, has_more, obedient)
     line.cancel()
