@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.access_rules import decide_create_rules, decide_delete_rules, holds_filters, lets_through
+from kraftsim.core.security.access_rules import decide_create_rules, decide_delete_rules, holds_filters
 from kraftsim.core.security.authorizer import Rule
+from kraftsim.core.security.rule_search import RuleSearch
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.identity import random_uuid
 from kraftsim.node.without_security import create_acls
@@ -23,9 +24,8 @@ def describe_rules(registries: Registries, call: Call) -> Answer:
     asked = call.body
     assert isinstance(asked, DescribeAclsRequest), "dispatch decodes by API key"
     found: dict[tuple[int, str, int], list[Rule]] = {}
-    for rule in registries.access_rules.records():
-        if lets_through(asked, rule):
-            found.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(rule)
+    for rule in RuleSearch(registries.access_rules.records()).found(asked):
+        found.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(rule)
     resources = [
         DescribeAclsResource(
             resource_type=kind, resource_name=name, pattern_type=pattern, acls=[_described(rule) for rule in found[kind, name, pattern]]
@@ -70,17 +70,18 @@ def _deleted(result: Refusal | list[Rule]) -> DeleteAclsFilterResult:
         return DeleteAclsFilterResult(error_code=result.error, error_message=result.message)
     return DeleteAclsFilterResult(
         error_message=None,
-        matching_acls=[
-            DeleteAclsMatchingAcl(
-                error_message=None,
-                resource_type=rule.resource_type,
-                resource_name=rule.resource_name,
-                pattern_type=rule.pattern_type,
-                principal=rule.principal,
-                host=rule.host,
-                operation=rule.operation,
-                permission_type=rule.permission_type,
-            )
-            for rule in result
-        ],
+        matching_acls=[_matching(rule) for rule in result],
+    )
+
+
+def _matching(rule: Rule) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        pattern_type=rule.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission_type,
     )

@@ -231,7 +231,7 @@ class ControllerState:
     def revert_to(self, next_offset: int) -> None:
         """Undo the record at next_offset and everything after it."""
         self.journal.revert_to(next_offset)
-        self.registries.rule_changes += 1
+        self.registries.on_undone()
 
     def _decide_transition(self, broker: BrokerRegistration, current: BrokerControlState, following: BrokerControlState) -> Decision[None]:
         level = self.features.metadata_level
@@ -331,7 +331,7 @@ class ControllerState:
         start = self._transaction_start.value
         assert start is not None, "a transaction is aborted that did not begin"
         self.journal.revert_to(start)
-        self.registries.rule_changes += 1
+        self.registries.on_undone()
 
 
 def kinds_of(records: Sequence[Message]) -> str:

@@ -5,7 +5,7 @@ plain ones, and both write the same records into a snapshot.
 Source: org.apache.kafka.image.{ClusterImage, ClientQuotasImage, ScramImage, DelegationTokenImage, AclsImage, FeaturesImage}.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 from protocol.metadata.m10_delegation_token import DelegationTokenRecord
@@ -58,12 +58,18 @@ class NewTable(Protocol):
 
 
 class Registry(Generic[K, R]):
-    """The latest record of each key. Records are never changed once they are in here."""
+    """The latest record of each key. Records are never changed once they are in here.
 
-    __slots__ = ("_table",)
+    Records are also found by what `group_of` says of them, at the cost of those that are found. The groups are made when they are first
+    asked for; `forget_groups` has to be called when the table was changed otherwise than through here.
+    """
 
-    def __init__(self, table: Table[K, R]) -> None:
+    __slots__ = ("_group_of", "_groups", "_table")
+
+    def __init__(self, table: Table[K, R], group_of: Callable[[R], Hashable] = lambda record: None) -> None:
         self._table = table
+        self._group_of = group_of
+        self._groups: dict[Hashable, dict[K, None]] | None = None
 
     def get(self, key: K) -> R | None:
         """Return the record of a key, or None."""
@@ -73,14 +79,39 @@ class Registry(Generic[K, R]):
         """Return every record, in an order that does not depend on how they came."""
         return [self._table[key] for key in sorted(self._table, key=repr)]
 
+    def of_group(self, group: Hashable) -> list[R]:
+        """Return the records of a group, in the same order."""
+        if self._groups is None:
+            self._groups = {}
+            for key in self._table:
+                self._groups.setdefault(self._group_of(self._table[key]), {})[key] = None
+        return [self._table[key] for key in sorted(self._groups.get(group, ()), key=repr)]
+
+    def forget_groups(self) -> None:
+        """The table was changed: records were undone."""
+        self._groups = None
+
     def put(self, key: K, record: R) -> None:
         """Let a record be the value of its key."""
+        if self._groups is not None:
+            self._leave_group(key)
+            self._groups.setdefault(self._group_of(record), {})[key] = None
         self._table[key] = record
 
     def drop(self, key: K) -> None:
         """Forget a key, if it is known."""
         if key in self._table:
+            self._leave_group(key)
             del self._table[key]
+
+    def _leave_group(self, key: K) -> None:
+        record = self._table.get(key)
+        if self._groups is None or record is None:
+            return
+        group = self._group_of(record)
+        del self._groups[group][key]
+        if not self._groups[group]:
+            del self._groups[group]
 
 
 class Registries:
@@ -88,10 +119,17 @@ class Registries:
 
     def __init__(self, new_table: NewTable) -> None:
         self.controllers: Registry[int, RegisterControllerRecord] = Registry(new_table())
-        self.quotas: Registry[tuple[QuotaEntity, str], ClientQuotaRecord] = Registry(new_table())
-        self.scram_credentials: Registry[tuple[str, int], UserScramCredentialRecord] = Registry(new_table())
+        self.quotas: Registry[tuple[QuotaEntity, str], ClientQuotaRecord] = Registry(new_table(), lambda record: quota_entity(record.entity))
+        """Grouped by entity."""
+        self.quota_changes = 0
+        """Grows whenever the quotas may have changed."""
+        self.scram_credentials: Registry[tuple[str, int], UserScramCredentialRecord] = Registry(new_table(), lambda record: record.name)
+        """Grouped by user."""
         self.delegation_tokens: Registry[str, DelegationTokenRecord] = Registry(new_table())
-        self.access_rules: Registry[bytes, AccessControlEntryRecord] = Registry(new_table())
+        self.access_rules: Registry[bytes, AccessControlEntryRecord] = Registry(
+            new_table(), lambda record: (record.resource_type, record.pattern_type, record.resource_name)
+        )
+        """Grouped by resource: type, how the name is meant, name."""
         self.rule_changes = 0
         """Grows whenever the access rules may have changed."""
         self._migration: Registry[int, ZkMigrationStateRecord] = Registry(new_table())
@@ -100,6 +138,13 @@ class Registries:
     def migration_state(self) -> ZkMigrationStateRecord:
         """Where a migration from ZooKeeper stands; NONE where the log never said."""
         return self._migration.get(0) or ZkMigrationStateRecord()
+
+    def on_undone(self) -> None:
+        """Records were undone in the tables."""
+        self.rule_changes += 1
+        self.quota_changes += 1
+        for registry in (self.quotas, self.scram_credentials, self.access_rules):
+            registry.forget_groups()
 
     def replay(self, record: RegistryRecord) -> None:
         """Apply a record of the log."""
@@ -130,6 +175,7 @@ class Registries:
                 assert_never(record)
 
     def _replay_quota(self, record: ClientQuotaRecord) -> None:
+        self.quota_changes += 1
         key = (quota_entity(record.entity), record.key)
         if record.remove:
             self.quotas.drop(key)

@@ -4,11 +4,12 @@ Source: KIP-140, KIP-290, KIP-801, org.apache.kafka.controller.AclControlManager
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.authorizer import CLUSTER_NAME, WILDCARD, Rule
+from kraftsim.core.security.authorizer import CLUSTER_NAME, Rule
+from kraftsim.core.security.rule_search import Filter, RuleSearch
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k29_describe_acls import DescribeAclsRequest
@@ -22,20 +23,11 @@ RESOURCE_TYPES: Final = frozenset(map(int, AclResourceType)) - {0}
 PATTERN_TYPES: Final = frozenset(map(int, AclPatternType)) - {0}
 OPERATIONS: Final = frozenset(map(int, AclOperation)) - {0}
 PERMISSIONS: Final = frozenset(map(int, AclPermissionType)) - {0}
+FOUND_MAX: Final = 100_000
+"""Rows of one answer to DeleteAcls; the filter that reaches this number is answered in full, those behind it are refused."""
+TOO_MANY: Final = Refusal(ErrorCode.POLICY_VIOLATION, f"The filters before this one let more than {FOUND_MAX} rules through.")
 OF_FILTERS: Final = (0, 1)
 """UNKNOWN and ANY, in all four enumerations."""
-
-
-class Filter(Protocol):
-    """What DescribeAcls and DeleteAcls ask for: null and ANY let everything through."""
-
-    resource_type_filter: int
-    resource_name_filter: str | None
-    pattern_type_filter: int
-    principal_filter: str | None
-    host_filter: str | None
-    operation: int
-    permission_type: int
 
 
 def decide_create_rules(registries: Registries, creations: Sequence[AclCreation], new_id: Callable[[], bytes]) -> Decision[list[Refusal | None]]:
@@ -76,37 +68,20 @@ def holds_filters(creations: Sequence[AclCreation]) -> bool:
 
 
 def decide_delete_rules(registries: Registries, filters: Sequence[Filter]) -> Decision[list[FilterResult]]:
-    """Propose to forget what any of the filters lets through. One result per filter: the rules, or why it is no filter."""
-    rules = registries.access_rules.records()
-    results: list[FilterResult] = [_refuse_filter(each) or [rule for rule in rules if lets_through(each, rule)] for each in filters]
+    """Propose to forget what any of the filters lets through. One result per filter: the rules, or why it is no filter.
+
+    What all filters of one request let through together is bounded: each row of an answer costs, and rules times filters may be any number.
+    """
+    search = RuleSearch(registries.access_rules.records())
+    results: list[FilterResult] = []
+    rows = 0
+    for each in filters:
+        refusal = _refuse_filter(each) or (TOO_MANY if rows >= FOUND_MAX else None)
+        found = search.found(each) if refusal is None else []
+        rows += len(found)
+        results.append(found if refusal is None else refusal)
     gone = dict.fromkeys(rule.id for result in results if not isinstance(result, Refusal) for rule in result)
     return Decision([RemoveAccessControlEntryRecord(id=each) for each in gone], results)
-
-
-def lets_through(asked: Filter, rule: Rule) -> bool:
-    """Tell whether a filter lets a rule through."""
-    return (
-        _names(asked, rule)
-        and asked.principal_filter in (None, rule.principal)
-        and asked.host_filter in (None, rule.host)
-        and asked.operation in (AclOperation.ANY, rule.operation)
-        and asked.permission_type in (AclPermissionType.ANY, rule.permission_type)
-    )
-
-
-def _names(asked: Filter, rule: Rule) -> bool:
-    name, pattern = asked.resource_name_filter, asked.pattern_type_filter
-    if asked.resource_type_filter not in (AclResourceType.ANY, rule.resource_type):
-        return False
-    if pattern not in (AclPatternType.ANY, AclPatternType.MATCH, rule.pattern_type):
-        return False
-    if name is None:
-        return True
-    if pattern != AclPatternType.MATCH:
-        return name == rule.resource_name
-    if rule.pattern_type == AclPatternType.PREFIXED:
-        return name.startswith(rule.resource_name)
-    return rule.resource_name in (name, WILDCARD)
 
 
 def _key(rule: Rule) -> tuple[int, str, int, str, str, int, int]:

@@ -21,7 +21,7 @@ Resource = tuple[AclResourceType, AclPatternType, str]
 def access_changes(resource: Resource, data: bytes | None, image: MetadataImage) -> list[MetadataRecord]:
     """Return how the image comes to say what the znode of a resource says; without data there are no rules. Raises MalformedMessage."""
     wanted = {record.id: record for record in (_record(resource, rule) for rule in (parse_acls(data) if data else ()))}
-    present = {record.id: record for record in image.registries.access_rules.records() if _resource_of(record) == resource}
+    present = {record.id: record for record in image.registries.access_rules.of_group(resource)}
     gone: list[MetadataRecord] = [RemoveAccessControlEntryRecord(id=rule_id) for rule_id in present if rule_id not in wanted]
     return [*gone, *(record for rule_id, record in wanted.items() if rule_id not in present)]
 
@@ -51,7 +51,3 @@ def _record(resource: Resource, rule: AclRule) -> AccessControlEntryRecord:
         operation=int(rule.operation),
         permission_type=int(rule.permission),
     )
-
-
-def _resource_of(record: AccessControlEntryRecord) -> Resource:
-    return AclResourceType(record.resource_type), AclPatternType(record.pattern_type), record.resource_name

@@ -60,13 +60,13 @@ def _quota_changes(entity_path: str, data: bytes, image: MetadataImage) -> Itera
         EntityData(entity_type=KINDS[kind], entity_name=None if name == DEFAULT_ENTITY else desanitized(name)) for kind, name in _pairs(entity_path)
     ]
     keys = {record.key for record in wanted if isinstance(record, ClientQuotaRecord)}
-    for present in image.registries.quotas.records():
-        if quota_entity(present.entity) == quota_entity(entity) and present.key not in keys:
+    for present in image.registries.quotas.of_group(quota_entity(entity)):
+        if present.key not in keys:
             yield ClientQuotaRecord(entity=entity, key=present.key, value=present.value, remove=True)
     if len(entity) == 1 and entity[0].entity_type == "user":
         mechanisms = {record.mechanism for record in wanted if isinstance(record, UserScramCredentialRecord)}
-        for held in image.registries.scram_credentials.records():
-            if held.name == entity[0].entity_name and held.mechanism not in mechanisms:
+        for held in image.registries.scram_credentials.of_group(entity[0].entity_name):
+            if held.mechanism not in mechanisms:
                 yield RemoveUserScramCredentialRecord(name=held.name, mechanism=held.mechanism)
     yield from (record for record in wanted if not _is_known(record, image))
 

@@ -107,17 +107,12 @@ def quota_path(entity: QuotaEntity) -> str:
 def quota_text(entity: QuotaEntity, registries: Registries) -> bytes:
     """Return the quotas of an entity and, of a user alone, its credentials."""
     kinds = IP_QUOTAS if any(kind == IP for kind, _ in entity) else QUOTAS
-    found = {
-        record.key: _quota(kinds[record.key], record.value)
-        for record in registries.quotas.records()
-        if tuple(sorted((part.entity_type, part.entity_name) for part in record.entity)) == entity
-    }
+    found = {record.key: _quota(kinds[record.key], record.value) for record in registries.quotas.of_group(entity)}
     names = dict(entity)
     if list(names) == [USER] and names[USER] is not None:
         mechanisms = {number: name for name, number in MECHANISMS.items()}
-        for credential in registries.scram_credentials.records():
-            if credential.name == names[USER]:
-                found[mechanisms[credential.mechanism]] = scram_text(credential)
+        for credential in registries.scram_credentials.of_group(names[USER]):
+            found[mechanisms[credential.mechanism]] = scram_text(credential)
     return build_config(found)
 
 
@@ -133,7 +128,7 @@ def acl_resource(record: AccessControlEntryRecord) -> AclResource:
 
 def acl_rules(resource: AclResource, registries: Registries) -> list[AclRule]:
     """Return the rules of a resource."""
-    return [acl_rule(record) for record in registries.access_rules.records() if acl_resource(record) == resource]
+    return [acl_rule(record) for record in registries.access_rules.of_group(resource)]
 
 
 def acl_rule(record: AccessControlEntryRecord) -> AclRule:

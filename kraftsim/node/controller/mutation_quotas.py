@@ -55,6 +55,9 @@ class MutationQuotas:
         self._clock = clock
         self._registries = registries
         self._buckets: dict[Sharers, TokenBucket] = {}
+        self._limits = ClientLimits(())
+        self._seen: tuple[Registries, int] | None = None
+        """What the limits were read from, and how often it had changed."""
 
     def allowance(self, call: Call, *, is_strict: bool) -> Allowance:
         """Return what a request may do."""
@@ -65,5 +68,9 @@ class MutationQuotas:
         return Allowance(bucket, limit.value, self._clock, is_strict=is_strict)
 
     def _limit(self, call: Call) -> Limit | None:
-        limits = ClientLimits(self._registries().quotas.records())
+        registries = self._registries()
+        if self._seen is None or self._seen[0] is not registries or self._seen[1] != registries.quota_changes:
+            self._seen = registries, registries.quota_changes
+            self._limits = ClientLimits(registries.quotas.records())
+        limits = self._limits
         return limits.find(CONTROLLER_MUTATIONS, call.principal.name, call.client_id or "") if limits else None

@@ -1,0 +1,78 @@
+"""Records of registries by group: those that a walk over all of them finds, also after some were undone."""
+
+import time
+from random import Random
+
+from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.core.metadata.registries import Registries, quota_entity
+from kraftsim.core.timeline import Journal, TimelineDict
+from kraftsim.core.zookeeper_mode.access_entities import access_changes
+from kraftsim.core.zookeeper_mode.znode_texts import acl_text
+from protocol.acls import AclPatternType, AclResourceType
+from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
+from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
+
+RESOURCES = 5000
+SECONDS_MAX = 3.0
+
+
+def rule(number: int, name: str) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        id=number.to_bytes(16),
+        resource_type=2,
+        resource_name=name,
+        pattern_type=3,
+        principal="User:a",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+
+
+def test_groups_are_what_a_walk_over_all_records_finds_also_after_an_undo() -> None:
+    dice = Random(1)
+    journal = Journal()
+    registries = Registries(lambda: TimelineDict(journal))
+    for offset in range(2000):
+        journal.mark(offset)
+        number = dice.randrange(30)
+        name = dice.choice("abc")
+        match dice.randrange(4):
+            case 0:
+                registries.replay(RemoveAccessControlEntryRecord(id=number.to_bytes(16)))
+            case 1 | 2:
+                registries.replay(rule(number, name))
+            case 3:
+                registries.replay(
+                    ClientQuotaRecord(
+                        entity=[EntityData(entity_type="user", entity_name=name)],
+                        key=dice.choice(("producer_byte_rate", "consumer_byte_rate")),
+                        value=1.0,
+                        remove=dice.randrange(2) == 0,
+                    )
+                )
+        if dice.randrange(50) == 0:
+            journal.revert_to(max(0, offset - dice.randrange(20)))
+            registries.on_undone()
+        for each in "abc":
+            wanted = [one for one in registries.access_rules.records() if one.resource_name == each]
+            assert registries.access_rules.of_group((2, 3, each)) == wanted
+            entity = (("user", each),)
+            quotas = [one for one in registries.quotas.records() if quota_entity(one.entity) == entity]
+            assert registries.quotas.of_group(entity) == quotas
+
+
+def test_texts_of_all_resources_cost_as_much_as_all_rules() -> None:
+    """A controller of ZooKeeper mode writes each resource that a request touches, and a broker reads each."""
+    image = MetadataImage()
+    names = [f"t{number}" for number in range(RESOURCES)]
+    started = time.process_time()
+    for number, name in enumerate(names):
+        resource = (AclResourceType.TOPIC, AclPatternType.LITERAL, name)
+        assert access_changes(resource, None, image) == []
+        image.replay(rule(number, name), number)
+        text = acl_text(resource, image.registries)
+        assert text is not None and b"User:a" in text
+        assert access_changes(resource, None, image) != []
+    assert time.process_time() - started < SECONDS_MAX

@@ -1,0 +1,143 @@
+"""Access rules are found for many filters at once, as one filter held against each rule finds them."""
+
+import time
+from random import Random
+
+from kraftsim.core.decision import Refusal
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.core.security.access_rules import FOUND_MAX, decide_delete_rules
+from kraftsim.core.security.authorizer import WILDCARD, Rule
+from kraftsim.core.security.rule_search import RuleSearch
+from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.k31_delete_acls import DeleteAclsFilter
+from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
+
+NAMES = ("a", "ab", "abc", "b", WILDCARD)
+PRINCIPALS = ("User:alice", "User:bob", "User:*")
+HOSTS = ("*", "10.0.0.1")
+RULES, FILTERS = 10_000, 1_000
+SECONDS_MAX = 2.0
+"""Held against each other one by one they take more than this on any machine."""
+
+
+def lets_through(asked: DeleteAclsFilter, rule: Rule) -> bool:
+    """As ResourcePatternFilter.matches and AccessControlEntryFilter.matches put it."""
+    name, pattern = asked.resource_name_filter, asked.pattern_type_filter
+    if asked.resource_type_filter not in (AclResourceType.ANY, rule.resource_type):
+        return False
+    if pattern not in (AclPatternType.ANY, AclPatternType.MATCH, rule.pattern_type):
+        return False
+    if name is not None and pattern != AclPatternType.MATCH and name != rule.resource_name:
+        return False
+    if name is not None and pattern == AclPatternType.MATCH:
+        if rule.pattern_type == AclPatternType.PREFIXED:
+            if not name.startswith(rule.resource_name):
+                return False
+        elif rule.resource_name not in (name, WILDCARD):
+            return False
+    return (
+        asked.principal_filter in (None, rule.principal)
+        and asked.host_filter in (None, rule.host)
+        and asked.operation in (AclOperation.ANY, rule.operation)
+        and asked.permission_type in (AclPermissionType.ANY, rule.permission_type)
+    )
+
+
+def drawn_rule(dice: Random, number: int) -> Rule:
+    return AccessControlEntryRecord(
+        id=number.to_bytes(16),
+        resource_type=dice.choice((2, 3)),
+        resource_name=dice.choice(NAMES),
+        pattern_type=dice.choice((3, 4)),
+        principal=dice.choice(PRINCIPALS),
+        host=dice.choice(HOSTS),
+        operation=dice.choice((3, 4)),
+        permission_type=dice.choice((2, 3)),
+    )
+
+
+def drawn_filter(dice: Random) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
+        resource_type_filter=dice.choice((1, 2, 3)),
+        resource_name_filter=dice.choice((None, "abcd", *NAMES)),
+        pattern_type_filter=dice.choice((1, 2, 3, 4)),
+        principal_filter=dice.choice((None, *PRINCIPALS)),
+        host_filter=dice.choice((None, *HOSTS)),
+        operation=dice.choice((1, 3, 4)),
+        permission_type=dice.choice((1, 2, 3)),
+    )
+
+
+def test_a_filter_finds_what_it_lets_through_in_the_order_of_the_rules() -> None:
+    dice = Random(1)
+    rules = [drawn_rule(dice, number) for number in range(300)]
+    search = RuleSearch(rules)
+    sizes = []
+    for _ in range(3000):
+        asked = drawn_filter(dice)
+        found = search.found(asked)
+        assert found == [rule for rule in rules if lets_through(asked, rule)], asked
+        sizes.append(len(found))
+    assert min(sizes) == 0 and max(sizes) > 30
+
+
+def registries_of(rules: list[Rule]) -> Registries:
+    registries = Registries(dict)
+    for rule in rules:
+        registries.replay(rule)
+    return registries
+
+
+def test_a_thousand_filters_and_ten_thousand_rules_take_no_longer_than_both() -> None:
+    """Filters that say name, principal or host of rules of which there are many, and never both of one rule."""
+    rules = [
+        AccessControlEntryRecord(
+            id=number.to_bytes(16),
+            resource_type=2,
+            resource_name="t" if number % 3 == 0 else f"t{number}",
+            pattern_type=3 if number % 2 else 4,
+            principal="User:p" if number % 3 == 1 else f"User:{number}",
+            host="h" if number % 3 == 2 else f"h{number}",
+            operation=3,
+            permission_type=3,
+        )
+        for number in range(RULES)
+    ]
+    registries = registries_of(rules)
+    asked = [
+        DeleteAclsFilter(
+            resource_type_filter=2,
+            resource_name_filter=(None, "t", f"t{number}")[number % 3],
+            pattern_type_filter=(1, 2, 3)[number % 3],
+            principal_filter=("User:p", f"User:{number}", None)[number % 3],
+            host_filter=("h", None, "h")[number % 3],
+            operation=1,
+            permission_type=1,
+        )
+        for number in range(FILTERS)
+    ]
+    started = time.process_time()
+    decision = decide_delete_rules(registries, asked)
+    assert time.process_time() - started < SECONDS_MAX
+    assert len(decision.result) == FILTERS
+    assert 0 < len(decision.records) < RULES
+
+
+def test_filters_behind_one_that_fills_the_answer_are_refused() -> None:
+    registries = registries_of([drawn_rule(Random(2), number) for number in range(RULES)])
+    everything = DeleteAclsFilter(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    decision = decide_delete_rules(registries, [everything] * FILTERS)
+    whole = [each for each in decision.result if not isinstance(each, Refusal)]
+    refused = [each for each in decision.result if isinstance(each, Refusal)]
+    assert sum(map(len, whole)) == FOUND_MAX and len(whole) + len(refused) == FILTERS
+    assert {each.error for each in refused} == {ErrorCode.POLICY_VIOLATION}
+    assert len(decision.records) == RULES, "what the others let through is deleted once"
